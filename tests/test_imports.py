@@ -21,7 +21,7 @@ LAYERS = (
     ("plan",),
     ("render", "reference"),
     ("build", "check", "runtime"),
-    ("emulate",),
+    ("emulate", "wheel"),
     ("verify",),
     ("bench",),
     ("tune",),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fusegen.commands.app import Output, Specs, app
+from fusegen.commands.app import Output, Specs, Targets, app, refuse_misfits
 from fusegen.errors import SpecError
 from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
 
@@ -27,9 +27,7 @@ class Format(str, Enum):
 def build(
     specs: Specs,
     output: Output = DEFAULT_OUTPUT,
-    target: Annotated[
-        list[str] | None, typer.Option("--target", help="Compile only for this target, such as sm_90; may be repeated.")
-    ] = None,
+    target: Targets = None,
     verification: Annotated[bool, typer.Option(help="Include float64 kernels, for tests.")] = False,
     force: Annotated[bool, typer.Option(help="Compile even if nothing changed.")] = False,
     compile_: Annotated[
@@ -43,7 +41,6 @@ def build(
     ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
-    from fusegen.plan.devices import misfit
     from fusegen.plan.packages import plan_packages
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
@@ -55,9 +52,7 @@ def build(
         )
     console = Console(stderr=True, highlight=False)
     plans = plan_packages(spec_files(specs))
-    for reason in (misfit(plan.device, each) for plan in plans for each in target or ()):
-        if reason is not None:
-            raise typer.BadParameter(reason, param_hint="--target")
+    refuse_misfits(plans, target)
     rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
     for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):

@@ -1,0 +1,63 @@
+"""What a compiled library takes from others: whether any torch, Python and C library of the right age can give it.
+
+A library is portable if it takes nothing but
+
+- functions of torch's stable ABI, C functions that no version takes away,
+- versioned functions of the C and C++ run time, which manylinux policies judge,
+- what a linker leaves undefined for tools that are not there.
+
+Functions of CPython or of C++ inside torch are neither. The CUDA run time is part of the library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fusegen.wheel.errors import WheelError
+
+STABLE = re.compile(r"(aoti_torch|torch)_\w+")
+# By the libraries' own names. What they export has versions.
+_RUN_TIME = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libdl|librt|libpthread|ld-linux-[\w-]+)\.so\.\d+")
+_OPTIONAL = frozenset({"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"})
+_SHOWN = 5
+
+
+def require_portable(libraries: Sequence[Path]) -> None:
+    """Raises WheelError, which names the symbols, if one of the libraries is not portable."""
+    for library in libraries:
+        if foreign := foreign_symbols(library):
+            more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+            raise WheelError(
+                f"{library.parent.name}/{library.name} takes what is in neither torch's stable ABI nor the C and C++ "
+                f"run time, so it would not load everywhere: {', '.join(foreign[:_SHOWN])}{more}"
+            )
+
+
+def foreign_symbols(library: Path) -> list[str]:
+    """The undefined symbols that make a library not portable, sorted."""
+    return sorted(name for name, source in undefined(library) if not _is_portable(name, source))
+
+
+def undefined(library: Path) -> Iterator[tuple[str, str | None]]:
+    """Each undefined dynamic symbol with the library that its version names; None for one without a version."""
+    from elftools.elf.elffile import ELFFile  # not everybody who builds has it
+
+    with library.open("rb") as file:
+        elf = ELFFile(file)
+        needed = elf.get_section_by_name(".gnu.version_r")
+        numbers = elf.get_section_by_name(".gnu.version")
+        sources: dict[int, str] = {}
+        for need, versions in needed.iter_versions() if needed is not None else ():
+            sources.update({version["vna_other"]: need.name for version in versions})
+        for index, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
+            if symbol.name and symbol["st_shndx"] == "SHN_UNDEF":
+                number = numbers.get_symbol(index)["ndx"] if numbers is not None else 0
+                yield symbol.name, sources.get(number)
+
+
+def _is_portable(name: str, source: str | None) -> bool:
+    if source is not None:
+        return _RUN_TIME.fullmatch(source) is not None
+    return name in _OPTIONAL or STABLE.fullmatch(name) is not None

@@ -1,0 +1,117 @@
+"""`fusegen wheel`: what it refuses before it compiles anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fusegen.cli import app
+from fusegen.errors import SpecError
+from fusegen.plan.packages import plan_packages
+from fusegen.wheel import command, tools
+from fusegen.wheel.command import misnamed, misversioned, write_wheel
+from fusegen.wheel.errors import WheelError
+from fusegen.wheel.project import Wheel
+
+SPEC = """\
+fusegen: 1
+name: {name}
+class: Activation
+dims: {{batch: 64, features: 32}}
+inputs: {{x: [batch, features]}}
+dtypes: [float32]
+targets: [sm_90]
+chain: [{{op: relu}}]
+"""
+
+
+@pytest.fixture
+def specs(tmp_path: Path) -> Path:
+    directory = tmp_path / "specs"
+    directory.mkdir()
+    for name in ("first", "second"):
+        (directory / f"{name}.yaml").write_text(SPEC.format(name=name))
+    return directory
+
+
+def refusal(*arguments: str | Path) -> str:
+    """What a wrong usage is told."""
+    done = CliRunner().invoke(app, ["wheel", *map(str, arguments)])
+    assert done.exit_code == 2
+    return " ".join(done.output.replace("│", " ").split())
+
+
+def test_several_specs_have_no_name(specs: Path) -> None:
+    assert "Invalid value for --name: give one: there are several specs" in refusal(specs)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--name", "-kernels", "no name of a package"),
+        ("--name", "torch", "something else in Python"),
+        ("--version", "one", "no version"),
+        ("--target", "sm_100b", "unsupported target"),
+        ("--license-file", "missing", "does not exist"),
+    ],
+)
+def test_options(option: str, value: str, reason: str, specs: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = refusal(specs / "first.yaml", option, value)
+    assert reason in message and option in message
+    assert [path.name for path in tmp_path.iterdir()] == ["specs"]
+
+
+def test_license_files_need_names_of_their_own(specs: Path, tmp_path: Path) -> None:
+    """Of each other, and of what else is packed."""
+    for name in ("LICENSE", "other/LICENSE", "README.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    spec = specs / "first.yaml"
+    two = ("--license-file", tmp_path / "LICENSE", "--license-file", tmp_path / "other/LICENSE")
+    assert "one name for two files: LICENSE, LICENSE" in refusal(spec, *two)
+    assert "one name for two files: README.md" in refusal(spec, "--license-file", tmp_path / "README.md")
+
+
+def test_names() -> None:
+    assert [misnamed(name) for name in ("kernels", "my-kernels", "My.Kernels_2")] == [None] * 3
+    assert Wheel("My.Kernels-2", "1").import_name == "my_kernels_2"
+    for name in ("", "my kernels", "kernels-", "2kernels", "é", "class", "json", "Torch", "fusegen"):
+        assert misnamed(name), name
+
+
+def test_versions() -> None:
+    versions = ("1", "1.0.2", "1!2.0", "1.0a1", "1.0.post2", "1.0.dev3", "1.0rc1.post2.dev3+cu130.1")
+    assert [misversioned(version) for version in versions] == [None] * len(versions)
+    for version in ("", "v1.0", "1.0-beta", "1..0", "1.0+", "1.0 "):
+        assert misversioned(version), version
+
+
+def test_two_specs_of_one_class(specs: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(command, "stage", lambda *_, **__: pytest.fail("compiled"))
+    monkeypatch.setattr(tools, "find_spec", lambda name: name)
+    plans = plan_packages(sorted(specs.iterdir()))
+    with pytest.raises(SpecError, match="FG208.*first and second .*Activation"):
+        write_wheel(plans, Wheel("kernels", "1"), tmp_path)
+
+
+def test_tools_that_are_missing(specs: Path, tmp_path: Path, monkeypatch) -> None:
+    """They are told before anything is compiled."""
+    monkeypatch.setattr(command, "stage", lambda *_, **__: pytest.fail("compiled"))
+    monkeypatch.setattr(tools, "find_spec", lambda name: None if name in ("auditwheel", "hatchling") else name)
+    plans = plan_packages([specs / "first.yaml"])
+    with pytest.raises(WheelError, match=r"not installed: auditwheel, hatchling \(run: pip install 'fusegen\[wheel\]'"):
+        write_wheel(plans, Wheel("kernels", "1"), tmp_path / "dist")
+
+
+def test_a_directory_that_cannot_be_written(specs: Path, tmp_path: Path, monkeypatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command, "stage", lambda *_, **__: {})
+    monkeypatch.setattr(command, "pack", full)
+    monkeypatch.setattr(tools, "find_spec", lambda name: name)
+    with pytest.raises(SpecError, match="FG502.*cannot write the wheel into .*: No space left on device"):
+        write_wheel(plan_packages([specs / "first.yaml"]), Wheel("kernels", "1"), tmp_path)
