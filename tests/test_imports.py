@@ -22,6 +22,7 @@ LAYERS = (
     ("render", "reference"),
     ("build", "check", "runtime"),
     ("emulate", "wheel"),
+    ("setuptools",),
     ("verify",),
     ("bench",),
     ("tune",),

@@ -1,0 +1,127 @@
+"""examples/package, whose setup.py has kernels() compile its specs: wheels, source distributions, editable installs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("setuptools", minversion="77")
+pytest.importorskip("elftools")
+
+from setuptools import Distribution, Extension  # noqa: E402
+
+from fusegen import setuptools as hook  # noqa: E402
+from fusegen.setuptools import kernels  # noqa: E402
+from tests.wheel.conftest import ROOT  # noqa: E402
+
+GENERATED = "mypackage/generated"
+USE = """
+import sys, mypackage, torch
+from mypackage.generated.linear_gelu import LinearGelu
+module = LinearGelu(8, 4)
+assert LinearGelu is mypackage.LinearGelu and module(torch.randn(2, 8)).shape == (2, 4)
+assert len(torch.ops.loaded_libraries) == 1
+assert "fusegen" not in sys.modules
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return shutil.copytree(ROOT / "examples" / "package", tmp_path / "project")
+
+
+def run(*command: str | Path, cwd: Path, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(path)}
+    return subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def distribution(**options: object) -> Distribution:
+    arguments = kernels("specs", package="mypackage.generated")
+    return arguments["distclass"]({"name": "x", "version": "1", "cmdclass": arguments["cmdclass"], **options})
+
+
+@pytest.mark.torch
+@pytest.mark.nvcc
+def test_the_wheel(project: Path, tmp_path: Path) -> None:
+    """It loads from any working directory, without fusegen."""
+    offline = ("--no-build-isolation", "--no-deps", "--no-index")
+    done = run(sys.executable, "-m", "pip", "wheel", *offline, "--wheel-dir", "dist", ".", cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = (project / "dist").glob("*.whl")
+    assert re.fullmatch(r"mypackage-1\.0-py3-none-linux_\w+\.whl", file.name)
+    site = tmp_path / "site"
+    with zipfile.ZipFile(file) as archive:
+        names = set(archive.namelist())
+        archive.extractall(site)
+    package = {f"{GENERATED}/linear_gelu/{name}" for name in ("__init__.py", "_C.so", "py.typed")}
+    assert package < names and f"{GENERATED}/support/__init__.py" in names
+    assert all(name.endswith((".py", ".so", "py.typed")) for name in names if name.startswith("mypackage/"))
+    shutil.rmtree(project)
+    done = run(sys.executable, "-c", USE, cwd=tmp_path, path=site)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_source_distribution_has_specs_and_tunings(project: Path) -> None:
+    (project / "specs" / "linear_gelu.tuning.json").write_text("{}\n")
+    code = "import setuptools.build_meta; setuptools.build_meta.build_sdist('dist')"
+    done = run(sys.executable, "-c", code, cwd=project)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(project / "dist" / "mypackage-1.0.tar.gz") as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"specs/linear_gelu.yaml", "specs/linear_gelu.tuning.json"} <= names
+
+
+def test_what_is_committed_is_what_is_shipped(project: Path) -> None:
+    """An edit, or a spec that was not rendered since, is an error before anything is compiled."""
+    output = project / "src" / GENERATED
+    fusegen = (sys.executable, "-m", "fusegen", "build", "--no-compile", "--output", output, "specs")
+    assert run(*fusegen, cwd=project).returncode == 0
+    edited = output / "linear_gelu" / "kernels.cu"
+    edited.write_text(edited.read_text() + "\n")
+    done = run(sys.executable, "setup.py", "build_kernels", cwd=project)
+    message = "linear_gelu/kernels.cu is not what the specs give: run `fusegen build --output"
+    assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
+    assert not (project / "build").exists()
+
+
+def test_a_mistake_in_a_spec_is_told_as_one(project: Path) -> None:
+    spec = project / "specs" / "linear_gelu.yaml"
+    spec.write_text(spec.read_text().replace("op: gelu", "op: gulu"))
+    done = run(sys.executable, "setup.py", "build_kernels", cwd=project)
+    assert done.returncode == 1 and "linear_gelu.yaml:14:10: error[FG203]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_editable_install_builds_in_the_source_directory(project: Path, monkeypatch) -> None:
+    monkeypatch.chdir(project)
+    built = []
+    monkeypatch.setattr(hook, "build_extensions", lambda requests, **options: built.extend(requests))
+    command = distribution(package_dir={"": "src"}).get_command_obj("build_kernels")
+    command.editable_mode = True
+    command.ensure_finalized()
+    command.run()
+    generated = Path("src") / GENERATED
+    assert (generated / "linear_gelu" / "__init__.py").is_file() and (generated / "manifest.json").is_file()
+    assert [(each.package, tuple(each.targets)) for each in built] == [(generated / "linear_gelu", ("sm_90",))]
+    mapping = command.get_output_mapping()
+    assert set(mapping) == set(command.get_outputs())
+    assert mapping[f"{command.build_lib}/{GENERATED}/linear_gelu/_C.so"] == str(generated / "linear_gelu" / "_C.so")
+
+
+def test_a_project_with_other_extensions_is_for_one_python(project: Path, monkeypatch) -> None:
+    monkeypatch.chdir(project)
+    tags = []
+    for extensions in ([], [Extension("other", ["other.c"])]):
+        command = distribution(ext_modules=extensions).get_command_obj("bdist_wheel")
+        command.ensure_finalized()
+        tags.append(command.get_tag()[:2])
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert tags[0] == ("py3", "none") and tags[1][0] == python
