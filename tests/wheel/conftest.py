@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,21 +27,29 @@ def run(*command: str | Path, path: Path | None = ROOT) -> str:
     return done.stdout
 
 
+def commands(page: str, start: str) -> list[list[str]]:
+    """Those of the page's shell blocks that start so, without that start."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    lines = "".join(re.findall(r"(?ms)^```sh\n(.*?)^```", text)).splitlines()
+    return [shlex.split(line.removeprefix(start)) for line in lines if line.startswith(start)]
+
+
 def pack(directory: Path, *options: str | Path) -> Path:
-    """The wheel of `fusegen wheel`."""
-    arguments = [SPECS, "--name", "My.Kernels", "--version", "1.2", "--output", directory, *options]
-    return Path(run(sys.executable, "-m", "fusegen", "wheel", *arguments).removeprefix("wrote ").strip())
+    """The wheel of the command in docs/shipping.md, of the specs here."""
+    (command,) = commands("shipping.md", "fusegen wheel specs ")
+    files = [ROOT / "NOTICE" if each == "LICENSE" else each for each in command]
+    made = run(sys.executable, "-m", "fusegen", "wheel", SPECS, *files, "--output", directory, *options)
+    return Path(made.removeprefix("wrote ").strip())
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For sm_90 alone, under a license."""
+    """For sm_90 alone."""
     root = tmp_path_factory.getbasetemp()
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
     with FileLock(root / "wheel.lock"):
         found = list((root / "dist").glob("*.whl"))
-        license_ = ("--license", "MIT", "--license-file", ROOT / "NOTICE")
-        return found[0] if found else pack(root / "dist", "--target", "sm_90", *license_)
+        return found[0] if found else pack(root / "dist", "--target", "sm_90")
 
 
 @pytest.fixture(scope="session")

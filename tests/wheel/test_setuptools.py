@@ -20,7 +20,7 @@ from setuptools import Distribution, Extension  # noqa: E402
 
 from fusegen import setuptools as hook  # noqa: E402
 from fusegen.setuptools import kernels  # noqa: E402
-from tests.wheel.conftest import ROOT  # noqa: E402
+from tests.wheel.conftest import ROOT, commands  # noqa: E402
 
 GENERATED = "mypackage/generated"
 USE = """
@@ -52,8 +52,8 @@ def distribution(**options: object) -> Distribution:
 @pytest.mark.nvcc
 def test_the_wheel(project: Path, tmp_path: Path) -> None:
     """It loads from any working directory, without fusegen."""
-    offline = ("--no-build-isolation", "--no-deps", "--no-index")
-    done = run(sys.executable, "-m", "pip", "wheel", *offline, "--wheel-dir", "dist", ".", cwd=project)
+    (command,) = commands("shipping.md", "python -m pip wheel ")
+    done = run(sys.executable, "-m", "pip", "wheel", "--no-index", *command, cwd=project)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = (project / "dist").glob("*.whl")
     assert re.fullmatch(r"mypackage-1\.0-py3-none-linux_\w+\.whl", file.name)
@@ -81,11 +81,13 @@ def test_the_source_distribution_has_specs_and_tunings(project: Path) -> None:
 
 def test_what_is_committed_is_what_is_shipped(project: Path) -> None:
     """An edit, or a spec that was not rendered since, is an error before anything is compiled."""
-    output = project / "src" / GENERATED
-    fusegen = (sys.executable, "-m", "fusegen", "build", "--no-compile", "--output", output, "specs")
-    assert run(*fusegen, cwd=project).returncode == 0
-    edited = output / "linear_gelu" / "kernels.cu"
+    (build,), (check,) = (commands("shipping.md", f"fusegen {command} ") for command in ("build", "check"))
+    fusegen = (sys.executable, "-m", "fusegen")
+    assert run(*fusegen, "build", "--no-compile", *build, cwd=project).returncode == 0
+    assert run(*fusegen, "check", *check, cwd=project).returncode == 0
+    edited = project / "src" / GENERATED / "linear_gelu" / "kernels.cu"
     edited.write_text(edited.read_text() + "\n")
+    assert run(*fusegen, "check", *check, cwd=project).returncode == 1
     done = run(sys.executable, "setup.py", "build_kernels", cwd=project)
     message = "linear_gelu/kernels.cu is not what the specs give: run `fusegen build --output"
     assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
