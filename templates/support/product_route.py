@@ -11,7 +11,6 @@ from typing import NamedTuple
 # and of the library, whose sums are truncated in longer chunks.
 LEAST_TERMS = 192
 LEAST_TERMS_OF_LIBRARY = 8192
-MOST_ROWS = 64 * 65535  # that one launch splits by columns, for the weight's gradient
 _TILE = 128  # rows and columns that a multiprocessor computes at a time
 
 
@@ -48,7 +47,7 @@ def is_worth_splitting(
     """
     speed = SPEEDS.get(capability)
     lengths = (rows, channels, in_features) if gradients else (in_features,)
-    if speed is None or (gradients and rows > MOST_ROWS):
+    if speed is None:
         return False
     if min(lengths) < (LEAST_TERMS_OF_LIBRARY if speed.chunk else LEAST_TERMS):
         return False
