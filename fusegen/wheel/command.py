@@ -11,23 +11,23 @@ from pathlib import Path
 from rich.console import Console
 
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.paths import BUILD_STORE
 from fusegen.plan.plan import Plan
 from fusegen.wheel.project import Wheel, pack
 from fusegen.wheel.stage import stage
 from fusegen.wheel.tools import require
 
+_STAGE = ".wheel"
 _VERSION = re.compile(r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?")
 
 
 def write_wheel(plans: Sequence[Plan], wheel: Wheel, directory: Path, console: Console | None = None) -> Path:
     """Renders, compiles and packs, and returns the path of the wheel in `directory`.
 
-    What was compiled is kept in `.build` there, for the next wheel. Raises SpecError, BuildError and WheelError.
+    What was compiled is kept in `.wheel` there, for the next wheel. Raises SpecError, BuildError and WheelError.
     """
     require("auditwheel", "elftools", "hatchling")
     _refuse_equal_classes(plans)
-    files = stage(plans, directory / BUILD_STORE, targets=wheel.targets, console=console)
+    files = stage(plans, directory / _STAGE, targets=wheel.targets, console=console)
     try:
         return pack(wheel, plans, files, directory)
     except OSError as error:

@@ -93,11 +93,11 @@ def test_its_record(files: dict[str, bytes]) -> None:
 def test_again_it_has_the_same_bytes(wheel: Path) -> None:
     """And nothing is compiled: libraries of the first are kept."""
     before = wheel.read_bytes()
-    kept = wheel.parent / ".build" / NAMES[0] / "_C.so"
+    kept = wheel.parent / ".wheel" / NAMES[0] / "_C.so"
     made = kept.stat().st_mtime_ns
     assert pack(wheel.parent, "--target", "sm_90") == wheel
     assert wheel.read_bytes() == before and kept.stat().st_mtime_ns == made
-    assert sorted(path.name for path in wheel.parent.iterdir()) == [".build", wheel.name]
+    assert sorted(path.name for path in wheel.parent.iterdir()) == [".wheel", wheel.name]
 
 
 def test_none_is_written_of_a_library_that_is_not_portable(tmp_path: Path, monkeypatch) -> None:
