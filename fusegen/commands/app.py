@@ -67,8 +67,7 @@ Targets = Annotated[
 
 def refuse_misfits(plans: Iterable[Plan], targets: list[str] | None) -> None:
     """Raises typer.BadParameter where a plan is not made for one of the targets."""
-    from fusegen.plan.devices import misfit
+    from fusegen.plan.devices import misfits
 
-    for reason in (misfit(plan.device, each) for plan in plans for each in targets or ()):
-        if reason is not None:
-            raise typer.BadParameter(reason, param_hint="--target")
+    for reason in misfits((plan.device for plan in plans), targets):
+        raise typer.BadParameter(reason, param_hint="--target")

@@ -26,10 +26,14 @@ def stage(
     rendered = render_all(plans)
     # Nobody edits these files: what was changed here all the same is replaced.
     write_files(rendered, directory, overwrite=True)
-    requests = [Request(directory / plan.spec.name, targets or plan.spec.targets) for plan in plans]
-    built = build_extensions(requests, portable=True, console=console)
+    built = build_extensions(build_requests(plans, directory, targets), portable=True, console=console)
     require_portable([result.path for result in built])
     return {path: directory / path for path in shipped_paths(plans, rendered)}
+
+
+def build_requests(plans: Sequence[Plan], directory: Path, targets: Sequence[str] | None) -> list[Request]:
+    """Of the packages in `directory`, for the targets, or each spec's own."""
+    return [Request(directory / plan.spec.name, targets or plan.spec.targets) for plan in plans]
 
 
 def shipped_paths(plans: Sequence[Plan], rendered: Files) -> list[str]:

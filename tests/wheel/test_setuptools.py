@@ -17,8 +17,11 @@ pytest.importorskip("setuptools", minversion="77")
 pytest.importorskip("elftools")
 
 from setuptools import Distribution, Extension  # noqa: E402
+from setuptools.errors import CompileError  # noqa: E402
 
 from fusegen import setuptools as hook  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
 from fusegen.setuptools import kernels  # noqa: E402
 from tests.wheel.conftest import ROOT, commands  # noqa: E402
 
@@ -43,8 +46,8 @@ def run(*command: str | Path, cwd: Path, path: Path = ROOT) -> subprocess.Comple
     return subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True)
 
 
-def distribution(**options: object) -> Distribution:
-    arguments = kernels("specs", package="mypackage.generated")
+def distribution(targets: list[str] | None = None, **options: object) -> Distribution:
+    arguments = kernels("specs", package="mypackage.generated", targets=targets)
     return arguments["distclass"]({"name": "x", "version": "1", "cmdclass": arguments["cmdclass"], **options})
 
 
@@ -69,14 +72,87 @@ def test_the_wheel(project: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_source_distribution_has_specs_and_tunings(project: Path) -> None:
-    (project / "specs" / "linear_gelu.tuning.json").write_text("{}\n")
+def source_distribution(project: Path, specs: str) -> subprocess.CompletedProcess[str]:
+    file = project / "setup.py"
+    file.write_text("from pathlib import Path\n" + file.read_text().replace('"specs"', specs))
     code = "import setuptools.build_meta; setuptools.build_meta.build_sdist('dist')"
-    done = run(sys.executable, "-c", code, cwd=project)
+    return run(sys.executable, "-c", code, cwd=project)
+
+
+@pytest.mark.parametrize("specs", ['"specs"', 'Path(__file__).resolve().parent / "specs"'])
+def test_the_source_distribution_has_specs_and_tunings(specs: str, project: Path) -> None:
+    (project / "specs" / "linear_gelu.tuning.json").write_text("{}\n")
+    done = source_distribution(project, specs)
     assert done.returncode == 0, done.stderr
     with tarfile.open(project / "dist" / "mypackage-1.0.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"specs/linear_gelu.yaml", "specs/linear_gelu.tuning.json"} <= names
+
+
+def test_a_source_distribution_without_its_specs(project: Path) -> None:
+    (project / "specs").rename(project.parent / "specs")
+    done = source_distribution(project, '"../specs"')
+    assert done.returncode == 1 and "cannot have ../specs/linear_gelu.yaml" in done.stderr
+    assert not list((project / "dist").glob("*"))
+
+
+def build_kernels(targets: list[str] | None = None) -> Path:
+    """Runs the command, and returns the directory into which it builds."""
+    command = distribution(targets, package_dir={"": "src"}).get_command_obj("build_kernels")
+    command.ensure_finalized()
+    command.run()
+    return Path(command.build_lib, GENERATED)
+
+
+@pytest.fixture
+def uncompiled(project: Path, monkeypatch) -> Path:
+    """The project in which a library is the text `portable`."""
+
+    def stage(plans, directory: Path, **_: object) -> dict[str, Path]:
+        write_files(render_all(plans), directory)
+        for plan in plans:
+            (directory / plan.spec.name / "_C.so").write_text("portable")
+        files = [file for plan in plans for file in (directory / plan.spec.name).glob("*.[ps][yo]")]
+        return {str(file.relative_to(directory)): file for file in files}
+
+    monkeypatch.setattr(hook, "stage", stage)
+    monkeypatch.chdir(project)
+    return project
+
+
+def test_a_spec_that_is_gone_is_not_shipped(uncompiled: Path) -> None:
+    """Where setuptools keeps what an earlier build made of it, and where its package is still among the sources."""
+    specs = uncompiled / "specs"
+    (specs / "second.yaml").write_text(
+        (specs / "linear_gelu.yaml").read_text().replace("name: linear_gelu", "name: second")
+    )
+    output = build_kernels()
+    (output / "own").mkdir()
+    (output / "own" / "__init__.py").write_text("# of a person\n")
+    write_files({"second/__init__.py": (output / "second" / "__init__.py").read_text()}, Path("src", GENERATED))
+    build_kernels()
+    (specs / "second.yaml").unlink()
+    with pytest.raises(CompileError, match="generated/second is of no spec"):
+        build_kernels()
+    shutil.rmtree(Path("src", GENERATED))
+    build_kernels()
+    assert sorted(path.name for path in output.iterdir()) == ["linear_gelu", "own"]
+
+
+def test_a_newer_library_of_an_editable_install_is_not_shipped(uncompiled: Path) -> None:
+    """setuptools copies it where the project has `*.so` among its package data."""
+    library = build_kernels() / "linear_gelu" / "_C.so"
+    library.write_text("of one Python")
+    os.utime(library, (2**31, 2**31))
+    build_kernels()
+    assert library.read_text() == "portable"
+
+
+def test_a_target_that_specs_are_not_planned_for(uncompiled: Path) -> None:
+    with pytest.raises(CompileError, match=r"targets of kernels\(\): unsupported target 'sm_70'"):
+        build_kernels(["sm_90", "sm_70"])
+    with pytest.raises(CompileError, match="64 KiB of shared memory on sm_75.*: add sm_75"):
+        build_kernels(["sm_75"])
 
 
 def test_what_is_committed_is_what_is_shipped(project: Path) -> None:
