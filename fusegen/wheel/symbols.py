@@ -4,9 +4,10 @@ A library is portable if it takes nothing but
 
 - functions of torch's stable ABI, C functions that no version takes away,
 - versioned functions of the C and C++ run time, which manylinux policies judge,
-- what a linker leaves undefined for tools that are not there.
+- what a linker leaves undefined for tools that are not there,
 
-Functions of CPython or of C++ inside torch are neither. The CUDA run time is part of the library.
+and needs no library but theirs to be loaded. Functions of CPython or of C++ inside torch are none of these. The CUDA
+run time is part of the library.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from fusegen.wheel.errors import WheelError
 
 STABLE = re.compile(r"(aoti_torch|torch)_\w+")
+_TORCH = "libtorch_cpu.so"
 # By the libraries' own names. What they export has versions.
 _RUN_TIME = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libdl|librt|libpthread|ld-linux-[\w-]+)\.so\.\d+")
 _OPTIONAL = frozenset({"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"})
@@ -25,7 +28,7 @@ _SHOWN = 5
 
 
 def require_portable(libraries: Sequence[Path]) -> None:
-    """Raises WheelError, which names the symbols, if one of the libraries is not portable."""
+    """Raises WheelError, which names what it takes, if one of the libraries is not portable."""
     for library in libraries:
         if foreign := foreign_symbols(library):
             more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
@@ -36,25 +39,32 @@ def require_portable(libraries: Sequence[Path]) -> None:
 
 
 def foreign_symbols(library: Path) -> list[str]:
-    """The undefined symbols that make a library not portable, sorted."""
-    return sorted(name for name, source in undefined(library) if not _is_portable(name, source))
-
-
-def undefined(library: Path) -> Iterator[tuple[str, str | None]]:
-    """Each undefined dynamic symbol with the library that its version names; None for one without a version."""
+    """What makes a library not portable, sorted: other libraries that it needs, and undefined symbols."""
     from elftools.elf.elffile import ELFFile  # not everybody who builds has it
 
     with library.open("rb") as file:
         elf = ELFFile(file)
-        needed = elf.get_section_by_name(".gnu.version_r")
-        numbers = elf.get_section_by_name(".gnu.version")
-        sources: dict[int, str] = {}
-        for need, versions in needed.iter_versions() if needed is not None else ():
-            sources.update({version["vna_other"]: need.name for version in versions})
-        for index, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
-            if symbol.name and symbol["st_shndx"] == "SHN_UNDEF":
-                number = numbers.get_symbol(index)["ndx"] if numbers is not None else 0
-                yield symbol.name, sources.get(number)
+        others = [name for name in _needed(elf) if name != _TORCH and _RUN_TIME.fullmatch(name) is None]
+        return sorted([*others, *(name for name, source in _undefined(elf) if not _is_portable(name, source))])
+
+
+def _needed(elf: Any) -> Iterator[str]:
+    """The libraries that are loaded with it."""
+    for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED"):
+        yield tag.needed
+
+
+def _undefined(elf: Any) -> Iterator[tuple[str, str | None]]:
+    """Each undefined dynamic symbol with the library that its version names; None for one without a version."""
+    needed = elf.get_section_by_name(".gnu.version_r")
+    numbers = elf.get_section_by_name(".gnu.version")
+    sources: dict[int, str] = {}
+    for need, versions in needed.iter_versions() if needed is not None else ():
+        sources.update({version["vna_other"]: need.name for version in versions})
+    for index, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
+        if symbol.name and symbol["st_shndx"] == "SHN_UNDEF":
+            number = numbers.get_symbol(index)["ndx"] if numbers is not None else 0
+            yield symbol.name, sources.get(number)
 
 
 def _is_portable(name: str, source: str | None) -> bool:

@@ -68,7 +68,10 @@ def test_a_library_beside_those_of_the_run_time(tmp_path: Path) -> None:
     script = f"-Wl,--version-script={tmp_path / 'versions'}"
     other = compiled(tmp_path, 'extern "C" void other() {}', script, "-Wl,-soname,libother.so.1", name="libother.so.1")
     library = compiled(tmp_path, 'extern "C" void other(); void f() { other(); }', str(other))
-    assert foreign_symbols(library) == ["other"]
+    assert foreign_symbols(library) == ["libother.so.1", "other"]
+    # Nothing is taken of it, and the library would not load without it all the same.
+    unused = compiled(tmp_path, PORTABLE, "-Wl,--no-as-needed", str(other))
+    assert foreign_symbols(unused) == ["libother.so.1"]
 
 
 def test_the_error_names_the_library_and_the_symbols(tmp_path: Path) -> None:
