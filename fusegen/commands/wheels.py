@@ -31,19 +31,24 @@ def wheel(
     """Pack SPECS, compiled, as a wheel for every torch from 2.10 on and every Python from 3.10 on."""
     from fusegen.plan.packages import plan_packages
     from fusegen.spec.find import spec_files
-    from fusegen.wheel.command import misnamed, misversioned, write_wheel
-    from fusegen.wheel.project import OWN_FILES, Wheel
+    from fusegen.wheel.command import mislicensed, misnamed, misversioned, write_wheel
+    from fusegen.wheel.project import OWN_NAMES, Wheel
 
     files = spec_files(specs)
     if name is None and len(files) > 1:
         raise typer.BadParameter("give one: there are several specs", param_hint="--name")
     name = files[0].stem.replace("_", "-") if name is None else name
-    for hint, reason in (("--name", misnamed(name)), ("--version", misversioned(version))):
+    mistakes = {
+        "--name": misnamed(name),
+        "--version": misversioned(version),
+        "--license": None if license_ is None else mislicensed(license_),
+    }
+    for hint, reason in mistakes.items():
         if reason is not None:
             raise typer.BadParameter(reason, param_hint=hint)
     texts = license_file or []
     names = [path.name for path in texts]
-    if len(set(names) - OWN_FILES) < len(names):
+    if len(set(names) - OWN_NAMES) < len(names):
         raise typer.BadParameter(f"one name for two files: {', '.join(names)}", param_hint="--license-file")
     plans = plan_packages(files)
     refuse_misfits(plans, target)

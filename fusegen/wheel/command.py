@@ -6,6 +6,7 @@ import keyword
 import re
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +18,7 @@ from fusegen.wheel.stage import stage
 from fusegen.wheel.tools import require
 
 _STAGE = ".wheel"
-_VERSION = re.compile(r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?")
+_VERSION = re.compile(r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?", re.ASCII)
 
 
 def write_wheel(plans: Sequence[Plan], wheel: Wheel, directory: Path, console: Console | None = None) -> Path:
@@ -26,7 +27,7 @@ def write_wheel(plans: Sequence[Plan], wheel: Wheel, directory: Path, console: C
     What was compiled is kept in `.wheel` there, for the next wheel. Raises SpecError, BuildError and WheelError.
     """
     require("auditwheel", "elftools", "hatchling")
-    _refuse_equal_classes(plans)
+    _refuse_equal_names(plans)
     files = stage(plans, directory / _STAGE, targets=wheel.targets, console=console)
     try:
         return pack(wheel, plans, files, directory)
@@ -50,8 +51,22 @@ def misversioned(version: str) -> str | None:
     return None if _VERSION.fullmatch(version) else f"{version!r} is no version, such as 1.2.0 or 1.2.0rc1"
 
 
-def _refuse_equal_classes(plans: Sequence[Plan]) -> None:
-    """The wheel's package has the classes of all specs."""
+def mislicensed(expression: str) -> str | None:
+    """Why the metadata cannot have an SPDX expression; None if it can, or where hatchling, which asks the same, is
+    not installed."""
+    if find_spec("packaging") is None:
+        return None
+    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+    try:
+        canonicalize_license_expression(expression)
+    except InvalidLicenseExpression as error:
+        return f"{error}; an SPDX expression is such as MIT or LicenseRef-Proprietary"
+    return None
+
+
+def _refuse_equal_names(plans: Sequence[Plan]) -> None:
+    """The wheel's package has the classes of all specs, beside a package of each spec."""
     found: dict[str, list[str]] = {}
     for plan in plans:
         found.setdefault(plan.spec.class_name, []).append(plan.spec.name)
@@ -60,5 +75,11 @@ def _refuse_equal_classes(plans: Sequence[Plan]) -> None:
         for name, names in found.items()
         if len(names) > 1
     ]
+    specs = {plan.spec.name for plan in plans}
+    for plan in plans:
+        name = plan.spec.class_name
+        if name in specs - {plan.spec.name}:
+            message = f"{name} is both a spec and the class of the spec {plan.spec.name}"
+            diagnostics.append(Diagnostic("FG208", message, hint="give the class another name"))
     if diagnostics:
         raise SpecError(diagnostics)

@@ -17,8 +17,8 @@ def platform_tag(wheel: Path) -> str:
     torch's libraries count for nothing: the wheel requires torch, which comes with them. Raises WheelError.
     """
     # It is to look for libraries nowhere, neither in this machine's directories: those of the wheel are portable.
-    command = [sys.executable, "-m", "auditwheel", "show", "--json", "--ldpaths", "", str(wheel)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = [sys.executable, "-m", "auditwheel", "show", "--json", "--ldpaths", "", wheel.name]
+    done = subprocess.run(command, cwd=wheel.parent, capture_output=True, text=True)
     try:
         return str(json.loads(done.stdout)["sym_tag"])
     except (ValueError, KeyError):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +25,9 @@ from fusegen.wheel.platform import platform_tag
 _TAG = "tag.py"
 _METADATA = "pyproject.toml"
 _README = "README.md"
-OWN_FILES = frozenset({_TAG, _METADATA, _README})  # no license file may have one of these names
+_PACKAGES = "packages"
+OWN_NAMES = frozenset({_TAG, _METADATA, _README, _PACKAGES})  # no license file may have one of them
+_LONGEST_DESCRIPTION = 512  # of the package index
 
 
 @dataclass(frozen=True)
@@ -48,18 +53,21 @@ def pack(wheel: Wheel, plans: Sequence[Plan], files: Mapping[str, Path], directo
     The same files give the same bytes. Raises WheelError.
     """
     with tempfile.TemporaryDirectory(prefix=".wheel-", dir=directory) as temporary:
-        project = Path(temporary).resolve()  # hatchling runs in it
+        project = Path(temporary).resolve() / "project"  # hatchling runs in it
+        project.mkdir()
         _write(project, wheel, plans, files)
         # auditwheel reads wheels, so there has to be one before its platform is known.
         platform = platform_tag(_pack(project, wheel, plans, "linux_x86_64"))
         made = _pack(project, wheel, plans, platform)
+        _require_licenses(made, wheel)
         os.replace(made, directory / made.name)
         return directory / made.name
 
 
 def _write(project: Path, wheel: Wheel, plans: Sequence[Plan], files: Mapping[str, Path]) -> None:
     """All but the metadata."""
-    package = project / wheel.import_name
+    # Below a directory of its own: Python looks in hatchling's working directory for the modules that this imports.
+    package = project / _PACKAGES / wheel.import_name
     for path, source in files.items():
         (package / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, package / path)
@@ -85,22 +93,34 @@ def _row(plan: Plan, targets: Sequence[str] | None) -> list[str]:
 
 def _pack(project: Path, wheel: Wheel, plans: Sequence[Plan], platform: str) -> Path:
     """Has hatchling pack the project for a platform."""
+    names = ", ".join(plan.spec.class_name for plan in plans)
+    description = textwrap.shorten(f"Fused CUDA kernels for PyTorch: {names}", _LONGEST_DESCRIPTION, placeholder=" ...")
     metadata = render(
         "wheel/pyproject.toml.j2",
         wheel=wheel,
         platform=platform,
-        description="Fused CUDA kernels for PyTorch: " + ", ".join(plan.spec.class_name for plan in plans),
-        license_files=[path.name for path in wheel.license_files],
+        packages=f"{_PACKAGES}/{wheel.import_name}",
+        description=description,
+        license_files=[glob.escape(path.name) for path in wheel.license_files],
         oldest_torch=_oldest_torch(),
     )
     (project / _METADATA).write_text(metadata, encoding="utf-8")
-    output = project / f"for-{platform}"
+    output = project.parent / platform
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(output)]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     if done.returncode != 0:
         raise WheelError(f"hatchling failed\n{done.stderr.rstrip() or done.stdout.rstrip()}")
     (made,) = output.glob("*.whl")
     return made
+
+
+def _require_licenses(made: Path, wheel: Wheel) -> None:
+    """The metadata has patterns of license files, and what no pattern finds would be missing without a word."""
+    with zipfile.ZipFile(made) as archive:
+        names = {name.rpartition("/licenses/")[2] for name in archive.namelist()}
+    if missing := sorted({path.name for path in wheel.license_files} - names):
+        names = ", ".join(missing)
+        raise WheelError(f"hatchling left out {names}: it takes [, * and ? in the path of the wheel for a pattern")
 
 
 def _oldest_torch() -> str:

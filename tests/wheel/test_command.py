@@ -11,7 +11,7 @@ from fusegen.cli import app
 from fusegen.errors import SpecError
 from fusegen.plan.packages import plan_packages
 from fusegen.wheel import command, tools
-from fusegen.wheel.command import misnamed, misversioned, write_wheel
+from fusegen.wheel.command import mislicensed, misnamed, misversioned, write_wheel
 from fusegen.wheel.errors import WheelError
 from fusegen.wheel.project import Wheel
 
@@ -53,6 +53,7 @@ def test_several_specs_have_no_name(specs: Path) -> None:
         ("--name", "-kernels", "no name of a package"),
         ("--name", "torch", "something else in Python"),
         ("--version", "one", "no version"),
+        ("--license", "Apache", "Unknown license: 'apache'; an SPDX expression is such as MIT"),
         ("--target", "sm_100b", "unsupported target"),
         ("--license-file", "missing", "does not exist"),
     ],
@@ -85,21 +86,44 @@ def test_names() -> None:
 def test_versions() -> None:
     versions = ("1", "1.0.2", "1!2.0", "1.0a1", "1.0.post2", "1.0.dev3", "1.0rc1.post2.dev3+cu130.1")
     assert [misversioned(version) for version in versions] == [None] * len(versions)
-    for version in ("", "v1.0", "1.0-beta", "1..0", "1.0+", "1.0 "):
+    for version in ("", "v1.0", "1.0-beta", "1..0", "1.0+", "1.0 ", "\u0663.0"):
         assert misversioned(version), version
 
 
-def test_two_specs_of_one_class(specs: Path, tmp_path: Path, monkeypatch) -> None:
+def test_licenses() -> None:
+    assert [mislicensed(each) for each in ("MIT", "Apache-2.0 OR MIT", "LicenseRef-Proprietary")] == [None] * 3
+    for expression in ("", "MIT license", "MIT AND ("):
+        assert mislicensed(expression), expression
+
+
+@pytest.fixture
+def uncompiled(monkeypatch) -> None:
     monkeypatch.setattr(command, "stage", lambda *_, **__: pytest.fail("compiled"))
     monkeypatch.setattr(tools, "find_spec", lambda name: name)
+
+
+def test_two_specs_of_one_class(specs: Path, tmp_path: Path, uncompiled) -> None:
     plans = plan_packages(sorted(specs.iterdir()))
     with pytest.raises(SpecError, match="FG208.*first and second .*Activation"):
         write_wheel(plans, Wheel("kernels", "1"), tmp_path)
 
 
-def test_tools_that_are_missing(specs: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_class_named_as_another_spec(specs: Path, tmp_path: Path, uncompiled) -> None:
+    """Whoever imported it would get a Python package or a class, as imports are ordered. Of its own spec, the class."""
+    for name, class_name in (("first", "first"), ("second", "Second")):
+        file = specs / f"{name}.yaml"
+        file.write_text(file.read_text().replace("Activation", class_name))
+    with pytest.raises(pytest.fail.Exception, match="compiled"):
+        write_wheel(plan_packages(sorted(specs.iterdir())), Wheel("kernels", "1"), tmp_path)
+    file.write_text(file.read_text().replace("Second", "first").replace("name: second", "name: other"))
+    file.rename(specs / "other.yaml")
+    (specs / "first.yaml").write_text(SPEC.format(name="first"))
+    with pytest.raises(SpecError, match="FG208.*first is both a spec and the class of the spec other"):
+        write_wheel(plan_packages(sorted(specs.iterdir())), Wheel("kernels", "1"), tmp_path)
+
+
+def test_tools_that_are_missing(specs: Path, tmp_path: Path, uncompiled, monkeypatch) -> None:
     """They are told before anything is compiled."""
-    monkeypatch.setattr(command, "stage", lambda *_, **__: pytest.fail("compiled"))
     monkeypatch.setattr(tools, "find_spec", lambda name: None if name in ("auditwheel", "hatchling") else name)
     plans = plan_packages([specs / "first.yaml"])
     with pytest.raises(WheelError, match=r"not installed: auditwheel, hatchling \(run: pip install 'fusegen\[wheel\]'"):
