@@ -5,13 +5,16 @@ from __future__ import annotations
 import keyword
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from filelock import FileLock
 from rich.console import Console
 
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.paths import BUILD_STORE
 from fusegen.plan.plan import Plan
 from fusegen.wheel.project import Wheel, pack
 from fusegen.wheel.stage import stage
@@ -28,12 +31,30 @@ def write_wheel(plans: Sequence[Plan], wheel: Wheel, directory: Path, console: C
     """
     require("auditwheel", "elftools", "hatchling")
     _refuse_equal_names(plans)
-    files = stage(plans, directory / _STAGE, targets=wheel.targets, console=console)
     try:
-        return pack(wheel, plans, files, directory)
+        with _alone(directory / _STAGE, console):
+            files = stage(plans, directory / _STAGE, targets=wheel.targets, console=console)
+            return pack(wheel, plans, files, directory)
     except OSError as error:
         reason = error.strerror or str(error)
         raise SpecError([Diagnostic("FG502", f"cannot write the wheel into {directory}: {reason}")]) from error
+
+
+@contextmanager
+def _alone(directory: Path, console: Console | None) -> Iterator[None]:
+    """While nobody else compiles in the directory, perhaps for other targets. Who has to wait is told."""
+    (directory / BUILD_STORE).mkdir(parents=True, exist_ok=True)
+    lock = FileLock(directory / BUILD_STORE / "wheel.lock")
+    try:
+        lock.acquire(timeout=1)
+    except TimeoutError:  # filelock's Timeout is one
+        if console is not None:
+            console.print(f"waiting for another `fusegen wheel` in {directory.parent}", markup=False, soft_wrap=True)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def misnamed(name: str) -> str | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fusegen.cli import app
@@ -128,6 +132,28 @@ def test_tools_that_are_missing(specs: Path, tmp_path: Path, uncompiled, monkeyp
     plans = plan_packages([specs / "first.yaml"])
     with pytest.raises(WheelError, match=r"not installed: auditwheel, hatchling \(run: pip install 'fusegen\[wheel\]'"):
         write_wheel(plans, Wheel("kernels", "1"), tmp_path / "dist")
+
+
+def test_two_commands_at_once(specs: Path, tmp_path: Path, monkeypatch) -> None:
+    """Of one directory and for different targets: each packs its own libraries, and the second says that it waits."""
+    library = tmp_path / "library"
+
+    def stage(*_: object, targets: tuple[str, ...], **__: object) -> dict[str, Path]:
+        library.write_text(targets[0])
+        time.sleep(1.5)
+        return {"_C.so": library}
+
+    monkeypatch.setattr(command, "stage", stage)
+    monkeypatch.setattr(command, "pack", lambda wheel, plans, files, _: (wheel.targets[0], files["_C.so"].read_text()))
+    monkeypatch.setattr(tools, "find_spec", lambda name: name)
+    plans, said = plan_packages([specs / "first.yaml"]), io.StringIO()
+    with ThreadPoolExecutor() as threads:
+        started = [
+            threads.submit(write_wheel, plans, Wheel("kernels", "1", targets=(each,)), tmp_path, Console(file=said))
+            for each in ("sm_80", "sm_90")
+        ]
+        assert [each.result() for each in started] == [("sm_80", "sm_80"), ("sm_90", "sm_90")]
+    assert said.getvalue().count("waiting for another `fusegen wheel`") == 1
 
 
 def test_a_directory_that_cannot_be_written(specs: Path, tmp_path: Path, monkeypatch) -> None:
