@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fusegen.build import find_toolchain
+from fusegen.build import builder, find_toolchain
 from fusegen.build.flags import link_flags
 from fusegen.build.key import MODULE_SOURCE
 
@@ -41,7 +42,10 @@ def test_one_or_the_other(workshop, sources) -> None:
 def test_another_python_gives_the_same(workshop, sources, monkeypatch) -> None:
     workshop.build(portable=True)
     (workshop.root / "generated" / "support" / MODULE_SOURCE).write_text("other\n")
+    other = replace(workshop.libraries, python_version="cpython 4", python_include=workshop.root / "other")
+    monkeypatch.setattr(builder, "find_libraries", lambda: other)
     assert not workshop.build(portable=True).built
+    assert workshop.build().built
 
 
 @pytest.mark.nvcc
