@@ -2,7 +2,8 @@
 
 A library is portable if it takes nothing but
 
-- functions of torch's stable ABI, C functions that no version takes away,
+- functions of torch's stable ABI, C functions that the oldest torch has and no later one takes away; others of it
+  as weak symbols alone, without which the library loads,
 - versioned functions of the C and C++ run time, which manylinux policies judge,
 - what a linker leaves undefined for tools that are not there,
 
@@ -17,9 +18,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fusegen.build.libraries import OLDEST_TORCH
 from fusegen.wheel.errors import WheelError
+from fusegen.wheel.stable_abi import FUNCTIONS
 
-STABLE = re.compile(r"(aoti_torch|torch)_\w+")
+_OF_ANY_TORCH = re.compile(r"(aoti_torch|torch)_\w+")
 _TORCH = "libtorch_cpu.so"
 # By the libraries' own names. What they export has versions.
 _RUN_TIME = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libdl|librt|libpthread|ld-linux-[\w-]+)\.so\.\d+")
@@ -31,10 +34,11 @@ def require_portable(libraries: Sequence[Path]) -> None:
     """Raises WheelError, which names what it takes, if one of the libraries is not portable."""
     for library in libraries:
         if foreign := foreign_symbols(library):
+            oldest = ".".join(map(str, OLDEST_TORCH))
             more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
             raise WheelError(
-                f"{library.parent.name}/{library.name} takes what is in neither torch's stable ABI nor the C and C++ "
-                f"run time, so it would not load everywhere: {', '.join(foreign[:_SHOWN])}{more}"
+                f"{library.parent.name}/{library.name} takes what is in neither the stable ABI of torch {oldest} nor "
+                f"the C and C++ run time, so it would not load everywhere: {', '.join(foreign[:_SHOWN])}{more}"
             )
 
 
@@ -45,7 +49,7 @@ def foreign_symbols(library: Path) -> list[str]:
     with library.open("rb") as file:
         elf = ELFFile(file)
         others = [name for name in _needed(elf) if name != _TORCH and _RUN_TIME.fullmatch(name) is None]
-        return sorted([*others, *(name for name, source in _undefined(elf) if not _is_portable(name, source))])
+        return sorted([*others, *(symbol[0] for symbol in _undefined(elf) if not _is_portable(*symbol))])
 
 
 def _needed(elf: Any) -> Iterator[str]:
@@ -54,8 +58,8 @@ def _needed(elf: Any) -> Iterator[str]:
         yield tag.needed
 
 
-def _undefined(elf: Any) -> Iterator[tuple[str, str | None]]:
-    """Each undefined dynamic symbol with the library that its version names; None for one without a version."""
+def _undefined(elf: Any) -> Iterator[tuple[str, str | None, bool]]:
+    """Each undefined dynamic symbol, the library that its version names, if it has one, and whether it is weak."""
     needed = elf.get_section_by_name(".gnu.version_r")
     numbers = elf.get_section_by_name(".gnu.version")
     sources: dict[int, str] = {}
@@ -64,10 +68,12 @@ def _undefined(elf: Any) -> Iterator[tuple[str, str | None]]:
     for index, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
         if symbol.name and symbol["st_shndx"] == "SHN_UNDEF":
             number = numbers.get_symbol(index)["ndx"] if numbers is not None else 0
-            yield symbol.name, sources.get(number)
+            yield symbol.name, sources.get(number), symbol["st_info"]["bind"] == "STB_WEAK"
 
 
-def _is_portable(name: str, source: str | None) -> bool:
+def _is_portable(name: str, source: str | None, is_weak: bool) -> bool:
     if source is not None:
         return _RUN_TIME.fullmatch(source) is not None
-    return name in _OPTIONAL or STABLE.fullmatch(name) is not None
+    if is_weak and _OF_ANY_TORCH.fullmatch(name):
+        return True
+    return name in _OPTIONAL or name in FUNCTIONS

@@ -33,6 +33,7 @@ FOREIGN = {
     "void f() { at::_ops::mul::call(); }",
     "_ZN3c105ErrorD1Ev": "namespace c10 { struct Error { ~Error(); }; } void f() { c10::Error(); }",
     "_ZN5torch3jit4loadEv": "namespace torch { namespace jit { void load(); } } void f() { torch::jit::load(); }",
+    "torch_of_a_later_version": 'extern "C" void torch_of_a_later_version(); void f() { torch_of_a_later_version(); }',
     "cudaMalloc": 'extern "C" int cudaMalloc(); void f() { cudaMalloc(); }',
     # Taken from torch, which happens to export it: see test_portable.py.
     "_ZSt20__throw_length_errorPKc": "namespace std { void __throw_length_error(const char*); }\n"
