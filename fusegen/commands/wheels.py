@@ -52,6 +52,6 @@ def wheel(
         raise typer.BadParameter(f"one name for two files: {', '.join(names)}", param_hint="--license-file")
     plans = plan_packages(files)
     refuse_misfits(plans, target)
-    chosen = Wheel(name, version, license_, tuple(texts), tuple(target) if target else None)
+    chosen = Wheel(name, version, license_, tuple(texts), tuple(dict.fromkeys(target)) if target else None)
     console = Console(stderr=True, highlight=False)
     print(f"wrote {write_wheel(plans, chosen, output, console)}")
