@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.explain.text import Question, answer
+from fusegen.explain.choices import Question
+from fusegen.explain.text import answer
 from fusegen.plan.load import plan_file
 
 ROOT = Path(__file__).resolve().parents[2]

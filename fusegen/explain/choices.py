@@ -1,0 +1,100 @@
+"""What a chain's launchers would run at a size, asked of kernels that are compiled for the CPU."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen.emulate import compile_kernels
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.explain.times import is_worth_splitting, product_sizes
+from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
+from fusegen.plan.model import Mode, Program, Variant
+from fusegen.plan.plan import Plan
+from fusegen.render.output import write_files
+from fusegen.render.package import render_all
+from fusegen.runtime.choice import Choice, Considered, choice
+from fusegen.runtime.launchers import Call, Launcher
+from fusegen.tune.launchers import EmulatedLaunchers
+from fusegen.verify.sizes import Sizes, sizes, typical
+
+
+@dataclass(frozen=True)
+class Question:
+    """A size and a dtype; None: the typical size, the spec's first dtype."""
+
+    rows: int | None = None
+    channels: int | None = None
+    groups: int | None = None
+    dtype: str | None = None
+
+
+def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> Iterator[tuple[Program, Choice]]:
+    """The choice of each program, of kernels that are compiled for the CPU: as launchers choose on a device that the
+    plan is made for. cache: a directory for compiled kernels, if they are to be used again. Raises
+    EmulationBuildError without g++."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        write_files(render_all([plan]), root)
+        source = root / plan.spec.name / "kernels.cu"
+        library = compile_kernels(source, cache=cache or root, modes=[mode.index], checked=False)
+        launchers = EmulatedLaunchers(library)
+        for variant in plan.variants:
+            for program in (variant.forward, variant.backward):
+                call = Call(mode.index, size.rows, size.channels, size.groups(program))
+                made = choice(launchers.explain(Launcher(plan, program).symbol, call))
+                if program is variant.forward and is_split(plan.spec) and mode.roles["activation"] == "float32":
+                    made = _with_epilogue(plan, variant, size, made, launchers, call)
+                yield program, made
+
+
+def why_not_in_epilogue(plan: Plan, variant: Variant, size: Sizes) -> str | None:
+    """Why a forward program of float32 does not run in the epilogue of its product; None if it does. For a plan whose
+    product is our own kernel's unless a module is told otherwise."""
+    why = why_after_product(variant.forward)
+    if why is None and plan.device.target.rstrip("a") != TARGET:
+        why = f"{plan.device.name} is not of {TARGET}"
+    if why is None and not is_worth_splitting(plan.device, product_sizes(size), training=variant.name != "eval"):
+        why = "modules leave a product of this size to the library: splitting its operands would take longer"
+    return why
+
+
+def _with_epilogue(
+    plan: Plan, variant: Variant, size: Sizes, after: Choice, launchers: EmulatedLaunchers, call: Call
+) -> Choice:
+    """What a forward program runs where its product is our own kernel's. after: what it runs after the product."""
+    why = why_not_in_epilogue(plan, variant, size)
+    if why is not None:
+        return Choice((Considered(EPILOGUE, False, why, None), *after.considered), after.launches)
+    made = choice(launchers.explain(f"{Launcher(plan, variant.forward).symbol}_product", call))
+    return made if made.schedule else Choice((*made.considered, *after.considered), after.launches)
+
+
+def mode_of(plan: Plan, dtype: str | None) -> Mode:
+    """The plain mode of a dtype, by its name or its short name. Raises SpecError for one that the spec lacks."""
+    wanted = dtype or plan.spec.dtypes[0]
+    wanted = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(wanted, wanted)
+    for mode in plan.modes:
+        if mode.plain and mode.roles["activation"] == wanted and wanted in plan.spec.dtypes:
+            return mode
+    message = f"{plan.spec.name} has no dtype '{wanted}'"
+    raise SpecError([Diagnostic("FG211", message, hint=f"it has: {', '.join(plan.spec.dtypes)}")])
+
+
+def size_of(plan: Plan, question: Question) -> Sizes:
+    """The sizes that are asked for. Raises SpecError for channels that the spec cannot have."""
+    usual = typical(plan)
+    source = usual.source or 1
+    wanted = (
+        question.rows or usual.rows,
+        source,
+        question.channels or usual.channels,
+        question.groups or usual.free_groups(plan),
+    )
+    found = sizes(plan, *wanted)
+    if question.channels is not None and found.channels != question.channels:
+        hint = f"the nearest is {found.channels}"
+        raise SpecError([Diagnostic("FG211", f"{plan.spec.name} cannot have {question.channels} channels", hint=hint)])
+    return found
