@@ -144,7 +144,7 @@ class _Build:
 
     def _epilogue(self, program: Program, after: model.Schedule, floor: int) -> model.Schedule:
         """It reads all but the product, which it has in registers."""
-        (product,) = (t for t in program.inputs if t.node is self.plan.chain.source)
+        (product,) = (t for t in program.inputs if t.name == self.plan.chain.source.name)
         moved = program_bytes(self.plan, self.mode, self.sizes, program) - self._bytes(product)
         return model.Schedule(
             kind=EPILOGUE,

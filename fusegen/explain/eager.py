@@ -61,8 +61,9 @@ def _renamed(traffic: Traffic, same: Mapping[str, str]) -> Traffic:
 class _Operator:
     """One step, built alone over leaves that stand for the running value and what else it takes.
 
-    made: the gradients that its backward pass computes, by their leaf. passes_on: whether that of the running value is
-    the incoming one.
+    made: the gradients that its backward pass computes, by their leaf. needed: what it reads for them. statistics: what
+    the forward pass stores for them besides the result. passes_on: whether the gradient of the running value is the
+    incoming one.
     """
 
     def __init__(self, plan: Plan, variant: Variant, index: int) -> None:
@@ -87,7 +88,11 @@ class _Operator:
         leaves = [n for n in ancestors([self.node]) if n.op == "tensor" and n.attribute not in self.chain.buffers]
         found = differentiate(graph, self.node, self.grad, leaves)
         self.made = {leaf: each for leaf, each in found.items() if each is not self.grad}
-        self.saved = saved_nodes(list(self.made.values()), self.grad)
+        saved = saved_nodes(list(self.made.values()), self.grad)
+        # A gradient that uses the result reads it, and not what it follows from.
+        self.needed = ancestors(self.made.values(), {*saved, self.node})
+        statistics = [node for node in saved if node in self.needed and node is not self.node]
+        self.statistics = [Tensor(node.name, node.axes, "accumulator") for node in statistics]
         self.passes_on = running is not None and found.get(running) is self.grad
         self.gradient_of_operand = "" if running is None else self.gradient_of(self._tensors([running])[0]).name
 
@@ -121,10 +126,6 @@ class _Operator:
             name = known[tensor.name].name if tensor.name in known else f"gradient of {tensor.name}"
         return replace(tensor, name=name)
 
-    def _statistics(self, nodes: Iterable[Node]) -> list[Tensor]:
-        """What the forward pass makes for the backward pass, but its result."""
-        return [Tensor(n.name, n.axes, "accumulator") for n in self.saved if n in nodes and n is not self.node]
-
     def forward(self) -> Traffic:
         if self.step.op == "linear":
             return Traffic()
@@ -132,12 +133,11 @@ class _Operator:
         reads = self._tensors(ancestors([self.node, *updates.values()]))
         moved = [Tensor(name, node.axes, self._role(name)) for name, node in updates.items()]
         moved += [tensor for tensor in reads if tensor.role == "count"]
-        return Traffic(tuple(reads), (self.result, *self._statistics(self.saved), *moved))
+        return Traffic(tuple(reads), (self.result, *self.statistics, *moved))
 
     def backward(self) -> Traffic:
-        needed = ancestors(self.made.values(), self.saved)
-        reads = [each for each in self._tensors(needed) if each.name != self.grad.attribute]
-        reads += self._statistics(needed)
-        reads += [self.result] if self.node in needed else []
-        reads += [self.gradient_of(self.result)] if self.grad in needed else []
+        reads = [each for each in self._tensors(self.needed) if each.name != self.grad.attribute]
+        reads += self.statistics
+        reads += [self.result] if self.node in self.needed else []
+        reads += [self.gradient_of(self.result)] if self.grad in self.needed else []
         return Traffic(tuple(reads), tuple(map(self.gradient_of, self._tensors(self.made))))

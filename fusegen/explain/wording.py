@@ -156,11 +156,14 @@ def estimates(plan: Plan, *, chosen: bool) -> tuple[str, ...]:
         lines.append(f"nobody has measured products on {gpu.name}: times are those of what follows the product")
     elif plan.chain.contraction is not None:
         lines.append(
-            f"a product takes its operations over the speed on {gpu.target}, {gpu.float32_tflop_s:g} TFLOP/s in float32 "
-            f"and {gpu.tensor_core_tflop_s:g} in 16 bits; of few rows it takes its bytes"
+            f"a product takes its operations over the speed on {gpu.target}, {gpu.float32_tflop_s:g} TFLOP/s in "
+            f"float32 and {gpu.tensor_core_tflop_s:g} in 16 bits; of few rows it takes its bytes"
         )
     if getattr(plan.spec.chain[0], "precision", "ieee") == "fp32_split" and gpu.float32_tflop_s is not None:
-        lines.append("in fp32_split it is three products of pieces in 16 bits, after splitting the operands")
+        lines.append(
+            "in fp32_split it is three products of pieces in 16 bits, after splitting the operands; a module in "
+            "evaluation splits its weight once"
+        )
     if not chosen:
         lines.append("bytes and times are of the first schedule of each program: `--rows` says what runs")
     return tuple(lines)
