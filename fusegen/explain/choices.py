@@ -1,4 +1,4 @@
-"""What a chain's launchers would run at a size, asked of kernels that are compiled for the CPU."""
+"""What a chain's launchers would run at a size, as kernels say that are compiled for the CPU."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def mode_of(plan: Plan, dtype: str | None) -> Mode:
 
 
 def size_of(plan: Plan, question: Question) -> Sizes:
-    """The sizes that are asked for. Raises SpecError for channels that the spec cannot have."""
+    """The sizes of a question. Raises SpecError for channels that the spec cannot have."""
     usual = typical(plan)
     source = usual.source or 1
     wanted = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.explain.boxes import COLUMNS, Box, Line, Stack
 
@@ -93,8 +93,7 @@ def drawn(stack: Stack) -> Drawing:
             y += GAP
         parts.append(_box(box).moved(0, y))
         y = parts[-1].height
-    whole = together(parts)
-    return Drawing(WIDTH, y + _MARGIN, whole.rectangles, whole.arrows, whole.texts)
+    return replace(together(parts), width=WIDTH, height=y + _MARGIN)
 
 
 def _box(box: Box) -> Drawing:

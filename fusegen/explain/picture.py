@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -44,7 +45,7 @@ def sentence(text: str) -> str:
 
 def picture(report: model.Report) -> str:
     """Each direction of each variant as a row: eager PyTorch's operators, and the kernels that replace them."""
-    return environment().get_template("picture.svg.j2").render(drawing=sheet(report), title=title(report))
+    return environment().get_template("picture.svg.j2").render(drawing=drawing_of(report), title=title(report))
 
 
 def title(report: model.Report) -> str:
@@ -52,8 +53,8 @@ def title(report: model.Report) -> str:
     return f"{report.name}, {report.dtype}, {report.shape} on {report.device.name}"
 
 
-def sheet(report: model.Report) -> Drawing:
-    """The whole picture."""
+def drawing_of(report: model.Report) -> Drawing:
+    """All that the picture has."""
     width = 2 * WIDTH + _BETWEEN
     columns = int(width / CHARACTER)
     head = [Line(title(report), "title")] if len(title(report)) <= columns else lines(title(report), "title")
@@ -70,5 +71,5 @@ def sheet(report: model.Report) -> Drawing:
     after = " of what follows the product" if report.contraction else ""
     note = f"Bytes{after}, and the time that they are expected to take."
     parts.append(written([Line("", "plain"), Line(note, "muted")]).moved(_EDGE, y))
-    whole = together(parts)
-    return Drawing(width + 2 * _EDGE, whole.height + LINE / 2, whole.rectangles, whole.arrows, whole.texts)
+    sheet = together(parts)
+    return replace(sheet, width=width + 2 * _EDGE, height=sheet.height + LINE / 2)

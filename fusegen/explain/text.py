@@ -92,7 +92,7 @@ def _operators(report: model.Report, variant: model.Variant) -> Iterator[str]:
     rows = [["operator", *(cell for total in variant.totals for cell in (total.direction, "", "saved"))]]
     for each in variant.operators:
         rows.append([each.step, *(cell for moves in (each.forward, each.backward) for cell in _moves(moves))])
-    eager, fused = ["in all"], ["fused"]
+    eager, fused = ["eager PyTorch"], ["fused kernels"]
     for total in variant.totals:
         eager += [size(total.eager_bytes), time(total.eager_microseconds), ""]
         fused += [size(total.fused_bytes), time(total.fused_microseconds), size(total.saved_bytes)]

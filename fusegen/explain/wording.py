@@ -165,5 +165,5 @@ def estimates(plan: Plan, *, chosen: bool) -> tuple[str, ...]:
             "evaluation splits its weight once"
         )
     if not chosen:
-        lines.append("bytes and times are of the first schedule of each program: `--rows` says what runs")
+        lines.append("bytes and times are of the first schedule of each program: --rows says what runs")
     return tuple(lines)

@@ -11,7 +11,7 @@ import pytest
 from fusegen.explain.boxes import COLUMNS, columns_of, stacks, wrap
 from fusegen.explain.drawing import CHARACTER, PADDING, Drawing, Rectangle
 from fusegen.explain.formats import write
-from fusegen.explain.picture import picture, sheet
+from fusegen.explain.picture import drawing_of, picture
 from tests.explain.reports import HARD, LONG, NAMES, report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +42,7 @@ def boxes(drawing: Drawing) -> list[Rectangle]:
 
 @pytest.mark.parametrize("name", [*NAMES, SHOWN])
 def test_no_text_leaves_its_box_and_no_box_its_picture(name: str) -> None:
-    drawing = sheet(report(name))
+    drawing = drawing_of(report(name))
     for box in drawing.rectangles:
         assert box.x >= 0 and box.x + box.width <= drawing.width and box.y + box.height <= drawing.height
     framed = 0
@@ -59,7 +59,7 @@ def test_no_text_leaves_its_box_and_no_box_its_picture(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_boxes_do_not_overlap(name: str) -> None:
-    found = boxes(sheet(report(name)))
+    found = boxes(drawing_of(report(name)))
     for index, one in enumerate(found):
         for other in found[index + 1 :]:
             apart = one.x + one.width <= other.x or other.x + other.width <= one.x

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.plan.load import plan_file
 from fusegen.explain.text import report
+from fusegen.plan.load import plan_file
 from fusegen.render.manifest import MANIFEST
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all

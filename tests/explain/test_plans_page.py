@@ -1,0 +1,62 @@
+"""docs/plans.md: its commands run, and what it shows of them is what they print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fusegen.commands import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
+COMMANDS = [line for block in re.findall(r"(?ms)^```sh\n(.*?)^```", PAGE) for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def printed() -> dict[str, str]:
+    """What each command prints; what follows `>` is left to the shell."""
+    found = {}
+    for line in COMMANDS:
+        words = line.partition(" > ")[0].split()
+        arguments = [str(ROOT / word) if word.startswith("specs/") else word for word in words[1:]]
+        done = CliRunner().invoke(app, arguments)
+        assert (words[0], done.exit_code) == ("fusegen", 0), (line, done.output)
+        found[line] = done.stdout
+    return found
+
+
+def test_the_commands_print_what_they_say(printed: dict[str, str]) -> None:
+    begins = {".html": "<!DOCTYPE html>", ".svg": "<svg ", ".json": '{\n  "fusegen_plan": 1,'}
+    written = {Path(line.partition(" > ")[2]).suffix: text for line, text in printed.items() if " > " in line}
+    assert written.keys() == begins.keys()
+    assert all(written[suffix].startswith(begin) and written[suffix].endswith("\n") for suffix, begin in begins.items())
+
+
+def test_what_the_page_shows_is_what_they_print(printed: dict[str, str]) -> None:
+    lines = {line for text in printed.values() for line in text.splitlines()}
+    shown = [line for block in re.findall(r"(?ms)^```text\n(.*?)^```", PAGE) for line in block.splitlines()]
+    assert len(shown) > 10 and not [line for line in shown if line not in lines]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "html"], "a page is of one spec, not of 2"),
+        (["--format", "svg"], "a page is of one spec, not of 2"),
+        (["--json", "--format", "json"], "plan.json has one format, and is of no size"),
+        (["--json", "--rows", "4"], "plan.json has one format, and is of no size"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments: list[str], message: str) -> None:
+    specs = [str(ROOT / "specs" / f"{name}.yaml") for name in ("gemm_add_relu", "gemm_scale_bn")]
+    done = CliRunner().invoke(app, ["plan", *specs, *arguments])
+    assert done.exit_code == 2 and message in " ".join(done.output.replace("│", " ").split())
+
+
+def test_json_of_several_specs_is_one_document_after_the_other() -> None:
+    specs = [str(ROOT / "specs" / f"{name}.yaml") for name in ("gemm_add_relu", "gemm_scale_bn")]
+    done = CliRunner().invoke(app, ["plan", *specs, "--format", "json"])
+    assert done.exit_code == 0 and done.stdout.count('\n}\n{\n  "fusegen_plan": 1') == 1
