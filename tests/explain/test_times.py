@@ -61,7 +61,7 @@ def test_expected_times_are_near_measured_ones(subject: str, least: float, most:
 
 def test_training_steps_are_expected_within_a_tenth() -> None:
     found = [ratio(line) for line in LINES if line["mode"] == "train-forward-backward"]
-    assert len(found) == 10 and all(each is not None and 0.95 < each < 1.1 for each in found)
+    assert len(found) >= 10 and all(each is not None and 0.95 < each < 1.1 for each in found)
 
 
 def test_the_least_time_of_a_kernel_is_one_that_was_measured() -> None:
