@@ -92,6 +92,9 @@ def plan(
     channels: Annotated[int | None, typer.Option(min=1, help="The same with so many channels.")] = None,
     groups: Annotated[int | None, typer.Option(min=1, help="The same with so many groups of channels.")] = None,
     dtype: Annotated[str | None, typer.Option(help="The same in this dtype.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Expect times on the GPU of this one of the spec's targets.", show_default=False)
+    ] = None,
 ) -> None:
     """Show schedules, kernels, bytes, expected times and the reason of each decision, or what runs at one size."""
     import json
@@ -106,8 +109,8 @@ def plan(
     question = None
     if any(each is not None for each in (rows, channels, groups, dtype)):
         question = Question(rows, channels, groups, dtype)
-    if json_ and (question is not None or format_ is not PlanFormat.text):
-        raise typer.BadParameter("plan.json has one format, and is of no size", param_hint="--json")
+    if json_ and (question is not None or target is not None or format_ is not PlanFormat.text):
+        raise typer.BadParameter("plan.json has one format, and neither sizes nor times", param_hint="--json")
     plans = plan_files(spec_files(specs))
     if len(plans) != 1 and format_ in (PlanFormat.html, PlanFormat.svg):
         raise typer.BadParameter(f"a page is of one spec, not of {len(plans)}", param_hint="--format")
@@ -115,7 +118,7 @@ def plan(
         if json_:
             print(json.dumps(summary(made), indent=2))
         else:
-            sys.stdout.write(write(build(made, question), format_.value))
+            sys.stdout.write(write(build(made, question, target=target), format_.value))
 
 
 @app.command()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fusegen.explain import model, wording
-from fusegen.explain.choices import Question, choices, mode_of, size_of, why_not_in_epilogue
+from fusegen.explain.choices import Question, choices, device_of, mode_of, size_of, why_not_in_epilogue
 from fusegen.explain.times import of_bytes
 from fusegen.explain.totals import operators_and_totals
 from fusegen.plan.epilogue import EPILOGUE, reason
@@ -20,26 +21,34 @@ from fusegen.runtime.choice import Choice
 from fusegen.verify.sizes import Sizes, typical
 
 
-def build(plan: Plan, question: Question | None = None, cache: Path | None = None) -> model.Report:
-    """The report of a plan: at the typical sizes, or at those of a question, for which launchers then choose. cache: a
-    directory for compiled kernels, if they are to be used again. Raises SpecError for a dtype or a size that the spec
-    cannot have, EmulationBuildError where launchers have to choose and there is no g++."""
+def build(
+    plan: Plan, question: Question | None = None, cache: Path | None = None, target: str | None = None
+) -> model.Report:
+    """The report of a plan: at the typical sizes, or at those of a question, for which launchers then choose.
+
+    cache: a directory for compiled kernels, if they are to be used again. target: the one of the spec's targets on
+    whose GPU times are expected; None: the GPU that the plan is made for. Raises SpecError for a dtype, a size or a
+    target that the spec cannot have, EmulationBuildError where launchers have to choose and there is no g++.
+    """
+    device = device_of(plan, target)
+    timed = replace(plan, device=device)
     if question is None:
-        return _Build(plan, plan.modes[0], typical(plan), None).report()
+        return _Build(timed, plan.modes[0], typical(plan), None).report()
     mode, size = mode_of(plan, question.dtype), size_of(plan, question)
-    made = {program.name: choice for program, choice in choices(plan, mode, size, cache)}
-    return _Build(plan, mode, size, made).report()
+    made = {program.name: choice for program, choice in choices(plan, device, mode, size, cache)}
+    return _Build(timed, mode, size, made).report()
 
 
 class _Build:
-    """choices: of each program, by its name; None where no launcher chose."""
+    """plan: with the GPU on which times are expected. choices: of each program, by its name; None where no launcher
+    chose."""
 
     def __init__(self, plan: Plan, mode: Mode, size: Sizes, choices: dict[str, Choice] | None) -> None:
         self.plan, self.mode, self.size, self.choices = plan, mode, size, choices
         self.sizes = size.symbols
 
     def report(self) -> model.Report:
-        plan, device = self.plan, self.plan.device
+        plan = self.plan
         data = summary(plan, self.mode, self.sizes)
         found = data["contraction"]
         contraction = None
@@ -50,7 +59,7 @@ class _Build:
             name=plan.spec.name,
             about=plan.spec.about,
             targets=plan.spec.targets,
-            device=wording.device(device),
+            device=wording.device(plan.device),
             sizes={name: self.sizes[name] for name in typical_sizes(plan)},
             shape=str(self.size),
             dtype=self.mode.name,
@@ -140,7 +149,7 @@ class _Build:
         if self.mode.roles["activation"] != "float32" or not self.plan.in_epilogue(program):
             return False
         variant = next(each for each in self.plan.variants if each.forward is program)
-        return why_not_in_epilogue(self.plan, variant, self.size) is None
+        return why_not_in_epilogue(self.plan.device, variant, self.size) is None
 
     def _epilogue(self, program: Program, after: model.Schedule, floor: int) -> model.Schedule:
         """It reads all but the product, which it has in registers."""

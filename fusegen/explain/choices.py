@@ -10,6 +10,7 @@ from pathlib import Path
 from fusegen.emulate import compile_kernels
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.explain.times import is_worth_splitting, product_sizes
+from fusegen.plan.devices import DEVICES, Device
 from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.plan import Plan
@@ -31,10 +32,12 @@ class Question:
     dtype: str | None = None
 
 
-def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> Iterator[tuple[Program, Choice]]:
+def choices(
+    plan: Plan, device: Device, mode: Mode, size: Sizes, cache: Path | None = None
+) -> Iterator[tuple[Program, Choice]]:
     """The choice of each program, of kernels that are compiled for the CPU: as launchers choose on a device that the
-    plan is made for. cache: a directory for compiled kernels, if they are to be used again. Raises
-    EmulationBuildError without g++."""
+    plan is made for. device: the one that has a kernel for split products, or has not. cache: a directory for compiled
+    kernels, if they are to be used again. Raises EmulationBuildError without g++."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         write_files(render_all([plan]), root)
@@ -44,31 +47,31 @@ def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> I
         for variant in plan.variants:
             for program in (variant.forward, variant.backward):
                 call = Call(mode.index, size.rows, size.channels, size.groups(program))
-                made = choice(launchers.explain(Launcher(plan, program).symbol, call))
+                symbol = Launcher(plan, program).symbol
+                made = choice(launchers.explain(symbol, call))
                 if program is variant.forward and is_split(plan.spec) and mode.roles["activation"] == "float32":
-                    made = _with_epilogue(plan, variant, size, made, launchers, call)
+                    why = why_not_in_epilogue(device, variant, size)
+                    made = _with_epilogue(why, symbol, made, launchers, call)
                 yield program, made
 
 
-def why_not_in_epilogue(plan: Plan, variant: Variant, size: Sizes) -> str | None:
+def why_not_in_epilogue(device: Device, variant: Variant, size: Sizes) -> str | None:
     """Why a forward program of float32 does not run in the epilogue of its product; None if it does. For a plan whose
     product is our own kernel's unless a module is told otherwise."""
     why = why_after_product(variant.forward)
-    if why is None and plan.device.target.rstrip("a") != TARGET:
-        why = f"{plan.device.name} is not of {TARGET}"
-    if why is None and not is_worth_splitting(plan.device, product_sizes(size), training=variant.name != "eval"):
+    if why is None and device.target.rstrip("a") != TARGET:
+        why = f"{device.name} is not of {TARGET}"
+    if why is None and not is_worth_splitting(device, product_sizes(size), training=variant.name != "eval"):
         why = "modules leave a product of this size to the library: splitting its operands would take longer"
     return why
 
 
-def _with_epilogue(
-    plan: Plan, variant: Variant, size: Sizes, after: Choice, launchers: EmulatedLaunchers, call: Call
-) -> Choice:
-    """What a forward program runs where its product is our own kernel's. after: what it runs after the product."""
-    why = why_not_in_epilogue(plan, variant, size)
+def _with_epilogue(why: str | None, symbol: str, after: Choice, launchers: EmulatedLaunchers, call: Call) -> Choice:
+    """What a forward program runs where its product is our own kernel's. why: it does not run in the epilogue of that.
+    symbol: of its launcher. after: what it runs after the product."""
     if why is not None:
         return Choice((Considered(EPILOGUE, False, why, None), *after.considered), after.launches)
-    made = choice(launchers.explain(f"{Launcher(plan, variant.forward).symbol}_product", call))
+    made = choice(launchers.explain(f"{symbol}_product", call))
     return made if made.schedule else Choice((*made.considered, *after.considered), after.launches)
 
 
@@ -81,6 +84,18 @@ def mode_of(plan: Plan, dtype: str | None) -> Mode:
             return mode
     message = f"{plan.spec.name} has no dtype '{wanted}'"
     raise SpecError([Diagnostic("FG211", message, hint=f"it has: {', '.join(plan.spec.dtypes)}")])
+
+
+def device_of(plan: Plan, target: str | None) -> Device:
+    """The GPU of one of the spec's targets; None: the one that the plan is made for. Raises SpecError for a target that
+    the spec lacks."""
+    if target is None:
+        return plan.device
+    targets = [each.rstrip("a") for each in plan.spec.targets]
+    if target.rstrip("a") in targets:
+        return DEVICES[target.rstrip("a")]
+    message = f"{plan.spec.name} has no target '{target}'"
+    raise SpecError([Diagnostic("FG212", message, hint=f"it has: {', '.join(targets)}")])
 
 
 def size_of(plan: Plan, question: Question) -> Sizes:

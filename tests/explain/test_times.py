@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import functools
+import math
 import re
 from pathlib import Path
 
 import pytest
 
+from fusegen.errors import SpecError
 from fusegen.explain.build import build
 from fusegen.explain.model import Report
 from fusegen.explain.times import LEAST
@@ -22,7 +24,7 @@ LINES = [
     line
     for name in ("bench_h100_split.csv", "bench_h100_epilogue.csv")
     for line in csv.DictReader((RESULTS / name).open(encoding="utf-8"))
-    if line["subject"] in ("fused", "eager")
+    if line["subject"] in ("fused", "eager") and math.prod(map(int, line["shape"].split("x"))) > 1 << 34
 ]
 
 
@@ -109,3 +111,17 @@ def test_products_in_16_bits_and_of_rounded_operands(tmp_path: Path) -> None:
     assert narrow.eager_made_by == narrow.fused_made_by == "aten::addmm"
     assert (wide.eager_made_by, wide.fused_made_by) == ("aten::addmm", "aten::mm")
     assert rounded.fused_made_by == "operands of bf16"
+
+
+def test_times_on_another_target_of_the_spec(tmp_path: Path) -> None:
+    """An A100 has the lower bandwidth and no kernel of ours for split products, so nothing runs in its epilogue."""
+    plan = planned(tmp_path, f"{LINEAR}, precision: fp32_split", "op: relu", targets="sm_80, sm_90a")
+    assert build(plan).device.name == "H100"
+    found = build(plan, target="sm_80")
+    assert (found.device.name, found.device.target, found.device.bandwidth_gb_s) == ("A100", "sm_80", 1400)
+    forward = found.variants[0].programs[0]
+    assert forward.taken == "pointwise"
+    assert forward.floor_microseconds == pytest.approx(forward.floor_bytes / 1400e9 * 1e6, rel=1e-3)
+    assert found.estimates[0].startswith("a kernel takes its bytes over 1400 GB/s, what a copy reaches on A100")
+    with pytest.raises(SpecError, match="demo has no target 'sm_89'"):
+        build(plan, target="sm_89")
