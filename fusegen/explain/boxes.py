@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
@@ -93,9 +93,11 @@ def stacks(report: model.Report, variant: model.Variant, program: model.Program)
     left = Stack(_caption("eager PyTorch", figures), _ordered(product, eager, program.direction))
     saved = {each.name for each in variant.saved}
     fused = [_kernel(kernel, saved, longest) for kernel in kernels]
-    product = _product(report, program, total.fused_product, total.fused_made_by, program.taken == EPILOGUE)
-    number = len(fused) or 1
-    figures = f"{_count(number)}, {size(total.fused_bytes)}, {time(total.fused_microseconds)}"
+    product = _product(report, program, total.fused_product, total.fused_made_by)
+    count = _count(len(fused))
+    if program.taken == EPILOGUE:
+        product, fused, count = [], [_with_tail(product[0], fused[0])], "in the product's kernel"
+    figures = f"{count}, {size(total.fused_bytes)}, {time(total.fused_microseconds)}"
     ordered = [*product, *fused] if program.direction == "forward" else [*fused, *product]
     return left, Stack(_caption(f"fusegen, schedule {program.taken}", figures), tuple(ordered))
 
@@ -140,13 +142,17 @@ def _names(verb: str, names: Sequence[str]) -> Iterator[Line]:
 
 
 def _product(
-    report: model.Report, program: model.Program, microseconds: float | None, made_by: str | None, tail: bool = False
+    report: model.Report, program: model.Program, microseconds: float | None, made_by: str | None
 ) -> list[Box]:
-    """The product of a linear layer. tail: the operators of the chain run in its epilogue."""
+    """The product of a linear layer."""
     if report.contraction is None:
         return []
     what = "product" if program.direction == "forward" else "two products"
     found = [*lines(f"{report.contraction.name}: {what}", "title"), *lines(f"by {made_by}")]
-    found += lines("and in its epilogue the operators of the chain") if tail else []
     found += [] if microseconds is None else [Line(time(microseconds), "muted")]
-    return [Box("kernel" if tail else "product", tuple(found))]
+    return [Box("product", tuple(found))]
+
+
+def _with_tail(product: Box, tail: Box) -> Box:
+    """A product and what runs in its epilogue, as the one kernel that they are."""
+    return replace(tail, lines=(*product.lines, *tail.lines))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,16 @@ from fusegen.explain import model, wording
 from fusegen.explain.choices import Question, choices, device_of, mode_of, size_of, why_not_in_epilogue
 from fusegen.explain.times import of_bytes
 from fusegen.explain.totals import operators_and_totals
-from fusegen.plan.epilogue import EPILOGUE, reason
+from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Kernel, Mode, Program, Tensor, Variant
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import FIXED_WIDTH, is_read, program_bytes, shape, tensor_bytes
+from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape, tensor_bytes
 from fusegen.plan.sizes import typical as typical_sizes
 from fusegen.plan.summary import summary
 from fusegen.runtime.choice import Choice
 from fusegen.verify.sizes import Sizes, typical
+
+IN_EPILOGUE = "the operators of the chain, in the product's epilogue"
 
 
 def build(
@@ -152,31 +154,32 @@ class _Build:
         return why_not_in_epilogue(self.plan.device, variant, self.size) is None
 
     def _epilogue(self, program: Program, after: model.Schedule, floor: int) -> model.Schedule:
-        """It reads all but the product, which it has in registers."""
-        (product,) = (t for t in program.inputs if t.name == self.plan.chain.source.name)
-        moved = program_bytes(self.plan, self.mode, self.sizes, program) - self._bytes(product)
+        """It reads all but the product. What the product's kernel moves besides, and its time, are the product's."""
+        product = self.plan.chain.source.name
+        read = [tensor for tensor in read_of(self.plan, program) if tensor.name != product]
+        kernel = self._moves_of(f"{program.name}_product", "product", IN_EPILOGUE, read, program.outputs)
         return model.Schedule(
             kind=EPILOGUE,
-            reason=reason(program),
-            bytes=moved,
-            times_floor=round(moved / floor, 6),
+            reason="the product is in registers: it is not read",
+            bytes=kernel.bytes,
+            times_floor=round(kernel.bytes / floor, 6),
             operations=after.operations,
-            microseconds=round(of_bytes(self.plan.device, moved), 3),
-            kernels=(),
+            microseconds=kernel.microseconds,
+            kernels=(kernel,),
         )
 
     def _kernel(self, kernel: Kernel) -> model.Kernel:
-        reads = tuple(self._moved(tensor) for tensor in kernel.reads if is_read(self.mode, tensor))
-        writes = tuple(map(self._moved, kernel.writes))
+        return self._moves_of(kernel.name, kernel.kind, kernel.purpose, kernel.reads, kernel.writes)
+
+    def _moves_of(
+        self, name: str, kind: str, purpose: str, read: Iterable[Tensor], written: Iterable[Tensor]
+    ) -> model.Kernel:
+        reads = tuple(self._moved(tensor) for tensor in read if is_read(self.mode, tensor))
+        writes = tuple(map(self._moved, written))
         moved = sum(each.bytes for each in (*reads, *writes))
+        time = round(of_bytes(self.plan.device, moved), 3)
         return model.Kernel(
-            name=kernel.name,
-            kind=kernel.kind,
-            purpose=kernel.purpose,
-            reads=reads,
-            writes=writes,
-            bytes=moved,
-            microseconds=round(of_bytes(self.plan.device, moved), 3),
+            name=name, kind=kind, purpose=purpose, reads=reads, writes=writes, bytes=moved, microseconds=time
         )
 
     def _moved(self, tensor: Tensor) -> model.Moved:

@@ -9,7 +9,6 @@ from fusegen.explain import model
 from fusegen.explain.build import build
 from fusegen.explain.choices import Question
 from fusegen.explain.wording import enumeration, launch, size, time
-from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.plan import Plan
 
 
@@ -39,9 +38,12 @@ def _at_one_size(report: model.Report) -> Iterator[str]:
                     estimate = "" if each.estimate is None else f" (estimate {each.estimate:.1f})"
                     yield f"    {'takes' if each.runs else 'not  '} {each.kind}: {each.decision}{estimate}"
             yield from (f"    {launch(each)}" for each in program.launches)
+            yield f"    moves {_moved(program.schedule)}: {time(program.schedule.microseconds)}"
     for variant in report.variants:
         yield ""
         yield from _operators(report, variant)
+    yield ""
+    yield from _estimates(report)
 
 
 def _plan(report: model.Report) -> Iterator[str]:
@@ -62,7 +64,7 @@ def _plan(report: model.Report) -> Iterator[str]:
         yield ""
         yield from _operators(report, variant)
         yield ""
-    yield from [f"times on {report.device.name} are estimates:", *(f"  {line}" for line in report.estimates), ""]
+    yield from [*_estimates(report), ""]
     labels = next(iter(report.dtypes.values()))
     yield f"dtypes of {enumeration(list(labels))}:"
     yield from (f"  {name}: {', '.join(found.values())}" for name, found in report.dtypes.items())
@@ -79,11 +81,18 @@ def _program(report: model.Report, program: model.Program) -> Iterator[str]:
     yield f"    writes {', '.join(program.writes)}"
     yield from (f"    note   {note}" for note in program.notes)
     for schedule in program.schedules:
-        if schedule.kind == EPILOGUE:
-            continue  # the note says it
-        yield f"    {schedule.kind}: {size(schedule.bytes)}, {schedule.times_floor:.2f} times the floor"
+        yield f"    {schedule.kind}: {_moved(schedule)}"
         yield f"      because {schedule.reason}"
         yield from (f"      {kernel.name}: {kernel.purpose}" for kernel in schedule.kernels)
+
+
+def _moved(schedule: model.Schedule) -> str:
+    return f"{size(schedule.bytes)}, {schedule.times_floor:.2f} times the floor"
+
+
+def _estimates(report: model.Report) -> Iterator[str]:
+    yield f"times on {report.device.name} are estimates:"
+    yield from (f"  {line}" for line in report.estimates)
 
 
 def _operators(report: model.Report, variant: model.Variant) -> Iterator[str]:

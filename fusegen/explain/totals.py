@@ -9,6 +9,7 @@ from fusegen.explain import model, wording
 from fusegen.explain.eager import Tensor, Traffic, operators
 from fusegen.explain.times import of_bytes, of_products
 from fusegen.ops.step import WIDTH
+from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape
@@ -21,7 +22,10 @@ def operators_and_totals(
     """programs: forward and backward, with the schedules that count."""
     traffic = operators(plan, variant)
     planned = (variant.forward, variant.backward)
-    shared = [_Shared(plan, mode, size, program) for program in planned]
+    shared = [
+        _Shared(plan, mode, size, program, in_epilogue=each.taken == EPILOGUE)
+        for program, each in zip(planned, programs, strict=True)
+    ]
     columns = [[shared[side].moves(each[side]) for each in traffic] for side in (0, 1)]
     found = tuple(
         model.Operator(step=wording.step(step), is_product=step.op == "linear", forward=forward, backward=backward)
@@ -53,11 +57,14 @@ def operators_and_totals(
 
 
 class _Shared:
-    """Counts what fused kernels move too: each tensor once for its reads and once for its writes."""
+    """Counts what fused kernels move too: each tensor once for its reads and once for its writes. in_epilogue: they
+    have the product in registers."""
 
-    def __init__(self, plan: Plan, mode: Mode, size: Sizes, program: Program) -> None:
+    def __init__(self, plan: Plan, mode: Mode, size: Sizes, program: Program, *, in_epilogue: bool) -> None:
         self.plan, self.mode, self.size = plan, mode, size
         self.reads = {tensor.name for tensor in read_of(plan, program) if is_read(mode, tensor)}
+        if in_epilogue:
+            self.reads.discard(plan.chain.source.name)
         self.writes = {tensor.name for tensor in program.outputs}
 
     def moves(self, traffic: Traffic) -> model.Moves:

@@ -72,6 +72,12 @@ def test_an_epilogue_does_not_read_the_product() -> None:
     forward = report("gemm_multiply_leakyrelu_split").variants[0].programs[0]
     assert forward.taken == "epilogue"
     assert forward.schedule.bytes == MATRIX + VECTOR and forward.floor_bytes == 2 * MATRIX + VECTOR
+    (kernel,) = forward.schedule.kernels
+    assert [each.name for each in (*kernel.reads, *kernel.writes)] == ["gemm_bias", "y"]
+    variant = report("gemm_multiply_leakyrelu_split").variants[0]
+    # The first operator's operand and result, and the second one's operand, lie nowhere.
+    assert [each.forward.saved_bytes for each in variant.operators] == [0, 2 * MATRIX, MATRIX]
+    assert variant.totals[0].besides_bytes == VECTOR
 
 
 def test_at_one_size_launchers_choose(emulation_cache: Path) -> None:

@@ -80,6 +80,19 @@ def test_every_operator_and_kernel_has_its_box() -> None:
     assert titles(backward, 1) == ["train_backward_column", "train_backward_scalar_reduction", "matmul:"]
 
 
+def test_a_product_and_its_epilogue_are_one_box() -> None:
+    found = report("gemm_multiply_leakyrelu_split")
+    forward = found.variants[0].programs[0]
+    _, fused = stacks(found, found.variants[0], forward)
+    assert [line.text for line in fused.caption] == [
+        "fusegen, schedule epilogue", "in the product's kernel, 33.6 MB, 11.2 us",
+    ]  # fmt: skip
+    (box,) = fused.boxes
+    said = [line.text for line in box.lines]
+    assert said[:2] == ["gemm: product", "by pieces of fp16"] and said[-1] == "33.6 MB, 11.2 us"
+    assert "reads  gemm_bias" in said and "writes y" in said and box.kind == "kernel"
+
+
 def test_bars_are_as_long_as_bytes_are_many() -> None:
     found = report("matmul_bn_bias_div_swish")
     eager, fused = stacks(found, found.variants[0], found.variants[0].programs[0])
