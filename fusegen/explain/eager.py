@@ -15,6 +15,7 @@ from fusegen.chain.diagnostics import Diagnostics
 from fusegen.ir.autodiff import differentiate
 from fusegen.ir.axes import Axes
 from fusegen.ir.graph import Node, ancestors
+from fusegen.ops.norms import Norm
 from fusegen.plan.model import Role, Variant
 from fusegen.plan.plan import Plan, saved_nodes
 from fusegen.spec.document import Document
@@ -61,9 +62,9 @@ def _renamed(traffic: Traffic, same: Mapping[str, str]) -> Traffic:
 class _Operator:
     """One step, built alone over leaves that stand for the running value and what else it takes.
 
-    made: the gradients that its backward pass computes, by their leaf. needed: what it reads for them. statistics: what
-    the forward pass stores for them besides the result. passes_on: whether the gradient of the running value is the
-    incoming one.
+    made: the gradients that its backward pass computes, by their leaf. needed: what it reads for them; reads_result:
+    whether the result is among that. statistics: what the forward pass stores for them besides the result. passes_on:
+    whether the gradient of the running value is the incoming one.
     """
 
     def __init__(self, plan: Plan, variant: Variant, index: int) -> None:
@@ -89,8 +90,11 @@ class _Operator:
         found = differentiate(graph, self.node, self.grad, leaves)
         self.made = {leaf: each for leaf, each in found.items() if each is not self.grad}
         saved = saved_nodes(list(self.made.values()), self.grad)
-        # A gradient that uses the result reads it, and not what it follows from.
-        self.needed = ancestors(self.made.values(), {*saved, self.node})
+        # A gradient that uses the result reads it, and not what it follows from. PyTorch's norms read their operand,
+        # whose normalised values are the result where there is no weight.
+        reads_result = not isinstance(self.step, Norm)
+        self.needed = ancestors(self.made.values(), {*saved, self.node} if reads_result else set(saved))
+        self.reads_result = reads_result and self.node in self.needed
         statistics = [node for node in saved if node in self.needed and node is not self.node]
         self.statistics = [Tensor(node.name, node.axes, "accumulator") for node in statistics]
         self.passes_on = running is not None and found.get(running) is self.grad
@@ -138,6 +142,6 @@ class _Operator:
     def backward(self) -> Traffic:
         reads = [each for each in self._tensors(self.needed) if each.name != self.grad.attribute]
         reads += self.statistics
-        reads += [self.result] if self.node in self.needed else []
+        reads += [self.result] if self.reads_result else []
         reads += [self.gradient_of(self.result)] if self.grad in self.needed else []
         return Traffic(tuple(reads), tuple(map(self.gradient_of, self._tensors(self.made))))

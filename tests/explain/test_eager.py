@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -110,9 +111,36 @@ def test_values_of_one_row_each_are_small(tmp_path: Path) -> None:
     assert add == ("add", 2 * SMALL + row, SMALL + row)
 
 
-@pytest.mark.parametrize("name", HAND_PICKED)
+@pytest.mark.parametrize(
+    ("norm", "statistics"),
+    [
+        ("layer_norm, name: n, affine: false", 2 * 4 * 16),
+        ("rms_norm, name: n, affine: false", 4 * 16),
+        ("batch_norm, name: n, affine: false, track_running_stats: false", 2 * 4 * 64),
+    ],
+)
+def test_a_norm_without_a_weight_reads_its_operand(tmp_path: Path, norm: str, statistics: int) -> None:
+    """As with one: its result would do instead of its operand, but PyTorch does not use that."""
+    found = only(planned(tmp_path, BARE, f"op: {norm}", "op: relu"))
+    assert bytes_of(found.operators)[1][1:] == (2 * SMALL + statistics, 3 * SMALL + statistics)
+
+
+def split(spec: str) -> str:
+    """The same in fp32_split, so wide that modules split it."""
+    wide = re.sub(r"(?m)^dims: .*", lambda dims: re.sub(r": \d+", ": 4096", dims[0]), spec)
+    return wide.replace("op: linear,", "op: linear, precision: fp32_split,")
+
+
+IN_EPILOGUE = ("two_batch_norms", "residual", "with_itself", "constants")
+
+
+@pytest.mark.parametrize("name", [*HAND_PICKED, *(f"{name} split" for name in IN_EPILOGUE)])
 def test_every_chain_adds_up(name: str) -> None:
-    report = build(plan_document(parse_yaml(HAND_PICKED[name].spec(name), f"{name}.yaml")))
+    name, _, precision = name.partition(" ")
+    spec = HAND_PICKED[name].spec(name)
+    report = build(plan_document(parse_yaml(split(spec) if precision else spec, f"{name}.yaml")))
+    if precision:
+        assert "epilogue" in [variant.programs[0].taken for variant in report.variants]
     for variant in report.variants:
         for total in variant.totals:
             moves = [getattr(each, total.direction) for each in variant.operators]
