@@ -116,9 +116,10 @@ def plan(
         raise typer.BadParameter(f"a page is of one spec, not of {len(plans)}", param_hint="--format")
     for made in plans:
         if json_:
-            print(json.dumps(summary(made), indent=2))
+            text = json.dumps(summary(made), indent=2) + "\n"
         else:
-            sys.stdout.write(write(build(made, question, target=target), format_.value))
+            text = write(build(made, question, target=target), format_.value)
+        typer.echo(text.encode("utf-8"), nl=False)  # as pages say that they are, whatever the locale is
 
 
 @app.command()

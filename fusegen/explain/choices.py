@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fusegen.emulate import compile_kernels
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.explain.times import is_worth_splitting, product_sizes
+from fusegen.explain.times import capability, is_worth_splitting, product_sizes
 from fusegen.plan.devices import DEVICES, Device
 from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
 from fusegen.plan.model import Mode, Program, Variant
@@ -36,13 +36,15 @@ def choices(
     plan: Plan, device: Device, mode: Mode, size: Sizes, cache: Path | None = None
 ) -> Iterator[tuple[Program, Choice]]:
     """The choice of each program, of kernels that are compiled for the CPU: as launchers choose on a device that the
-    plan is made for. device: the one that has a kernel for split products, or has not. cache: a directory for compiled
-    kernels, if they are to be used again. Raises EmulationBuildError without g++."""
+    plan is made for. device: the one whose tuning counts, and that has a kernel for split products or has not.
+    cache: a directory for compiled kernels, if they are to be used again. Raises EmulationBuildError without g++."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         write_files(render_all([plan]), root)
         source = root / plan.spec.name / "kernels.cu"
-        library = compile_kernels(source, cache=cache or root, modes=[mode.index], checked=False)
+        major, minor = capability(device)
+        defines = [f"FUSEGEN_EMULATED_CAPABILITY={10 * major + minor}"]
+        library = compile_kernels(source, cache=cache or root, defines=defines, modes=[mode.index], checked=False)
         launchers = EmulatedLaunchers(library)
         for variant in plan.variants:
             for program in (variant.forward, variant.backward):
@@ -77,7 +79,7 @@ def _with_epilogue(why: str | None, symbol: str, after: Choice, launchers: Emula
 
 def mode_of(plan: Plan, dtype: str | None) -> Mode:
     """The plain mode of a dtype, by its name or its short name. Raises SpecError for one that the spec lacks."""
-    wanted = dtype or plan.spec.dtypes[0]
+    wanted = plan.spec.dtypes[0] if dtype is None else dtype
     wanted = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(wanted, wanted)
     for mode in plan.modes:
         if mode.plain and mode.roles["activation"] == wanted and wanted in plan.spec.dtypes:
@@ -91,15 +93,16 @@ def device_of(plan: Plan, target: str | None) -> Device:
     the spec lacks."""
     if target is None:
         return plan.device
-    targets = [each.rstrip("a") for each in plan.spec.targets]
-    if target.rstrip("a") in targets:
-        return DEVICES[target.rstrip("a")]
+    plain = target.removesuffix("a")
+    if plain in (each.removesuffix("a") for each in plan.spec.targets):
+        return DEVICES[plain]
     message = f"{plan.spec.name} has no target '{target}'"
-    raise SpecError([Diagnostic("FG212", message, hint=f"it has: {', '.join(targets)}")])
+    raise SpecError([Diagnostic("FG212", message, hint=f"it has: {', '.join(plan.spec.targets)}")])
 
 
 def size_of(plan: Plan, question: Question) -> Sizes:
-    """The sizes of a question. Raises SpecError for channels that the spec cannot have."""
+    """The sizes of a question. Raises SpecError for rows, channels or groups that the spec cannot have, alone or
+    together."""
     usual = typical(plan)
     source = usual.source or 1
     wanted = (
@@ -109,7 +112,14 @@ def size_of(plan: Plan, question: Question) -> Sizes:
         question.groups or usual.free_groups(plan),
     )
     found = sizes(plan, *wanted)
-    if question.channels is not None and found.channels != question.channels:
-        hint = f"the nearest is {found.channels}"
-        raise SpecError([Diagnostic("FG211", f"{plan.spec.name} cannot have {question.channels} channels", hint=hint)])
+    groups = {found.number(count) for count in plan.chain.group_counts}
+    possible = (
+        ("rows", question.rows, {found.rows}),
+        ("channels", question.channels, {found.channels}),
+        ("groups", question.groups, groups),
+    )
+    for what, asked, have in possible:
+        if asked is not None and asked not in have:
+            hint = f"the nearest is {', '.join(map(str, sorted(have)))}" if have else f"nothing in it has {what}"
+            raise SpecError([Diagnostic("FG205", f"{plan.spec.name} cannot have {asked} {what}", hint=hint)])
     return found

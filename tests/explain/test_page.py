@@ -60,7 +60,7 @@ def test_it_is_well_formed_and_stands_alone(name: str) -> None:
     named = {key for _, attributes, _ in found.elements for key in attributes}
     assert not named & {"href", "src", "xlink:href", "srcset", "action", "id"}
     assert not [key for key in named if key.startswith("on")]
-    assert not re.search(r"url\(|@import|https?:|//", text.replace("://", ""), re.IGNORECASE) and "http" not in text
+    assert not re.search(r"url\(|@import|http|//", text, re.IGNORECASE)
     meta = [attributes for tag, attributes, _ in found.elements if tag == "meta"]
     assert {"charset": "utf-8"} in meta and any("width=device-width" in str(each) for each in meta)
 

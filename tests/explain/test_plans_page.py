@@ -50,6 +50,9 @@ def test_what_the_page_shows_is_what_they_print(printed: dict[str, str]) -> None
         (["--json", "--rows", "4"], "plan.json has one format, and neither sizes nor times"),
         (["--json", "--target", "sm_90"], "plan.json has one format, and neither sizes nor times"),
         (["--target", "sm_80"], "gemm_add_relu has no target 'sm_80'"),
+        (["--target", "sm_90aa"], "gemm_add_relu has no target 'sm_90aa'"),
+        (["--dtype", ""], "gemm_add_relu has no dtype ''"),
+        (["--groups", "7"], "gemm_add_relu cannot have 7 groups"),
     ],
 )
 def test_options_that_do_not_go_together(arguments: list[str], message: str) -> None:
@@ -57,6 +60,17 @@ def test_options_that_do_not_go_together(arguments: list[str], message: str) -> 
     done = CliRunner().invoke(app, ["plan", *specs, *arguments])
     said = f"{done.output} {done.exception}".replace("│", " ")
     assert done.exit_code != 0 and message in " ".join(said.split())
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "html", "svg"])
+def test_it_is_utf_8_whatever_the_locale_is(tmp_path: Path, format_: str) -> None:
+    text = (ROOT / "specs" / "gemm_add_relu.yaml").read_text(encoding="utf-8")
+    spec = tmp_path / "gemm_add_relu.yaml"
+    spec.write_text(re.sub(r"(?m)^about: .*", "about: Gr\u00f6\u00dfe, \u6f22\u5b57", text), encoding="utf-8")
+    done = CliRunner(charset="latin-1").invoke(app, ["plan", str(spec), "--format", format_])
+    assert done.exit_code == 0, done.exception
+    said = done.stdout_bytes.decode("utf-8")
+    assert ("Gr\u00f6\u00dfe, \u6f22\u5b57" in said) == (format_ in ("json", "html"))
 
 
 def test_json_of_several_specs_is_one_document_after_the_other() -> None:
