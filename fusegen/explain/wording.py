@@ -20,13 +20,17 @@ def size(count: float) -> str:
     """Bytes, such as 67.1 MB."""
     if abs(count) < 1e3:
         return f"{count:.0f} B"
-    return f"{count / 1e6:.1f} MB" if abs(count) >= 1e6 else f"{count / 1e3:.1f} kB"
+    if abs(count) < 1e6:
+        return f"{count / 1e3:.1f} kB"
+    return f"{count / 1e6:.1f} MB" if abs(count) < 1e10 else f"{count / 1e9:.1f} GB"
 
 
 def time(microseconds: float) -> str:
     """Such as 22.4 us, 2.69 ms."""
     if microseconds < 1000:
         return f"{microseconds:.2g} us" if 0 < microseconds < 1 else f"{microseconds:.1f} us"
+    if microseconds >= 1e7:
+        return f"{microseconds / 1e6:.1f} s"
     return f"{microseconds / 1000:.2f} ms" if microseconds < 1e4 else f"{microseconds / 1000:.1f} ms"
 
 

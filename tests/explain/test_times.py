@@ -14,6 +14,7 @@ from fusegen.errors import SpecError
 from fusegen.explain.build import build
 from fusegen.explain.model import Report
 from fusegen.explain.times import LEAST
+from fusegen.explain.wording import size, time
 from fusegen.plan.load import plan_document
 from fusegen.spec.yaml import parse_yaml
 from tests.plan.planning import LINEAR, planned
@@ -32,8 +33,8 @@ LINES = [
 def report(spec: str, shape: str) -> Report:
     """Of a committed spec at a shape, in fp32_split."""
     text = (ROOT / "specs" / f"{spec}.yaml").read_text(encoding="utf-8")
-    for name, size in zip(("batch", "in_features", "out_features"), shape.split("x"), strict=True):
-        text = re.sub(rf"(?m)^(  {name}): \d+", rf"\1: {size}", text)
+    for name, extent in zip(("batch", "in_features", "out_features"), shape.split("x"), strict=True):
+        text = re.sub(rf"(?m)^(  {name}): \d+", rf"\1: {extent}", text)
     if "precision" not in text:
         text = text.replace("op: linear,", "op: linear, precision: fp32_split,")
     found = build(plan_document(parse_yaml(text, f"{spec}.yaml")))
@@ -125,3 +126,12 @@ def test_times_on_another_target_of_the_spec(tmp_path: Path) -> None:
     assert found.estimates[0].startswith("a kernel takes its bytes over 1400 GB/s, what a copy reaches on A100")
     with pytest.raises(SpecError, match="demo has no target 'sm_89'"):
         build(plan, target="sm_89")
+
+
+def test_figures_have_units_that_suit_them() -> None:
+    assert [size(count) for count in (0, -256, 32_768, 67.1e6, 9.5e9, 1.64e11)] == [
+        "0 B", "-256 B", "32.8 kB", "67.1 MB", "9500.0 MB", "164.0 GB",
+    ]  # fmt: skip
+    assert [time(us) for us in (0, 0.071, 22.4, 2690, 53_900, 2.5e7)] == [
+        "0.0 us", "0.071 us", "22.4 us", "2.69 ms", "53.9 ms", "25.0 s",
+    ]  # fmt: skip
