@@ -63,7 +63,8 @@ def why_not_in_epilogue(device: Device, variant: Variant, size: Sizes) -> str | 
     why = why_after_product(variant.forward)
     if why is None and device.target.rstrip("a") != TARGET:
         why = f"{device.name} is not of {TARGET}"
-    if why is None and not is_worth_splitting(device, product_sizes(size), training=variant.name != "eval"):
+    training = variant.name != "eval"
+    if why is None and not is_worth_splitting(device, product_sizes(size), training=training, gradients=training):
         why = "modules leave a product of this size to the library: splitting its operands would take longer"
     return why
 

@@ -48,11 +48,11 @@ def product_sizes(size: Sizes) -> tuple[int, int, int]:
     return size.rows, size.channels, size.source or 0
 
 
-def is_worth_splitting(device: Device, sizes: tuple[int, int, int], *, training: bool) -> bool:
-    """Whether a module in fp32_split splits the operands of its product. training: whether the backward pass follows,
-    and the weight has changed since the last call."""
+def is_worth_splitting(device: Device, sizes: tuple[int, int, int], *, training: bool, gradients: bool) -> bool:
+    """Whether a module in fp32_split splits the operands of its product. training: whether the weight has changed since
+    the last call. gradients: whether the backward pass follows."""
     return product_route().is_worth_splitting(
-        capability(device), device.multiprocessors, *sizes, weight_kept=not training, gradients=training
+        capability(device), device.multiprocessors, *sizes, weight_kept=not training, gradients=gradients
     )
 
 
@@ -70,27 +70,43 @@ def of_products(plan: Plan, mode: Mode, size: Sizes, *, training: bool) -> tuple
     device, route, sizes = plan.device, product_route(), product_sizes(size)
     narrow = mode.roles["activation"] != "float32"
     library = "aten::addmm" if has_bias(plan) else "aten::mm", "aten::mm"
-    precision = "ieee" if narrow else plan.spec.chain[0].precision
-    if precision == "fp32_split" and not is_worth_splitting(device, sizes, training=training):
-        precision = "ieee"
-    made = made_by(plan, WIDTH[mode.roles["activation"]]) if precision != "ieee" or narrow else "aten::mm"
-    makers = (made, "aten::mm" if made.startswith("aten::") else made)
+    forward = _precision(plan, mode, sizes, training=training, backward=False)
+    backward = _precision(plan, mode, sizes, training=training, backward=True)
+    makers = _maker(plan, mode, forward, backward=False), _maker(plan, mode, backward, backward=True)
     speed = route.SPEEDS.get(capability(device))
     if speed is None:
         return Products((None, None), library), Products((None, None), makers)
     rows, channels, features = sizes
+    # Of each element that is rounded, 4 bytes are read and 2 written; the backward pass has one matrix more.
+    operands = (rows + channels) * features
+    rounding = [6 * elements / speed.memory for elements in (operands, operands + rows * channels)]
     eager = route.library_times(speed.tensor_cores if narrow else speed.float32, *sizes)
-    fused = eager
-    if precision == "fp32_split":
-        fused = route.split_times(speed, device.multiprocessors, *sizes, weight_kept=not training)
-    elif precision != "ieee":
-        # Of each element that is rounded, 4 bytes are read and 2 written; the backward pass has one matrix more.
-        operands = (rows + channels) * features
-        rounding = [6 * elements / speed.memory for elements in (operands, operands + rows * channels)]
-        forward, backward = route.library_times(speed.tensor_cores, *sizes)
-        fused = forward + rounding[0], backward + rounding[1]
+    ways = {
+        "ieee": eager,
+        "fp32_split": route.split_times(speed, device.multiprocessors, *sizes, weight_kept=not training),
+        "rounded": [sum(each) for each in zip(route.library_times(speed.tensor_cores, *sizes), rounding, strict=True)],
+    }
+    fused = ways.get(forward, ways["rounded"])[0], ways.get(backward, ways["rounded"])[1]
     # Of few rows, reading the weight takes longer than multiplying.
     moved = WIDTH[mode.roles["activation"]] * (rows * features + channels * features + rows * channels)
     least = max(LEAST, moved / device.bandwidth * 1e-3)
-    eager, fused = ((max(forward, least), max(backward, 2 * least)) for forward, backward in (eager, fused))
+    eager, fused = ((max(first, least), max(second, 2 * least)) for first, second in (eager, fused))
     return Products(eager, library), Products(fused, makers)
+
+
+def _precision(plan: Plan, mode: Mode, sizes: tuple[int, int, int], *, training: bool, backward: bool) -> str:
+    """The precision with which a module multiplies: in evaluation, the backward pass is that of a call with gradients,
+    and the forward pass that of one without."""
+    wanted = plan.spec.chain[0].precision if mode.roles["activation"] == "float32" else "ieee"
+    if wanted != "fp32_split":
+        return wanted
+    worth = is_worth_splitting(plan.device, sizes, training=training, gradients=training or backward)
+    return wanted if worth else "ieee"
+
+
+def _maker(plan: Plan, mode: Mode, precision: str, *, backward: bool) -> str:
+    """Who makes a product of a module. In float32 the kernels, not the library, add the bias."""
+    if precision != "ieee":
+        return made_by(plan, WIDTH[mode.roles["activation"]])
+    adds_bias = not backward and mode.roles["activation"] != "float32" and has_bias(plan)
+    return "aten::addmm" if adds_bias else "aten::mm"

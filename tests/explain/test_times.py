@@ -84,6 +84,20 @@ def test_few_rows_take_what_reading_the_weight_takes() -> None:
     assert found.variants[0].programs[0].taken == "pointwise"
 
 
+def test_few_rows_are_split_in_evaluation_without_gradients_alone(tmp_path: Path) -> None:
+    """Sums over 128 rows, which are those of the weight's gradient, are too short for tensor cores."""
+    norm = "op: batch_norm, name: bn"
+    planned(tmp_path, f"{LINEAR}, precision: fp32_split", norm, dtypes="float32")
+    text = (tmp_path / "spec.yaml").read_text()
+    for name, extent in (("batch", 128), ("width", 8192), ("hidden", 8192)):
+        text = re.sub(rf"\b{name}: \d+", f"{name}: {extent}", text)
+    train, evaluation = build(plan_document(parse_yaml(text, "spec.yaml"))).variants
+    assert [total.fused_made_by for total in train.totals] == ["aten::mm", "aten::mm"]
+    forward, backward = evaluation.totals
+    assert (forward.fused_made_by, backward.fused_made_by) == ("pieces of fp16", "aten::mm")
+    assert forward.fused_product < forward.eager_product and backward.fused_product == backward.eager_product
+
+
 def test_a_gpu_whose_products_nobody_has_measured(tmp_path: Path) -> None:
     found = build(planned(tmp_path, LINEAR, "op: relu", targets="sm_75"))
     assert found.device.name == "T4" and found.device.float32_tflop_s is None
