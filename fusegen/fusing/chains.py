@@ -16,7 +16,7 @@ from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.calls import Calls
 from fusegen.fusing.flat import flat
 from fusegen.fusing.imports import imported
-from fusegen.fusing.saving import Saving, saving
+from fusegen.fusing.saving import Saving, eager, saving
 from fusegen.fusing.snapshot import plain
 from fusegen.fusing.widths import with_widths
 from fusegen.plan.dimensions import dimensions
@@ -82,12 +82,11 @@ class Chains:
     def _imported(self, module: nn.Module, inputs: Sequence[Tensor], origin: str | None) -> Chain:
         # Strides are no business of a chain, but of a trace.
         given = [x.cpu().clone(memory_format=torch.contiguous_format) for x in inputs]
-        rows = math.prod(given[0].shape[:-1])
         try:
             copied, paths = flat(module)
             text = imported(copied, _few_rows(given), self.store, keep=self.keep)
-            text, plan = with_widths(text, rows, self.targets, origin)
-            saved = saving(copied, given, plan)
+            counted = eager(copied, given)
+            text, plan = with_widths(text, math.prod(given[0].shape[:-1]), self.targets, origin)
         except SpecError as error:
             first = error.diagnostics[0]
             if origin is not None:  # the line is none of the user's
@@ -95,6 +94,7 @@ class Chains:
             raise Refused(first.message, first, has_parts=True) from None
         except Exception as error:  # whatever a module of somebody else may do to a tracer
             raise Refused(f"its import fails: {type(error).__name__}: {error}"[:300]) from None
+        saved = saving(counted, plan, given[0].dtype)
         if saved is None:
             raise Refused(f"there are no kernels for {str(given[0].dtype).removeprefix('torch.')}")
         if saved.bytes <= 0:

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from fusegen.plan.model import Kernel
 from fusegen.plan.plan import Plan
-from fusegen.plan.summary import is_built, kernel_bytes
+from fusegen.plan.sizes import is_built, kernel_bytes, typical
 
 _PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm)
 
@@ -42,26 +43,31 @@ class Saving:
         return f"{amount(self.bytes)} of {amount(self.eager)}"
 
 
-def saving(module: nn.Module, inputs: Sequence[Tensor], plan: Plan) -> Saving | None:
-    """Of a module that the plan is for, at these inputs; None if their dtype has no kernels. The plan's sizes are
-    theirs. The module is moved to `meta`, and of no use any more."""
-    name = str(inputs[0].dtype).removeprefix("torch.")
+def saving(counted: Counted, plan: Plan, dtype: torch.dtype) -> Saving | None:
+    """Of a module whose operators were counted at the sizes of its plan; None if the dtype has no kernels."""
+    name = str(dtype).removeprefix("torch.")
     mode = next((mode for mode in plan.modes if is_built(mode) and set(mode.roles.values()) == {name}), None)
     if mode is None:
         return None
+    sizes = typical(plan)
+
+    def moved(kernel: Kernel) -> int:
+        return kernel_bytes(plan, mode, sizes, kernel)
 
     fused = kernels = 0
     for program in (plan.variants[0].forward, plan.variants[0].backward):
         # The schedule that moves least: which one runs, the sizes of the call decide.
         schedules = [[*each.kernels, *program.scalar_reductions] for each in program.schedules]
-        least, count = min((sum(kernel_bytes(plan, mode, each) for each in run), len(run)) for run in schedules)
+        least, count = min((sum(map(moved, run)), len(run)) for run in schedules)
         fused, kernels = fused + least, kernels + count
-    counted = eager(module, inputs)
     return Saving(counted.bytes, fused, counted.operators, kernels)
 
 
 def eager(module: nn.Module, inputs: Sequence[Tensor]) -> Counted:
-    """What PyTorch's operators read and write in a training step, each tensor once for each operator that takes it."""
+    """What PyTorch's operators read and write in a training step, each tensor once for each operator that takes it.
+
+    The module is moved to `meta`, and of no use any more.
+    """
     made = module.to("meta").train().requires_grad_()
     given = [torch.empty_like(x, device="meta", requires_grad=True) for x in inputs]
     with Counted() as counted:

@@ -164,6 +164,28 @@ def test_a_bias_that_comes_later(tmp_path: Path) -> None:
     assert model._fusegen_regions[0].fusegen_obstacle((x,)) == "fc has other parameters now"
 
 
+def test_hooks_for_all_modules_where_no_layer_has_tensors(tmp_path: Path) -> None:
+    """They would not run for the activations inside."""
+    model, x = nn.Sequential(nn.SiLU(), nn.Tanh()), torch.randn(4, 8)
+    fusegen.fuse(model, x, directory=tmp_path, compile=False)
+    (region,) = model._fusegen_regions
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        assert region.fusegen_obstacle((x,)) == "hooks are registered for all modules"
+    finally:
+        handle.remove()
+    assert region.fusegen_obstacle((x,)) is None
+
+
+def test_a_mode_that_is_set_by_hand(tmp_path: Path) -> None:
+    model, x = Twice(), torch.randn(4, 8)
+    fusegen.fuse(model, x, directory=tmp_path, compile=False)
+    for part in (model, model.first, model.second):
+        part.training = False
+    (region,) = model._fusegen_regions
+    assert region.training and region.fusegen_obstacle((x,)) is None and not region.training
+
+
 def spec_of(directory: Path) -> Path:
     (path,) = (directory / "specs").iterdir()
     return path
@@ -189,13 +211,25 @@ def test_a_spec_that_is_there_is_taken_and_kept(tmp_path: Path) -> None:
 
 
 def test_trained_weights_do_not_change_a_spec(tmp_path: Path) -> None:
-    """How parameters begin is no part of it."""
-    model = Twice()
-    fusegen.fuse(model, torch.randn(4, 8), directory=tmp_path, compile=False)
-    other = Twice()
-    for tensor in other.parameters():
-        nn.init.normal_(tensor)
-    assert fusegen.fuse(other, torch.randn(9, 8), directory=tmp_path, compile=False).written == []
+    """How a parameter begins is no part of it."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.scale = nn.LayerNorm(8), nn.Parameter(torch.ones(8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(x) * self.scale
+
+    texts = []
+    for name, x in (("first", torch.randn(4, 8)), ("trained", torch.randn(4, 8))):
+        model = Scaled()
+        if name == "trained":
+            nn.init.normal_(model.scale)
+        assert fusegen.fuse(model, x, directory=tmp_path / name, compile=False).written == ["scaled"]
+        texts.append(spec_of(tmp_path / name).read_text())
+        assert fusegen.fuse(Scaled(), torch.randn(9, 8), directory=tmp_path / name, dry_run=True).written == []
+    assert texts[0] == texts[1]
 
 
 def test_another_chain_gets_a_spec_of_its_own(tmp_path: Path) -> None:
