@@ -33,6 +33,7 @@ class Region:
     _fusegen_known: Any
     _fusegen_count: int  # of the inputs
     _fusegen_devices: dict[int, bool]
+    _fusegen_targets: tuple[str, ...]
     _fusegen_autocast: bool  # whether the kernels' result has the original's dtype there
 
     def fusegen_reference(self, *inputs: Tensor) -> Tensor:
@@ -94,7 +95,7 @@ class Region:
         if known is None:
             if torch.compiler.is_compiling():
                 return True
-            known = runs_on(torch.cuda.get_device_capability(index), self._fusegen_targets)  # type: ignore[attr-defined]
+            known = runs_on(torch.cuda.get_device_capability(index), self._fusegen_targets)
             self._fusegen_devices[index] = known
         return known
 

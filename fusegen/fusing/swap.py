@@ -7,7 +7,6 @@ the whole module has its own class: who loads it needs none of this.
 from __future__ import annotations
 
 import copy
-import copyreg
 import functools
 import types
 from typing import Any
@@ -53,7 +52,9 @@ class Replaced:
         if isinstance(state, dict):
             state = {name: value for name, value in state.items() if name != _REGIONS}
         # A pickler takes copyreg.__newobj__ for the object's own class alone.
-        return (object.__new__ if make is copyreg.__newobj__ else make, args, state, *reduced[3:])  # type: ignore[attr-defined]
+        if make.__name__ == "__newobj__":
+            make = object.__new__
+        return (make, args, state, *reduced[3:])
 
     def __prepare_scriptable__(self) -> Any:
         """For torch.jit.script: the original, around the same tensors."""
