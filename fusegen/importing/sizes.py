@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import sympy
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
@@ -57,7 +57,8 @@ def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[An
     if environment is None:
         return True
     channels = str(next(iter(inputs.values()))[-1])
-    assumed, wanted = [], []
+    assumed: list[Any] = []
+    wanted: list[Any] = []
     for guard in environment.guards:
         condition = _replaced(guard.expr, environment.replacements)
         place = _place(guard.sloc)

@@ -142,7 +142,7 @@ def _truth(base: type) -> Callable[..., bool]:
     return method
 
 
-def _hash(base: type) -> Callable[..., int]:
+def _hash(base: Any) -> Callable[..., int]:
     def method(self: Any) -> int:
         if is_theirs(sys._getframe(1).f_code.co_filename):
             self.watch.looked_up |= self.names
