@@ -73,7 +73,7 @@ class _Whole(Replaced):
         region, original = self.__dict__[_REGIONS][0], self._fusegen_original.forward
         if inputs and isinstance(inputs[0], fx.Proxy):
             return original(self, *inputs, **named)
-        in_order = given(self, inputs, named)
+        in_order: Any = given(self, inputs, named)
         why = region.fusegen_obstacle(in_order)
         if why is None:
             return region._fusegen_run(*in_order)
