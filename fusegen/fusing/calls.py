@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo.eval_frame import OptimizedModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.importing.places import of_error, refusal
@@ -39,6 +40,8 @@ def record(
     closed: whether nobody wants to know of the parts of a module. The model's mode, buffers and the random state stay
     as they are. Raises SpecError with the line that fails.
     """
+    if any(isinstance(module, OptimizedModule) for module in model.modules()):
+        raise refusal("FG701", "the model is compiled already: fuse before torch.compile", None)
     found: dict[nn.Module, Calls] = {}
     running: list[nn.Module] = []
 
@@ -119,14 +122,24 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 @contextmanager
 def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Modes and buffers of the model are put back behind."""
+    """Modes, buffers and attributes of the model are put back behind."""
     modes = [(module, module.training) for module in model.modules()]
+    own = [(module, type(module), dict(vars(module)), dict(module._buffers)) for module in model.modules()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
         yield
     finally:
         for module, mode in modes:
             module.training = mode
+        for module, kind, attributes, held in own:
+            # A lazy one now has its sizes, and one of torch.jit keeps its attributes elsewhere.
+            if type(module) is not kind or isinstance(module, torch.jit.ScriptModule):
+                continue
+            for name in vars(module).keys() - attributes:
+                del vars(module)[name]
+            vars(module).update(attributes)
+            module._buffers.clear()
+            module._buffers.update(held)
         with torch.no_grad():
             for buffer, before in buffers:
                 if not torch.equal(buffer, before):

@@ -17,7 +17,7 @@ from fusegen.fusing.calls import Calls
 from fusegen.fusing.flat import flat
 from fusegen.fusing.imports import imported
 from fusegen.fusing.saving import Saving, eager, saving
-from fusegen.fusing.snapshot import plain
+from fusegen.fusing.snapshot import attributes, plain
 from fusegen.fusing.widths import with_widths
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.plan import Plan
@@ -130,9 +130,8 @@ def misfit(chain: Chain, calls: Calls) -> str | None:
 
 def _form(module: nn.Module) -> Any:
     """Equal for modules that compute the same of their tensors, whatever the values of these."""
-    own = {name: value for name, value in vars(module).items() if not name.startswith("_") and name != "training"}
     # What is no number or text is the same if it is the same object.
-    values = tuple((name, repr(value) if plain(value) else id(value)) for name, value in own.items())
+    values = tuple((name, repr(value) if plain(value) else id(value)) for name, value in attributes(module).items())
     tensors = [*module._parameters.items(), *module._buffers.items()]
     shapes = tuple((name, None if each is None else (each.shape, each.dtype)) for name, each in tensors)
     parts = tuple((name, None if part is None else _form(part)) for name, part in module._modules.items())

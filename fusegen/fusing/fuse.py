@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +50,39 @@ def fuse(
     `sm_90`; by default that of the GPU at hand. Raises SpecError for a model that does not run, or specs and files that
     cannot be read or written, and BuildError for a build that fails.
     """
+    with ExitStack() as usual:
+        # What the caller's modes do to a trace is no part of a chain.
+        usual.enter_context(torch.inference_mode(False))
+        usual.enter_context(torch.enable_grad())
+        for device in ("cpu", "cuda"):
+            usual.enter_context(torch.autocast(device, enabled=False))
+        return _fuse(model, example_inputs, Path(directory), dry_run, compile, targets)
+
+
+def _fuse(
+    model: nn.Module,
+    example_inputs: Any,
+    directory: Path,
+    dry_run: bool,
+    compile: bool,
+    targets: Sequence[str] | None,
+) -> Report:
     args, kwargs = _arguments(example_inputs)
-    specs = Specs(Path(directory) / _SPECS)
-    output = Path(directory) / _GENERATED
+    output = directory / _GENERATED
     chains = Chains(_targets(targets), output / BUILD_STORE / "imports", keep=not dry_run)
     search = Search(model, record(model, args, kwargs, is_replaced), chains)
     search.walk(model)
-    names = [specs.place(each.chain.text, each.name) for each in search.found]
-    report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)
-    if search.found and not dry_run:
-        with _locked(output):
+    writes = bool(search.found) and not dry_run
+    with _locked(output) if writes else nullcontext():
+        # Another process may have written specs meanwhile, of other chains.
+        specs = Specs(directory / _SPECS)
+        names = [specs.place(each.chain.text, each.name) for each in search.found]
+        if writes:
             specs.write()
             plans = {plan.spec.name: plan for plan in plan_packages(sorted(specs.directory.glob("*.yaml")))}
             write_files(render_all(plans.values()), output)
+    report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)
+    if writes:
         if compile:
             _build(output, [plans[name] for name in sorted(set(names))])
         _replace_all(search.found, names, plans, output, report)
@@ -126,7 +146,10 @@ def _replace_all(
         for group in owners.values():
             regions = []
             for each, name in group:
-                made = region(load(name, output), plans[name], each.chain.sizes, each.owner, each.paths, each.span)
+                rank = each.inputs[0].dim()
+                made = region(
+                    load(name, output), plans[name], each.chain.sizes, each.owner, each.paths, rank, each.span
+                )
                 why = _no_kernels(made, each.inputs)
                 if why is None:
                     regions.append(made)

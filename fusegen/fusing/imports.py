@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.errors import SpecError
-from fusegen.fusing.snapshot import plain
+from fusegen.fusing.snapshot import attributes, plain
 from fusegen.importing.module import from_module
 from fusegen.importing.places import is_theirs
 from fusegen.importing.trace import Trace, shape, trace
@@ -77,8 +77,8 @@ def _lines(found: Trace) -> Iterator[str | None]:
 def _attributes(module: nn.Module) -> Iterator[str]:
     for path, part in module.named_modules():
         yield f"{path} {type(part).__module__} {type(part).__qualname__}"
-        for name, value in vars(part).items():
-            if not name.startswith("_") and plain(value) and not callable(value):
+        for name, value in attributes(part).items():
+            if plain(value) and not callable(value):
                 yield f"{name}={value!r}"
 
 

@@ -32,6 +32,7 @@ class Region:
     _fusegen_norms: tuple[tuple[nn.Module, tuple[str, ...]], ...]
     _fusegen_known: Any
     _fusegen_count: int  # of the inputs
+    _fusegen_rank: int  # of the first: a forward may ask for it
     _fusegen_devices: dict[int, bool]
     _fusegen_targets: tuple[str, ...]
     _fusegen_autocast: bool  # whether the kernels' result has the original's dtype there
@@ -45,9 +46,9 @@ class Region:
         owner = self._fusegen_owner
         if inputs is None or len(inputs) != self._fusegen_count or not all(isinstance(x, Tensor) for x in inputs):
             return f"it was replaced for calls with {self._fusegen_count} tensors"
-        first, allowed = inputs[0], self._fusegen_dimensions  # type: ignore[attr-defined]
-        if first.dim() < allowed.least or (allowed.most is not None and first.dim() > allowed.most):
-            return f"an input of {first.dim()} dimensions has no kernels"
+        first = inputs[0]
+        if first.dim() != self._fusegen_rank:
+            return f"an input has {first.dim()} dimensions, and the example {self._fusegen_rank}"
         if any(x.shape[:-1] != first.shape[:-1] for x in inputs[1:]):
             return "the inputs differ in their rows"
         if first.is_cuda:
@@ -113,12 +114,13 @@ def region(
     sizes: Mapping[str, int],
     owner: nn.Module,
     paths: Mapping[str, str],
+    rank: int,
     span: tuple[int, int] | None = None,
 ) -> Any:
     """The region of an owner: of its whole forward, or of the children of an nn.Sequential that a span counts.
 
     sizes: of the dims among the constructor's arguments. paths: for each submodule of the generated module, the path
-    of the owner's.
+    of the owner's. rank: the dimensions of an input.
     """
     made: Any = _region_class(generated, span is None)(**sizes, device="meta")
     slots: list[Slot] = []
@@ -134,6 +136,7 @@ def region(
         _fusegen_norms=tuple(norms),
         _fusegen_known=snapshot(owner, None if span is None else list(owner._modules)[slice(*span)]),
         _fusegen_count=len(plan.spec.inputs),
+        _fusegen_rank=rank,
         _fusegen_devices={},
         _fusegen_autocast=True,
         _fusegen_targets=tuple(plan.spec.targets),

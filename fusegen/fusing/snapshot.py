@@ -16,8 +16,15 @@ from torch.nn.modules import module as _module
 from torch.utils.module_tracker import ModuleTracker
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, types.FunctionType, types.BuiltinFunctionType)
+_METHODS = (property, staticmethod, classmethod)
+# The attribute of a module that has its regions.
+REGIONS = "_fusegen_regions"
+# What every module has, and is asked for elsewhere.
+_EVERY = frozenset(vars(nn.Module()))
 # PyTorch's own that may be in a mode of their own: the kernels ask them.
 _WITH_MODES = (nn.BatchNorm1d,)
+# Of a module's own: hooks and compilation, and what trainers put around the call of a replaced module.
+_OWN = ("forward", "_call_impl", "_wrapped_call_impl", "_compiled_call_impl")
 _FOR_ALL = (
     _module._global_forward_pre_hooks,
     _module._global_forward_hooks,
@@ -27,13 +34,16 @@ _FOR_ALL = (
 
 
 class Snapshot(NamedTuple):
-    """Of a module. path: from the module that is replaced. values: its plain attributes. tensors: the names of its own
-    parameters and buffers. parts: of its submodules, by name. size: how many submodules there are."""
+    """Of a module. path: from the module that is replaced. values: its plain attributes. names: of all its attributes.
+    shared: the plain attributes and the methods of the user's classes. tensors: the names of its own parameters and
+    buffers. parts: of its submodules, by name. size: how many submodules there are."""
 
     path: str
     kind: type[nn.Module]
     forward: Any
     values: tuple[tuple[str, Any], ...]
+    names: frozenset[str]
+    shared: tuple[tuple[type, str, Any], ...]
     tensors: list[str]
     parts: tuple[tuple[str, Snapshot], ...]
     size: int
@@ -42,12 +52,28 @@ class Snapshot(NamedTuple):
 def snapshot(module: nn.Module, names: Collection[str] | None = None, path: str = "") -> Snapshot:
     """names: of the submodules that matter; None for all."""
     own = vars(module)
-    values = {name: value for name, value in own.items() if not name.startswith("_") and name != "training"}
-    kept = tuple((name, copy.deepcopy(value)) for name, value in values.items() if plain(value))
+    kept = tuple((name, copy.deepcopy(value)) for name, value in attributes(module).items() if plain(value))
     chosen = module._modules if names is None else {name: module._modules[name] for name in names}
     there = {name: part for name, part in chosen.items() if part is not None}
     parts = tuple((name, snapshot(part, path=f"{path}.{name}" if path else name)) for name, part in there.items())
-    return Snapshot(path, type(module), type(module).forward, kept, _tensors(own), parts, len(module._modules))
+    kind = type(module)
+    names = frozenset(own) if path else frozenset((*own, REGIONS))
+    return Snapshot(path, kind, kind.forward, kept, names, _shared(kind), _tensors(own), parts, len(module._modules))
+
+
+def attributes(module: nn.Module) -> dict[str, Any]:
+    """Those that a forward may read besides tensors and submodules."""
+    return {name: value for name, value in vars(module).items() if name not in _EVERY}
+
+
+def _shared(kind: type[nn.Module]) -> tuple[tuple[type, str, Any], ...]:
+    theirs = [each for each in kind.__mro__ if each is not object and not each.__module__.startswith("torch.nn.")]
+    named = [(each, name, value) for each in theirs for name, value in vars(each).items() if name[:2] != "__"]
+    return tuple(
+        (each, name, copy.deepcopy(value) if plain(value) else value)
+        for each, name, value in named
+        if plain(value) or isinstance(value, _METHODS)
+    )
 
 
 def changed(module: nn.Module, known: Snapshot, training: bool) -> str | None:
@@ -66,6 +92,14 @@ def changed(module: nn.Module, known: Snapshot, training: bool) -> str | None:
             return f"{known.path} is in another mode than the module that holds it"
     if known.kind.forward is not known.forward:
         return f"{known.kind.__name__}.forward was replaced"
+    for kind, name, value in known.shared:
+        if kind.__dict__.get(name) != value:
+            return f"{kind.__name__}.{name} was replaced"
+    if len(own) != len(known.names):
+        for name in own:
+            # Trainers leave private notes, which the class knows nothing of.
+            if name not in known.names and (name[0] != "_" or hasattr(known.kind, name)) and name not in _OWN:
+                return f"{known.path}{'.' if known.path else ''}{name} was no attribute before"
     for name, value in known.values:
         if own.get(name) != value:
             return f"{known.path}{'.' if known.path else ''}{name} is not {value!r} any more"

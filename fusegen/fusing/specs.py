@@ -9,7 +9,11 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.ops.catalogue import STEPS
+from fusegen.ops.lacking import unknown_op
+from fusegen.spec.model import spec_model
 from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name
+from fusegen.spec.validate import validate
 from fusegen.spec.yaml import parse_yaml, read_yaml
 
 # What may be changed in a spec by hand, and it still is that of the same modules.
@@ -17,12 +21,15 @@ _FREE = ("name", "about", "targets", "dtypes")
 
 
 class Specs:
-    """Of one directory. texts: of those that are to be written, by name. known: the chain of each."""
+    """Of one directory. texts: of those that are to be written, by name. known: the chain of each.
+
+    Raises SpecError for a file that is no spec.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.texts: dict[str, str] = {}
-        self.known = {path.stem: chain_of(read_yaml(path).data) for path in sorted(directory.glob("*.yaml"))}
+        self.known = {path.stem: chain_of(_read(path)) for path in sorted(directory.glob("*.yaml"))}
         self.used: set[str] = set()
 
     def place(self, text: str, wanted: str) -> str:
@@ -59,6 +66,12 @@ class Specs:
                 os.replace(whole, self.path(name))
         except OSError as error:
             raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document = read_yaml(path)
+    validate(spec_model(STEPS, unknown_op), document)
+    return document.data
 
 
 def _is_usable(name: str) -> bool:

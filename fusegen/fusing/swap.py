@@ -14,8 +14,7 @@ from typing import Any
 from torch import fx, nn
 
 from fusegen.fusing.region import given
-
-_REGIONS = "_fusegen_regions"
+from fusegen.fusing.snapshot import REGIONS
 
 
 class Replaced:
@@ -26,14 +25,14 @@ class Replaced:
 
     def train(self, mode: bool = True) -> Any:
         result = super().train(mode)  # type: ignore[misc]
-        for each in self.__dict__[_REGIONS]:
+        for each in self.__dict__[REGIONS]:
             each.train(mode)
             each.fusegen_follow()
         return result
 
     def _apply(self, *arguments: Any, **named: Any) -> Any:
         result = super()._apply(*arguments, **named)  # type: ignore[misc]
-        for each in self.__dict__[_REGIONS]:
+        for each in self.__dict__[REGIONS]:
             each.train(each.training)  # which forgets what was made of the tensors before
             each.fusegen_follow()
         return result
@@ -50,7 +49,7 @@ class Replaced:
         make, args, state = reduced[:3]
         args = tuple(self._fusegen_original if each is type(self) else each for each in args)
         if isinstance(state, dict):
-            state = {name: value for name, value in state.items() if name != _REGIONS}
+            state = {name: value for name, value in state.items() if name != REGIONS}
         # A pickler takes copyreg.__newobj__ for the object's own class alone.
         if make.__name__ == "__newobj__":
             make = object.__new__
@@ -59,7 +58,7 @@ class Replaced:
     def __prepare_scriptable__(self) -> Any:
         """For torch.jit.script: the original, around the same tensors."""
         made = object.__new__(self._fusegen_original)
-        made.__dict__.update({name: value for name, value in self.__dict__.items() if name != _REGIONS})
+        made.__dict__.update({name: value for name, value in self.__dict__.items() if name != REGIONS})
         return made
 
     def _replicate_for_data_parallel(self) -> Any:
@@ -70,7 +69,7 @@ class Replaced:
 
 class _Whole(Replaced):
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        region, original = self.__dict__[_REGIONS][0], self._fusegen_original.forward
+        region, original = self.__dict__[REGIONS][0], self._fusegen_original.forward
         if inputs and isinstance(inputs[0], fx.Proxy):
             return original(self, *inputs, **named)
         in_order: Any = given(self, inputs, named)
@@ -83,7 +82,7 @@ class _Whole(Replaced):
 
 class _Runs(Replaced):
     def forward(self, input: Any) -> Any:
-        regions = iter(self.__dict__[_REGIONS])
+        regions = iter(self.__dict__[REGIONS])
         region, end = next(regions), 0
         for index, child in enumerate(list(self._modules.values())):  # type: ignore[attr-defined]
             if index < end:
@@ -104,7 +103,7 @@ class _Runs(Replaced):
 def replace(module: nn.Module, regions: list[Any]) -> None:
     """Has regions run in place of the module's forward; `_fusegen_span` tells runs from a whole forward."""
     is_whole = regions[0]._fusegen_span is None
-    module.__dict__[_REGIONS] = regions
+    module.__dict__[REGIONS] = regions
     kind: Any = type(module)
     module.__class__ = _replaced_class(kind, is_whole)
 
@@ -119,7 +118,7 @@ def is_replaced(module: nn.Module) -> bool:
 
 
 def _restored(module: Any) -> Any:
-    module.__dict__.pop(_REGIONS)
+    module.__dict__.pop(REGIONS)
     module.__class__ = module._fusegen_original
     return module
 

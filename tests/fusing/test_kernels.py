@@ -213,7 +213,7 @@ def test_hooks_for_all_modules(fused) -> None:
 def test_dimensions_that_only_the_original_takes(fused) -> None:
     """The kernels' batch norm takes [rows, channels]."""
     head = fused[0].head
-    with pytest.warns(UserWarning, match="an input of 1 dimensions has no kernels"), pytest.raises(ValueError):
+    with pytest.warns(UserWarning, match="an input has 1 dimensions, and the example 2"), pytest.raises(ValueError):
         head(torch.randn(16))
 
 
