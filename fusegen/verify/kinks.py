@@ -27,8 +27,13 @@ def _table() -> dict[str, type[Step]]:
             op = step.ops()[0]
             # As it would be written with a value for every key; a submodule calls the function of its own name.
             text = step.model_construct(**dict.fromkeys(step.model_fields, 0.0) | {"op": op}).eager("x")
-            found[op if step.module else text.split("(")[0].rpartition(".")[2]] = step
+            found[op if step.module else _plain(text.split("(")[0].rpartition(".")[2])] = step
     return found
+
+
+def _plain(function: str) -> str:
+    """A function's name as that of an op: F.threshold calls itself _threshold, and torch.linalg has a prefix."""
+    return function.removeprefix("_").removeprefix("linalg_")
 
 
 _WITH_KINKS = _table()
@@ -64,16 +69,21 @@ class Kinks(TorchFunctionMode):
     def _kinks(func: Any, args: tuple, kwargs: dict) -> list:
         if func in _PAIRS:
             return [a.detach() for a in args[1:2] if isinstance(a, Tensor)]
-        step = _WITH_KINKS.get(getattr(func, "__name__", ""))
+        step = _WITH_KINKS.get(_plain(getattr(func, "__name__", "")))
         if step is None:
             return []
         names = [name for name in step.model_fields if name not in ("op", "save")]
         given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
         found = []
         for kink in step.kinks:
-            value = given.get(kink) if isinstance(kink, str) else kink
-            found.append(step.model_fields[kink].default if value is None and isinstance(kink, str) else value)
-        return [value for value in found if value is not None]
+            if not isinstance(kink, str):
+                found.append(kink)
+                continue
+            key = kink.removeprefix("-")
+            value = given.get(key, step.model_fields[key].default)
+            if value is not None:
+                found.append(-value if kink != key else value)
+        return found
 
     def _add(self, value: Tensor, kink: Any) -> None:
         self._note((value - kink).abs() < self.tolerance * value.abs().clamp(min=1.0))

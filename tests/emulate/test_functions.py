@@ -43,6 +43,46 @@ CASES = [
         for e in (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 1.1, -1.5)
     ),
 ]
+ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc", "sign": "sign"}
+
+
+def tanhshrink(x: torch.Tensor) -> torch.Tensor:
+    """By its series where x - tanh(x) would cancel in double."""
+    near = x.clamp(-0.01, 0.01)
+    series = sum(c * near ** (2 * i + 3) for i, c in enumerate((1 / 3, -2 / 15, 17 / 315, -62 / 2835, 1382 / 155925)))
+    return torch.where(x.abs() < 0.01, series, x - x.tanh())
+
+
+def expm1(x: torch.Tensor) -> torch.Tensor:
+    """PyTorch's gradient is the result and 1, which is 0 in double, too, where exp(x) is not."""
+    return torch.where(x < -1, x.clamp(max=-1).exp() - 1, torch.expm1(x))
+
+
+CASES += [
+    (*of_input("threshold", ", A(3), A(-1)"), lambda x: F.threshold(x, 3, -1)),
+    (*of_input("hardshrink", ", A(3)"), lambda x: F.hardshrink(x, 3)),
+    (*of_input("softshrink", ", A(3)"), lambda x: F.softshrink(x, 3)),
+    ("tanhshrink(x, tanh(x))", "square(tanh(x))", tanhshrink),
+    ("sin(x)", "cos(x)", torch.sin),
+    ("cos(x)", "-sin(x)", torch.cos),
+    (*of_output("tan"), torch.tan),
+    (*of_input("asin"), torch.asin),
+    ("acos(x)", "-asin_backward(A(1), x)", torch.acos),
+    (*of_input("atan"), torch.atan),
+    ("sinh(x)", "cosh(x)", torch.sinh),
+    ("cosh(x)", "sinh(x)", torch.cosh),
+    (*of_input("asinh"), torch.asinh),
+    (*of_input("acosh"), torch.acosh),
+    (*of_input("atanh"), torch.atanh),
+    ("erf(x)", "erf_backward<Out>(A(1), x)", torch.erf),
+    ("erfc(x)", "-erf_backward<Out>(A(1), x)", torch.erfc),
+    ("exp2(x)", f"exp2(x) * A({math.log(2)})", torch.exp2),
+    ("expm1(x)", "exponential<Out>(x)", expm1),
+    ("log2(x)", f"A({1 / math.log(2)}) / x", torch.log2),
+    ("log10(x)", f"A({1 / math.log(10)}) / x", torch.log10),
+    ("log1p(x)", "A(1) / (x + A(1))", torch.log1p),
+    *((f"{function}(x)", "no_gradient(x)", getattr(torch, op)) for op, function in ROUNDING.items()),
+]
 NAMES = [value for value, _, _ in CASES] + [gradient for _, gradient, _ in CASES]
 SPECIAL = torch.tensor([0.0, -0.0, 1e-40, -1e-40, -3.0, 3.0, 6.0, -1.0, math.inf, -math.inf, math.nan])
 ULP = 2.0**-23

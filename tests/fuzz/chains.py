@@ -7,14 +7,15 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
-from fusegen.ops import activations, bounds, norms, powers
+from fusegen.ops import activations, bounds, norms, powers, rounding, thresholds, transcendental
 from fusegen.ops.arithmetic import Arithmetic
 from fusegen.ops.scalars import Scalar
 from fusegen.ops.step import Step
 from fusegen.spec.base import NOT_NULL
 
 NORMS = {op: step for step in norms.STEPS for op in step.ops()}
-UNARY = {op: step for each in (activations, bounds, powers) for step in each.STEPS for op in step.ops()}
+OF_ONE = (activations, thresholds, bounds, rounding, powers, transcendental)
+UNARY = {op: step for each in OF_ONE for step in each.STEPS for op in step.ops()}
 BINARY = Arithmetic.ops()
 NAMES = (
     "a",

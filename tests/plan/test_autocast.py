@@ -16,14 +16,16 @@ from fusegen.ops.linear import Linear  # noqa: E402
 from tests.emulate.building import arguments, module_class, write  # noqa: E402
 from tests.emulate.other_chains import Other, parameter  # noqa: E402
 
+OF_ROWS = ("sum", "mean", "max", "min", "amax", "amin", "logsumexp", "var", "std", "norm")
 # What an op needs beside its name; others are asked as they are.
 NEEDED = {
     "clamp": "min: 0",
     "pow": "exponent: 1.5",
+    "threshold": "threshold: 0, value: 1",
     "prelu": "name: n",
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
-    **dict.fromkeys(("sum", "mean", "max", "min", "amax", "amin", "logsumexp"), "keepdim: true"),
+    **dict.fromkeys(OF_ROWS, "keepdim: true"),
 }
 ALONE = [op for step in STEPS if step not in (Linear, Arithmetic) for op in step.ops()]
 STEPS_OF = (

@@ -292,6 +292,10 @@ def test_special_values_have_to_stand_where_eager_has_them():
         (torch.nn.functional.hardswish, [-3.0, 3.0]),
         (torch.nn.PReLU(), [0.0]),
         (torch.abs, [0.0]),
+        (lambda v: torch.nn.functional.threshold(v, 0.75, 2.0), [0.75]),
+        (torch.nn.Softshrink(), [0.5, -0.5]),
+        (lambda v: torch.nn.functional.hardshrink(v, 1.25), [1.25, -1.25]),
+        (torch.log1p, [-1.0]),
     ],
 )
 def test_kinks_are_found(step, kinks):
