@@ -23,12 +23,18 @@ def of_output(function: str) -> tuple[str, str]:
     return f"{function}(x)", f"{function}_backward(A(1), {function}(x))"
 
 
+def softsign(x: torch.Tensor) -> torch.Tensor:
+    """PyTorch's gradient is a difference that cancels, in double, too, where x is large."""
+    far = x.sign() * (1 - 1 / (1 + x.abs()))
+    return torch.where((x.abs() > 1) & x.isfinite(), far, F.softsign(x))
+
+
 # The value and the gradient in C++, and the function in PyTorch.
 CASES = [
     (*of_input("elu", ", A(1), A(0.5), A(1)", "<Out>"), lambda x: F.elu(x, 0.5)),
     (*of_input("elu", f", A({SCALE}), A({SCALE * ALPHA}), A(1)", "<Out>"), F.selu),
     (*of_input("elu", ", A(1), A(0.5), A(2)", "<Out>"), lambda x: F.celu(x, 0.5)),
-    (*of_input("softsign"), F.softsign),
+    (*of_input("softsign"), softsign),
     (*of_input("logsigmoid", "", "<Out>"), F.logsigmoid),
     (*of_input("hardsigmoid"), lambda x: F.relu6(x + 3) / 6),  # F's gradient has 1/6 to a float's digits
     (*of_input("hardtanh", ", A(0), A(6)"), F.relu6),
@@ -106,7 +112,8 @@ def eager(x: torch.Tensor) -> torch.Tensor:
 
 def test_float32_is_exact_to_some_ulps_of_each_value(evaluate) -> None:
     """Where the value is a normal float and eager can tell it. Kinks are among the points."""
-    x = torch.cat([grid(87.0), torch.tensor([-3.0, 3.0, 6.0, 0.0])])
+    edge = 1 + torch.arange(-50, 51) / 2**24  # of asin and the like; sines of large numbers
+    x = torch.cat([grid(87.0, edge, -edge, torch.logspace(2, 37, 500)), torch.tensor([-3.0, 3.0, 6.0, 0.0])])
     found, exact = evaluate("float32", x).double(), eager(x.double())
     plain = eager(x).double()
     normal = (exact.abs() > 1.2e-38) & (exact.abs() < 3.4e38) & plain.isfinite()
@@ -115,6 +122,17 @@ def test_float32_is_exact_to_some_ulps_of_each_value(evaluate) -> None:
     index = normal.nonzero()[excess.argmax()]
     assert excess.max() <= 0, (NAMES[index[0]], x[index[1]], error[excess.argmax()] / ULP)
     assert (found[exact == 0] == 0).all()
+
+
+def test_slopes_of_inverse_functions_where_eager_has_no_digits(evaluate) -> None:
+    """Near the ends of their domain, and where the square of x leaves the range."""
+    x = torch.cat([1 - torch.arange(1, 50) / 2**24, 1 + torch.arange(1, 50) / 2**23, torch.logspace(3, 37, 200)])
+    found, exact = evaluate("float32", x).double(), eager(x.double())
+    for name in ("asin", "asinh", "acosh", "atanh"):
+        row = next(index for index, each in enumerate(NAMES) if each.startswith(f"{name}_backward"))
+        known = exact[row].isfinite() & (exact[row].abs() > 1.2e-38)
+        error = ((found[row] - exact[row]).abs() / exact[row].abs())[known]
+        assert known.sum() >= 49 and error.max() <= 4 * ULP, (name, error.max() / ULP)
 
 
 @pytest.mark.parametrize("out", ["float16", "float32", "float64"])
