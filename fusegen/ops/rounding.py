@@ -7,35 +7,49 @@ from typing import Literal
 from fusegen.ops.powers import Unary
 
 
-class Floor(Unary):
+class Constant(Unary):
+    """A function that is constant between its jumps."""
+
+    jumps = True
+
+
+class Floor(Constant):
     """The gradient is zero."""
 
     op: Literal["floor"]
     formula = "the largest whole number up to x"
+    kinks = (0,)
+    period = 1.0
 
 
-class Ceil(Unary):
+class Ceil(Constant):
     """The gradient is zero."""
 
     op: Literal["ceil"]
     formula = "the smallest whole number from x on"
+    kinks = (0,)
+    period = 1.0
 
 
-class Round(Unary):
+class Round(Constant):
     """The gradient is zero."""
 
     op: Literal["round"]
     formula = "the nearest whole number; of two, the even one"
+    kinks = (0.5,)
+    period = 1.0
 
 
-class Trunc(Unary):
+class Trunc(Constant):
     """The gradient is zero."""
 
     op: Literal["trunc"]
     formula = "x without its fraction"
+    kinks = (0,)
+    period = 1.0
 
 
-class Sign(Unary):
+class Sign(Constant):
     """The gradient is zero."""
 
     op: Literal["sign"]

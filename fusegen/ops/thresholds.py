@@ -19,6 +19,7 @@ class Threshold(Step):
     value: Annotated[Scalar, meaning("the result up to the threshold", 0.0)]
     formula = "x above threshold, else value"
     kinks = ("threshold",)
+    jumps = True
     matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
@@ -37,6 +38,7 @@ class Hardshrink(Step):
     lambd: Annotated[Scalar, meaning("from minus it to it, the result is 0", 0.25)] = 0.5
     formula = "x beyond lambd or -lambd, else 0"
     kinks = ("lambd", "-lambd")
+    jumps = True
     matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:

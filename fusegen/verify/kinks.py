@@ -3,8 +3,8 @@
 Behind a norm, two correct float32 implementations can fall on different sides of relu's zero, about once in
 a million elements, and 16-bit ones much oftener; one such element then outweighs all rounding. An incoming gradient of
 zero at those elements keeps the comparison about rounding. So it is with the gradient of the largest of a row, which
-goes to one element or another where two are about as large. What happens exactly at a kink is for tests with chosen
-values.
+goes to one element or another where two are about as large. Where the value jumps, as that of floor, the output is left
+out of the comparison as well. What happens exactly at a kink is for tests with chosen values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _ULPS = {torch.float64: 64, torch.float32: 64, torch.bfloat16: 8, torch.float16:
 
 
 class Kinks(TorchFunctionMode):
-    """While active, collects in `near` which elements come within some ulps of a kink.
+    """While active, collects in `near` which elements come within some ulps of a kink, and in `jumped` of one at which
+    the value jumps.
 
     dtype: the one that the computation rounds to, which the values behind an autocast region may not have any more.
     """
@@ -54,45 +55,55 @@ class Kinks(TorchFunctionMode):
         super().__init__()
         self.tolerance = _ULPS[dtype] * torch.finfo(dtype).eps
         self.near: Tensor | None = None
+        self.jumped: Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if args and isinstance(args[0], Tensor):
-            for kink in self._kinks(func, args, kwargs):
-                self._add(args[0].detach(), kink)
+            value = args[0].detach()
+            if func in _PAIRS:
+                for other in args[1:2]:
+                    if isinstance(other, Tensor):
+                        self._add(value, other.detach())
+            elif step := _WITH_KINKS.get(_plain(getattr(func, "__name__", ""))):
+                for kink in _positions(step, args, kwargs):
+                    self._add(value, kink, step)
             largest = _CHOICES.get(getattr(func, "__name__", ""))
-            if largest is not None and "dim" in kwargs and args[0].shape[-1] > 1:
-                self._add_rows(args[0].detach(), largest)
+            if largest is not None and "dim" in kwargs and value.shape[-1] > 1:
+                self._add_rows(value, largest)
         return func(*args, **kwargs)
 
-    @staticmethod
-    def _kinks(func: Any, args: tuple, kwargs: dict) -> list:
-        if func in _PAIRS:
-            return [a.detach() for a in args[1:2] if isinstance(a, Tensor)]
-        step = _WITH_KINKS.get(_plain(getattr(func, "__name__", "")))
-        if step is None:
-            return []
-        names = [name for name in step.model_fields if name not in ("op", "save")]
-        given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
-        found = []
-        for kink in step.kinks:
-            if not isinstance(kink, str):
-                found.append(kink)
-                continue
-            key = kink.removeprefix("-")
-            value = given.get(key, step.model_fields[key].default)
-            if value is not None:
-                found.append(-value if kink != key else value)
-        return found
-
-    def _add(self, value: Tensor, kink: Any) -> None:
-        self._note((value - kink).abs() < self.tolerance * value.abs().clamp(min=1.0))
+    def _add(self, value: Tensor, kink: Any, step: type[Step] = Step) -> None:
+        distance = value - kink
+        if step.period:
+            distance = distance - step.period * (distance / step.period).round()
+        near = distance.abs() < self.tolerance * value.abs().clamp(min=1.0)
+        self.near = _either(self.near, near)
+        if step.jumps:
+            self.jumped = _either(self.jumped, near)
 
     def _add_rows(self, value: Tensor, largest: bool) -> None:
         """Rows in which two elements are about as large as any: all results of these depend on which is chosen."""
         first, second = value.topk(2, dim=-1, largest=largest).values.unbind(-1)
         near = (first - second).abs() < self.tolerance * first.abs().clamp(min=1.0)
-        self._note(near[..., None].expand(value.shape))
+        self.near = _either(self.near, near[..., None].expand(value.shape))
 
-    def _note(self, near: Tensor) -> None:
-        self.near = near if self.near is None or self.near.shape != near.shape else self.near | near
+
+def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:
+    """Where a call of an op's function has kinks."""
+    names = [name for name in step.model_fields if name not in ("op", "save")]
+    given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+    found = []
+    for kink in step.kinks:
+        if not isinstance(kink, str):
+            found.append(kink)
+            continue
+        key = kink.removeprefix("-")
+        value = given.get(key, step.model_fields[key].default)
+        if value is not None:
+            found.append(-value if kink != key else value)
+    return found
+
+
+def _either(before: Tensor | None, near: Tensor) -> Tensor:
+    return near if before is None or before.shape != near.shape else before | near

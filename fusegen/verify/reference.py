@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.verify.kinks import Kinks
 from fusegen.verify.run import Run, input_name
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -24,10 +25,14 @@ NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm
 
 @dataclass
 class Reference:
-    """The double precision run, and per gradient the root of the summed squares of its terms."""
+    """The double precision run, and per gradient the root of the summed squares of its terms.
+
+    jumped: elements of the output where rounding decides on which side of a jump a value is.
+    """
 
     run: Run
     terms: dict[str, Tensor] = field(default_factory=dict)
+    jumped: Tensor | None = None
 
 
 @dataclass
@@ -61,7 +66,8 @@ def exact_pass(exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) 
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
     try:
-        output = torch.func.functional_call(exact, spread, tuple(inputs64))
+        with Kinks(inputs[0].dtype) as kinks:
+            output = torch.func.functional_call(exact, spread, tuple(inputs64))
     finally:
         for module in learnt:
             del module.forward
@@ -73,7 +79,8 @@ def exact_pass(exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) 
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
     gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
-    return Reference(Run(output.detach(), gradients, buffers), terms)
+    jumped = kinks.jumped if kinks.jumped is not None and kinks.jumped.shape == output.shape else None
+    return Reference(Run(output.detach(), gradients, buffers), terms, jumped)
 
 
 def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:

@@ -307,6 +307,49 @@ def test_kinks_are_found(step, kinks):
     assert near == pytest.approx(kinks)
 
 
+@pytest.mark.parametrize(
+    ("step", "kinks"), [(torch.floor, [-2.0, 0.0, 1.0]), (torch.round, [-1.5, 2.5]), (torch.tan, [-math.pi / 2])]
+)
+def test_kinks_that_repeat_are_found(step, kinks):
+    values = torch.cat((torch.linspace(-3, 3, 24), torch.tensor(kinks), torch.tensor(kinks) + 1e-3))
+    values = values[values.abs() < 2.9]
+    with Kinks(torch.float32) as found:
+        step(values[None])
+    assert values[found.near[0]].tolist() == pytest.approx(kinks)
+
+
+def below(value: float) -> float:
+    return torch.nextafter(torch.tensor(value), torch.tensor(-math.inf)).item()
+
+
+class _Of(torch.nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x) + x
+
+
+@pytest.mark.parametrize(
+    ("step", "at"),
+    [
+        (torch.floor, below(1.0)),
+        (torch.round, below(3.5)),
+        (torch.sign, below(0.0)),
+        (lambda x: torch.nn.functional.hardshrink(x, 1.0), below(-1.0)),
+        (lambda x: torch.nn.functional.threshold(x, 1.0, -3.0), 1.0),
+    ],
+)
+def test_either_side_of_a_jump_is_right(step, at):
+    x = torch.tensor([[at, 0.3, -0.7, 2.2]])
+    other = _Of(lambda x: step(torch.nextafter(x, torch.tensor(math.inf))))
+    assert (step(x) - other(x) + x).abs().max() > 0.5
+    assert all(item.ok for item in compare_module(other, _Of(step), [x]))
+    wrong = _Of(lambda x: step(x) + 1e-3)
+    assert not all(item.ok for item in compare_module(wrong, _Of(step), [x]))
+
+
 @pytest.mark.parametrize("op", ["max", "min", "amax", "amin"])
 def test_rows_in_which_two_elements_may_be_chosen_are_found(op):
     sign = 1 if "max" in op else -1
