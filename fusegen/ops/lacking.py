@@ -54,7 +54,7 @@ _FAMILIES = {
     ),
     "its function is not in the catalogue yet": (
         "docs/adding_an_op.md says how to add one",
-        "erfinv frac fmod remainder where isnan nan_to_num logit logaddexp hypot atan2 eq ne lt le gt ge",
+        "erfinv frac fmod remainder where isnan nan_to_num logit eq ne lt le gt ge",
     ),
     "it has two operands besides the running value": (
         "write it as 'mul', 'div' and 'add', one after the other",
@@ -92,6 +92,7 @@ OTHER_NAMES = {
         "batch_norm": "batchnorm1d bn",
         "group_norm": "gn",
         "rms_norm": "rootmeansquarenorm",
+        "atan2": "arctan2",
         "normalize": "l2normalize normalise",
         "norm": "vectornorm linalgvectornorm",
         "var": "variance",

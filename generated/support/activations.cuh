@@ -191,6 +191,16 @@ FUSEGEN_MATH tanhshrink(A x, A t) {
   return x * s * (above / below);
 }
 
+// log(exp(x) + exp(y)); two infinities of one sign are that
+FUSEGEN_MATH_FOR_OUT logaddexp(A x, A y) {
+  if (x == y) return x + A(0.69314718055994530942);
+  return maximum(x, y) + log1p(exponential<Out>(-fabs(x - y)));
+}
+// Of the first operand; of the second one with the operands exchanged.
+FUSEGEN_MATH_FOR_OUT logaddexp_backward(A g, A x, A y) {
+  return g * logistic<Out>(exponential<Out>(y - x));
+}
+
 // d erf(x) / dx = 2 exp(-x^2) / sqrt(pi)
 FUSEGEN_MATH_FOR_OUT erf_backward(A g, A x) {
   return g * (A(1.12837916709551257390) * exponential<Out>(x * x, A(-1)));

@@ -87,6 +87,16 @@ CASES += [
     ("log2(x)", f"A({1 / math.log(2)}) / x", torch.log2),
     ("log10(x)", f"A({1 / math.log(10)}) / x", torch.log10),
     ("log1p(x)", "A(1) / (x + A(1))", torch.log1p),
+    (
+        "logaddexp<Out>(x, A(3))",
+        "logaddexp_backward<Out>(A(1), x, A(3))",
+        lambda x: torch.logaddexp(x, x.new_tensor(3)),
+    ),
+    ("logaddexp<Out>(x, x)", "A(2) * logaddexp_backward<Out>(A(1), x, x)", lambda x: torch.logaddexp(x, x)),
+    ("hypot(x, A(3))", "x / hypot(x, A(3))", lambda x: torch.hypot(x, x.new_tensor(3))),
+    (*of_input("atan2", ", A(3)"), lambda x: torch.atan2(x, x.new_tensor(3))),
+    ("atan2(A(3), x)", "-atan2_backward(A(1), x, A(3))", lambda x: torch.atan2(x.new_tensor(3), x)),
+    (*of_input("atan2", ", A(0)"), lambda x: torch.atan2(x, x.new_tensor(0))),
     *((f"{function}(x)", "no_gradient(x)", getattr(torch, op)) for op, function in ROUNDING.items()),
 ]
 NAMES = [value for value, _, _ in CASES] + [gradient for _, gradient, _ in CASES]

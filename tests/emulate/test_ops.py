@@ -100,6 +100,10 @@ CHAINS = {
     "powers": "op: exp; op: sqrt; op: rsqrt; op: reciprocal; op: pow, exponent: -1.5; op: log; op: pow, exponent: 3",
     "minimum": "op: minimum, input: z; op: minimum, constant: 2.0",
     "maximum": "op: maximum, input: z, swap: true; op: maximum, constant: -2.0",
+    "pairs": (
+        "op: logaddexp, input: z; op: atan2, input: z, swap: true; op: hypot, constant: 2.0; op: hypot, input: z;"
+        "op: logaddexp, parameter: b, shape: [12], init: randn"
+    ),
     "add_sub": (
         "op: relu; op: add, parameter: b, shape: [12], init: randn; op: sub, input: z, swap: true;op: sub, parameter: b"
     ),

@@ -35,13 +35,14 @@ STEPS_OF = (
     "rms_norm, name: n, affine: false",
     "layer_norm, name: n, affine: false",
     "batch_norm, name: n, affine: false",
+    *(f"{op}, constant: 2{swap}" for op in Arithmetic.ops() for swap in ("", ", swap: true")),
+    *(f"{op}, input: r{swap}" for op in ("add", "div", "minimum", "hypot") for swap in ("", ", swap: true")),
+    *(f"{op}, input: r" for op in ("logaddexp", "atan2")),
     *(
-        f"{op}, constant: 2{swap}"
-        for op in ("add", "sub", "mul", "div", "minimum", "maximum")
-        for swap in ("", ", swap: true")
+        parameter(op, "p", shape)[5:-1]
+        for op in ("sub", "mul", "maximum", "hypot", "logaddexp", "atan2")
+        for shape in ("[]", "[1]", "[features]")
     ),
-    *(f"{op}, input: r{swap}" for op in ("add", "div", "minimum") for swap in ("", ", swap: true")),
-    *(parameter(op, "p", shape)[5:-1] for op in ("sub", "mul", "maximum") for shape in ("[]", "[1]", "[features]")),
 )
 
 
