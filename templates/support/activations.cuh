@@ -181,8 +181,8 @@ FUSEGEN_MATH softshrink(A x, A most) {
 }
 FUSEGEN_MATH softshrink_backward(A g, A x, A most) { return hardshrink_backward(g, x, most); }
 
-// x - t with t = tanh(x). In float, where that cancels, by the continued fraction of tanh, cut off at
-// the term of x^2 / 11 (Abramowitz and Stegun 1964, 4.5.70): all that is added has one sign.
+// x - t with t = tanh(x). In float, where that cancels, by the continued fraction of tanh, cut off
+// at the term of x^2 / 11 (Abramowitz and Stegun 1964, 4.5.70): all that is added has one sign.
 FUSEGEN_MATH tanhshrink(A x, A t) {
   if (sizeof(A) > 4 || !(fabs(x) < A(1))) return x - t;
   const A s = x * x;

@@ -87,8 +87,8 @@ FUSEGEN_MATH maximum_backward(A g, A x, A other) {
   return x == other ? g * A(0.5) : (x < other ? A(0) : g);
 }
 
-// Of the first operand y of atan2(y, x), g x / (x^2 + y^2), where no square leaves the range. Of the
-// second one it is minus that with x and y exchanged. Zero at the origin, as PyTorch.
+// Of the first operand y of atan2(y, x): g x / (x^2 + y^2), where no square leaves the range. Of
+// the second one it is minus that with x and y exchanged. Zero at the origin, as PyTorch.
 FUSEGEN_MATH atan2_backward(A g, A y, A x) {
   const A radius = hypot(x, y);
   return radius == A(0) ? A(0) : g * (x / radius / radius);

@@ -48,7 +48,7 @@ CHAINS = {
     # By its deviation, and by what is left of that.
     "spread": Other((SAVE, STD, "{op: div, value: v, swap: true, save: w}", VAR, "{op: mul, value: w}")),
     "biased": Other(("{op: softmin, save: v}", BIASED, ADD, "{op: normalize, p: 1, eps: 1e-3}"), linear=False),
-    "norms": Other((BN, SAVE, NORM, "{op: mul, value: v, save: w}", L1, "{op: sub, value: w}", "{op: normalize}")),
+    "norms": Other((SAVE, NORM, "{op: mul, value: v, save: w}", L1, "{op: sub, value: w}", "{op: normalize}")),
     "several": Other(
         (SAVE, SUM, "{op: tanh}", ADD, "{op: silu, save: w}", MEAN, "{op: mul, value: w}", "{op: softmax}")
     ),
