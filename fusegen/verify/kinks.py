@@ -106,4 +106,17 @@ def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:
 
 
 def _either(before: Tensor | None, near: Tensor) -> Tensor:
-    return near if before is None or before.shape != near.shape else before | near
+    """Of a value of each row, all of the row. What has another shape altogether is of no use behind it."""
+    wider, narrower = (near, before) if before is None or near.numel() >= before.numel() else (before, near)
+    narrower = spread_over(narrower, wider.shape)
+    if narrower is None:
+        return near
+    return wider | narrower
+
+
+def spread_over(found: Tensor | None, shape: torch.Size) -> Tensor | None:
+    """The same with that shape, where it broadcasts to it; else None."""
+    try:
+        return None if found is None else found.expand(shape)
+    except RuntimeError:
+        return None
