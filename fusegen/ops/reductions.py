@@ -10,7 +10,7 @@ from fusegen.ir.functions import reduced, softmax
 from fusegen.ir.graph import Graph, Node
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Step
-from fusegen.spec.base import meaning
+from fusegen.spec.base import NO_TRUTH, meaning
 
 
 class OverChannels(Step):
@@ -21,7 +21,7 @@ class OverChannels(Step):
     """
 
     op: str
-    dim: Annotated[Literal[-1, 1], meaning("the dimension of [rows, channels]: the channels", 1)] = -1
+    dim: Annotated[Literal[-1, 1], NO_TRUTH, meaning("the dimension of [rows, channels]: the channels", 1)] = -1
 
     make: ClassVar[reduced.Reduce]
     pytorch: ClassVar[str]
@@ -153,7 +153,7 @@ class Spread(ToRows):
     """A measure of the distances to the mean of a row."""
 
     correction: Annotated[
-        Literal[0, 1], meaning("what is subtracted from the number of channels that divides the squares", 0)
+        Literal[0, 1], NO_TRUTH, meaning("what is subtracted from the number of channels that divides the squares", 0)
     ] = 1
 
     measure: ClassVar[Callable[[Graph, Node, Axes, str, int], Node]]
@@ -186,7 +186,7 @@ class VectorNorm(ToRows):
     """torch.linalg.vector_norm over the channels. The gradient is 0 where it is."""
 
     op: Literal["norm"]
-    p: Annotated[Literal[1, 2], meaning("which norm", 1)] = 2
+    p: Annotated[Literal[1, 2], NO_TRUTH, meaning("which norm", 1)] = 2
     formula = "sqrt(sum(x^2)), or sum(|x|) for p: 1, by row"
     kinks = (0,)
     autocast = "float32"
@@ -202,7 +202,7 @@ class Normalize(OverChannels):
     """F.normalize over the channels."""
 
     op: Literal["normalize"]
-    p: Annotated[Literal[1, 2], meaning("which norm", 1)] = 2
+    p: Annotated[Literal[1, 2], NO_TRUTH, meaning("which norm", 1)] = 2
     eps: Annotated[Scalar, meaning("the least that x is divided by", 1e-6)] = 1e-12
     formula = "x / max(norm(x), eps), by row"
     kinks = (0,)
