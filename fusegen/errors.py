@@ -46,6 +46,7 @@ CODES: dict[str, str] = {
     "FG309": "a value of each row where one of each element is needed",
     "FG401": "a chain that the planner cannot schedule",
     "FG402": "a size that the planner cannot handle",
+    "FG403": "what a standalone file cannot have",
     "FG501": "an output directory that is not fusegen's",
     "FG502": "the output cannot be written",
     "FG503": "a tool that is missing or failed",
