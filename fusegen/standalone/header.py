@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 
 from fusegen.ops.step import WIDTH, Step
@@ -10,6 +9,7 @@ from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import summary
 from fusegen.render.cuda import chain_lines
+from fusegen.standalone.sources import bare
 
 _COLUMNS = 96
 
@@ -35,11 +35,6 @@ def header(plan: Plan) -> list[str]:
         for program, made in zip(variant["programs"], _programs(plan, variant["name"]), strict=True):
             lines += _program(program, made)
     return lines
-
-
-def bare(line: str) -> str:
-    """A line of the chain without the names of PyTorch's modules."""
-    return re.sub(r"\b(?:torch|F)\.", "", line)
 
 
 def _full_bytes(plan: Plan) -> int:

@@ -15,9 +15,9 @@ from fusegen.render.operators import OpRenderer
 from fusegen.render.original import construct, reference, signature
 from fusegen.render.types import TORCH
 from fusegen.standalone.call import Call, function_name
-from fusegen.standalone.header import bare, header
+from fusegen.standalone.header import header
 from fusegen.standalone.inputs import Inputs
-from fusegen.standalone.sources import DIRECTORY, cpp_source, cuda_source, plain
+from fusegen.standalone.sources import DIRECTORY, bare, cpp_source, cuda_source, plain
 
 _MODULES = re.compile(r"\bnn\.(Linear|BatchNorm1d|GroupNorm|LayerNorm|RMSNorm|PReLU)\(")
 
