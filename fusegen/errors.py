@@ -46,7 +46,6 @@ CODES: dict[str, str] = {
     "FG309": "a value of each row where one of each element is needed",
     "FG401": "a chain that the planner cannot schedule",
     "FG402": "a size that the planner cannot handle",
-    "FG403": "what a standalone file cannot have",
     "FG501": "an output directory that is not fusegen's",
     "FG502": "the output cannot be written",
     "FG503": "a tool that is missing or failed",
@@ -55,6 +54,7 @@ CODES: dict[str, str] = {
     "FG506": "a file edited by hand that would have to be removed",
     "FG507": "the output cannot be read",
     "FG508": "a file edited by hand that would be overwritten",
+    "FG510": "what an exported file cannot have, or cannot be made of",
     "FG601": "a tuning of what the plan lacks",
     "FG602": "a size that is tuned twice",
 }

@@ -26,9 +26,7 @@ def export(
         Path | None,
         typer.Option(metavar="FILE", help="Copy get_inputs and get_init_inputs from there.", show_default=False),
     ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="ieee, where the spec has another.", show_default=False)
-    ] = None,
+    precision: Annotated[str | None, typer.Option(help="ieee, where the spec has another.", show_default=False)] = None,
 ) -> None:
     """Write SPEC as one Python file, ModelNew, that needs torch and nvcc alone."""
     from fusegen.standalone.export import export as exported

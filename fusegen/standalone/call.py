@@ -32,7 +32,8 @@ class Call:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.chain = plan, plan.chain
         self.inputs = [tensor.name for tensor in plan.chain.inputs]
-        self.first, self.further = self.inputs[0], self.inputs[1:]
+        self.first, self.others = self.inputs[0], self.inputs[1:]
+        self.further = [name for name, node in plan.chain.tail_inputs.items() if node is not plan.chain.source]
         self.norms = [name for name, tracked in plan.chain.batch_norms if tracked]
         self.untracked = len(plan.chain.batch_norms) > len(self.norms)
 
@@ -64,7 +65,7 @@ class Call:
             lines = [f"if {first}.dim() != 2:", f'    raise ValueError("{reason}")']
             return [*lines, *self._rows()], ""
         lines = [f"_leading = {first}.shape[:-1]"]
-        for name in self.further:
+        for name in self.others:
             lines += [
                 f"if {name}.shape[:-1] != _leading:",
                 f'    raise ValueError("{name} must have the leading dimensions of {first}")',

@@ -48,15 +48,10 @@ def _reason(plan: Plan, step: Step, full: int) -> str:
         bias = next((p for p in plan.chain.parameters.values() if p.in_product), None)
         text = "stays the library's product, which this file does not claim to beat"
         return text + ("; its bias is added by the kernels, in 16 bits by the product" if bias else "")
+    saved = _megabytes(2 * full)
     if step.passes:
-        return (
-            f"its statistics are taken of elements that are read for the whole chain anyway: not read and written by an "
-            f"operator of its own, which saves {_megabytes(2 * full)} forward"
-        )
-    return (
-        f"is computed on elements that are in registers: eager PyTorch reads and writes them in memory for this operator "
-        f"alone, {_megabytes(2 * full)} forward"
-    )
+        return f"its statistics are taken of elements that are read for the whole chain anyway: saves {saved} forward"
+    return f"on elements that are in registers: eager PyTorch reads and writes {saved} for this operator alone, forward"
 
 
 def _programs(plan: Plan, name: str) -> tuple[Program, Program]:
@@ -68,7 +63,9 @@ def _program(data: dict, program: Program) -> list[str]:
     first = data["schedules"][0]
     text = f"{first['kind'].replace('_', '-')} schedule, {first['reason']}: moves {_megabytes(first['bytes'])}"
     text += f", and no less than {_megabytes(data['floor_bytes'])} could be moved"
-    lines = textwrap.wrap(f"{data['name'].replace('_', ' ')}: {text}", _COLUMNS, initial_indent="  ", subsequent_indent=" " * 6)
+    lines = textwrap.wrap(
+        f"{data['name'].replace('_', ' ')}: {text}", _COLUMNS, initial_indent="  ", subsequent_indent=" " * 6
+    )
     for reason in program.reasons:
         lines += textwrap.wrap(reason, _COLUMNS, initial_indent=" " * 6, subsequent_indent=" " * 6)
     others = [schedule["kind"].replace("_", "-") for schedule in data["schedules"][1:]]

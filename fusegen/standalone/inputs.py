@@ -48,7 +48,7 @@ def inputs_of_file(path: Path) -> Inputs:
     defined = {name: node for node in tree.body for name in _names(node)}
     found = [name for name in _WANTED if isinstance(defined.get(name), ast.FunctionDef)]
     if not found:
-        raise SpecError([Diagnostic("FG403", f"{path} has neither get_inputs() nor get_init_inputs()")])
+        raise SpecError([Diagnostic("FG510", f"{path} has neither get_inputs() nor get_init_inputs()")])
     needed: set[int] = set()
     queue = [defined[name] for name in found]
     while queue:

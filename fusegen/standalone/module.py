@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from fusegen.plan.model import Variant
+from fusegen.plan.model import Mode, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render, wrap
@@ -49,7 +49,10 @@ _ABOUT = {
 def render_standalone(plan: Plan, inputs: Inputs) -> str:
     """The whole file, in ASCII."""
     cuda, cpp, call = cuda_source(plan), cpp_source(plan), Call(plan)
-    lines = [_MODULES.sub(r"_\1(", line.replace(", **_factory", "")) for line in construct(plan, reference(plan.spec, plan.chain))]
+    lines = [
+        _MODULES.sub(r"_\1(", line.replace(", **_factory", ""))
+        for line in construct(plan, reference(plan.spec, plan.chain))
+    ]
     lines = [line.replace("_support.check_shape", "_check_shape") for line in lines]
     lines = [line for line in lines if not line.startswith(("_factory", "self._fusegen_initial_")) and line != "pass"]
     arguments = [text for text in signature(plan) if not text.startswith(("*", "device:", "dtype:"))]
@@ -77,7 +80,7 @@ def render_standalone(plan: Plan, inputs: Inputs) -> str:
     return plain(text)
 
 
-def _key(plan: Plan, mode) -> str:
+def _key(plan: Plan, mode: Mode) -> str:
     further = [name for name, node in plan.chain.tail_inputs.items() if node is not plan.chain.source]
     roles = ["activation", "parameter", *(f"input {name}" for name in further[:1])]
     return as_tuple([TORCH[mode.roles[role]] for role in roles])

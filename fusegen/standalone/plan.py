@@ -29,7 +29,9 @@ class StandalonePlan(Plan):
         return False
 
 
-def standalone_plan(path: Path | str, dtypes: Sequence[str] | None = None, precision: str | None = None) -> StandalonePlan:
+def standalone_plan(
+    path: Path | str, dtypes: Sequence[str] | None = None, precision: str | None = None
+) -> StandalonePlan:
     """The plan of a spec file, with its tuning.
 
     dtypes: which of the spec's to compile; None: all. precision: `ieee` for PyTorch's own float32 product where the
@@ -45,7 +47,7 @@ def standalone_plan(path: Path | str, dtypes: Sequence[str] | None = None, preci
         if wanted != IEEE:
             message = f"a standalone file multiplies float32 as PyTorch does, not by {quote(wanted)}"
             hint = "`--precision ieee` exports that; `fusegen build` makes a package that has the others"
-            raise SpecError([document.diagnostic("FG403", message, ("chain", 0, "precision"), hint=hint)])
+            raise SpecError([document.diagnostic("FG510", message, ("chain", 0, "precision"), hint=hint)])
         if first.precision != IEEE:
             changes["chain"] = (first.model_copy(update={"precision": IEEE}), *spec.chain[1:])
     elif first.op == "linear" and first.precision != IEEE:

@@ -13,7 +13,7 @@ _REFUSED = {
     "a try statement": r"\btry\s*:",
     "an except clause": r"\bexcept\s*:|\bexcept\s+\w+",
     "the word": r"\bpass\b",
-    "threads": r"import\s+threading|from\s+threading\s+import|threading\.Thread\s*\(|ThreadPoolExecutor|ProcessPoolExecutor"
+    "threads": r"import\s+threading|from\s+threading\s+import|threading\.Thread\s*\(|(?:Thread|Process)PoolExecutor"
     r"|import\s+multiprocessing|multiprocessing\.\w+|concurrent\.futures",
     "a subclass of Tensor": r"_make_subclass|class\s+\w+.*\((?:torch\.)?Tensor\)|torch\.Tensor\.__new__",
     "a patched timer": r"(?:torch\.cuda\.(?:Event|synchronize|Event\.\w+)|time\.(?:time|perf_counter))\s*=[^=]",
@@ -26,10 +26,12 @@ _WARNED = {
     "a layer": r"torch\.nn\.(?!(?:Module|[pP]arameter|ParameterList|ParameterDict|ModuleList|ModuleDict|init)\b)"
     r"|\bnn\.(?!(?:Module|Parameter|ParameterList|ParameterDict|ModuleList|ModuleDict|init)\b)\w",
     "a function": r"\bF\.\w+|nn\.functional",
-    "an operator": r"\btorch\.(?:mm|bmm|matmul|einsum|conv\w*|relu|elu|selu|gelu|tanh|sigmoid|softmax|log_softmax|silu|mish"
-    r"|leaky_relu|hardtanh|softplus|softsign|batch_norm|group_norm|layer_norm|rms_norm|linear|logsumexp|clamp)(?=\s*\(|\s|$)",
+    "an operator": r"\btorch\.(?:mm|bmm|matmul|einsum|conv\w*|relu|elu|selu|gelu|tanh|sigmoid|softmax|log_softmax|silu"
+    r"|mish|leaky_relu|hardtanh|softplus|softsign|batch_norm|group_norm|layer_norm|rms_norm|linear|logsumexp|clamp)(?=\s*\(|\s|$)",
 }
-_FP16 = {"a cast to fp16": r"\.half\s*\(|\.to\s*\(\s*(?:dtype\s*=\s*)?torch\.(?:float16|half)\b|static_cast<\s*_*half\s*>"}
+_FP16 = {
+    "a cast to fp16": r"\.half\s*\(|\.to\s*\(\s*(?:dtype\s*=\s*)?torch\.(?:float16|half)\b|static_cast<\s*_*half\s*>"
+}
 _NEEDED = ("__global__", "load_inline", "threadIdx", "class ModelNew")
 
 

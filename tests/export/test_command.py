@@ -1,0 +1,107 @@
+"""`fusegen export`: its options, what it refuses, and the commands of its page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+import fusegen
+from fusegen.errors import SpecError
+from tests.cli.test_cli import ROOT, SPEC, run
+
+SPLIT = ROOT / "specs" / "gemm_multiply_leakyrelu_split.yaml"
+MODEL = '''\
+import math
+
+import torch
+import os
+
+batch = 3
+size = int(math.sqrt(batch * 12))
+unused = os.sep
+
+
+class Model(torch.nn.Module):
+    """Not copied."""
+
+
+def make(width):
+    return torch.rand(batch, width)
+
+
+def get_inputs():
+    return [make(size)]
+
+
+def get_init_inputs():
+    return [size, 4, 2.0, 0.1]
+'''
+
+
+def test_the_commands_of_the_page(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "specs", tmp_path / "specs")
+    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", (ROOT / "docs" / "exporting.md").read_text())
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) == 2
+    sizes = []
+    for line in lines:
+        done = run(*shlex.split(line)[1:], cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        text = (tmp_path / "fused.py").read_text(encoding="ascii")
+        compile(text, "fused.py", "exec")
+        sizes.append(text.count("torch.float16"))
+    assert sizes[0] > 0 and sizes[1] == 0
+
+
+def test_without_a_file_it_prints(tmp_path: Path) -> None:
+    done = run("export", SPEC)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == fusegen.export(SPEC)
+
+
+def test_inputs_of_the_original(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    text = fusegen.export(SPEC, inputs_from=tmp_path / "model.py")
+    copied = text.partition("# ---- Inputs")[2]
+    assert "class Model" not in copied and "os" not in re.findall(r"\w+", copied)
+    torch = pytest.importorskip("torch")
+    names: dict = {}
+    exec(copied.partition("\n")[2], names)
+    assert names["get_inputs"]()[0].shape == torch.Size([3, 6])
+    assert names["get_init_inputs"]() == [6, 4, 2.0, 0.1]
+
+
+def test_arguments_without_a_value_are_left_out() -> None:
+    assert "def get_inputs" in fusegen.export(SPEC) and "def get_init_inputs" not in fusegen.export(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([SPLIT], "multiplies float32 as PyTorch does, not by 'fp32_split'"),
+        ([SPLIT, "--dtypes", "float32"], "--precision ieee"),
+        ([SPEC, "--dtypes", "float64"], "no kernels for 'float64'"),
+        ([SPEC, "--precision", "tf32"], "ieee alone"),
+        ([SPEC, "--inputs-from", "absent.py"], "cannot read absent.py"),
+        ([SPEC, "--inputs-from", "empty.py"], "neither get_inputs() nor get_init_inputs()"),
+        ([SPEC, "-o", "absent/fused.py"], "cannot write absent/fused.py"),
+        (["absent.yaml"], "absent.yaml"),
+    ],
+)
+def test_refusals(arguments: list[str | Path], text: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    done = run("export", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert text in " ".join(done.stderr.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.py"]
+
+
+def test_a_spec_with_a_split_product_without_float32() -> None:
+    assert "class ModelNew" in fusegen.export(SPLIT, dtypes=["float16"])
+    with pytest.raises(SpecError):
+        fusegen.export(SPLIT)
+    assert "class ModelNew" in fusegen.export(SPLIT, precision="ieee")
