@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fusegen
+from fusegen.cli import main
 from fusegen.errors import SpecError
 from tests.cli.test_cli import ROOT, SPEC, run
 
@@ -92,11 +93,13 @@ def test_arguments_without_a_value_are_left_out() -> None:
         (["absent.yaml"], "absent.yaml"),
     ],
 )
-def test_refusals(arguments: list[str | Path], text: str, tmp_path: Path) -> None:
+def test_refusals(arguments: list[str | Path], text: str, tmp_path: Path, monkeypatch, capsys) -> None:
     (tmp_path / "empty.py").write_text("x = 1\n")
-    done = run("export", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert text in " ".join(done.stderr.split())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["export", *map(str, arguments)])
+    assert ended.value.code == 2
+    assert text in " ".join(capsys.readouterr().err.split())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.py"]
 
 

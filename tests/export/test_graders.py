@@ -25,11 +25,12 @@ def exported(path: Path) -> tuple[str, Recorder]:
     return render_standalone(plan, inputs_of_spec(plan)), Recorder(plan)
 
 
-def run(path: Path, rows: int = 6) -> Recorder:
-    """Constructs the module of a spec's file at small sizes and calls it, with kernels that compute nothing."""
+def run(path: Path, rows: int = 6) -> str:
+    """Constructs the module of a spec's file at small sizes and calls it, with kernels that compute nothing. The file's
+    text."""
     plan = standalone_plan(path, precision="ieee")
-    extension = Recorder(plan)
-    names = executed(render_standalone(plan, inputs_of_spec(plan)), extension)
+    text, extension = render_standalone(plan, inputs_of_spec(plan)), Recorder(plan)
+    names = executed(text, extension)
     sizes = {name: 8 for name in plan.spec.dims}
     values = []
     for name, argument in plan.spec.arguments.items():
@@ -49,22 +50,23 @@ def run(path: Path, rows: int = 6) -> Recorder:
     assert {f"{variant.name}_{way}".lstrip("_") for variant in plan.variants for way in ("forward", "backward")} == {
         *extension.calls
     }
-    return extension
+    return text
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_every_spec(path: Path) -> None:
-    text, _ = exported(path)
+    text = run(path)
     assert complaints(text) == []
-    run(path)
+    kinds = {kernel.kind for program in standalone_plan(path, precision="ieee").programs for kernel in program.kernels}
+    for kind in ("column", "l2", "row", "row_reduction", "pointwise"):
+        assert (kind in kinds) == bool(re.search(rf"__global__[^;{{}}]* {kind}_kernel\(", text)), kind
 
 
 @pytest.mark.parametrize("name", HAND_PICKED)
 def test_unusual_chains(name: str, tmp_path: Path) -> None:
     path = tmp_path / "chain.yaml"
     path.write_text(HAND_PICKED[name].spec("chain"))
-    assert complaints(exported(path)[0]) == []
-    run(path, HAND_PICKED[name].rows or 6)
+    assert complaints(run(path, HAND_PICKED[name].rows or 6)) == []
 
 
 @pytest.mark.parametrize(
