@@ -26,14 +26,16 @@ def export(
         Path | None,
         typer.Option(metavar="FILE", help="Copy get_inputs and get_init_inputs from there.", show_default=False),
     ] = None,
-    precision: Annotated[str | None, typer.Option(help="ieee, where the spec has another.", show_default=False)] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="ieee or fp32_split, where the spec has another.", show_default=False)
+    ] = None,
 ) -> None:
     """Write SPEC as one Python file, ModelNew, that needs torch and nvcc alone."""
     from fusegen.standalone.export import export as exported
     from fusegen.standalone.write import write
 
-    if precision not in (None, "ieee"):
-        raise typer.BadParameter("it can be ieee alone", param_hint="--precision")
+    if precision not in (None, "ieee", "fp32_split"):
+        raise typer.BadParameter("it can be ieee or fp32_split", param_hint="--precision")
     chosen = None if dtypes is None else [each.strip() for each in dtypes.split(",")]
     text = exported(spec, dtypes=chosen, inputs_from=inputs_from, precision=precision)
     if output is None:

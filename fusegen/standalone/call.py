@@ -101,7 +101,15 @@ class Call:
         if c is None:
             return []
         weight = f"self.{c.name}.weight"
-        return [f"_operand, _weight = {self.first}.to(_activation), {weight}.to(_activation)"]
+        lines = [f"_operand, _weight = {self.first}.to(_activation), {weight}.to(_activation)"]
+        if self.plan.has_precisions:
+            lines += [
+                "_precision, _operand_pieces, _weight_pieces = 0, None, None",
+                "if _is_split(_operand, _weight, self.training):",
+                "    _operand_pieces, _weight_pieces = _kernels.split(_operand), _kernels.split(_weight)",
+                "    _precision = 1",
+            ]
+        return lines
 
     def _groups(self) -> list[str]:
         found = [step for step in self.plan.spec.chain if step.op == "group_norm"]
@@ -189,6 +197,7 @@ class Call:
             if step.op == "rms_norm" and step.eps is None:
                 yield chain.name_of(f"{step.name}.eps"), f"_{step.name}_eps"
         yield from (("_dtype_mode", "_mode"), ("_groups", "_groups"))
+        yield from ((name, name) for name in ("_precision", "_operand_pieces", "_weight_pieces"))
 
     def _checks(self, variant: Variant, numbers: list[str]) -> list[str]:
         """What the constants must be for the kernels, and for PyTorch."""

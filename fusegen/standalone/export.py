@@ -20,8 +20,8 @@ def export(
     """The text of a Python file with the spec's kernels, and with `ModelNew`, a module that calls them.
 
     spec: a spec file. dtypes: which of its dtypes to compile, such as `float32`; None: all. inputs_from: a Python file
-    whose `get_inputs` and `get_init_inputs` are copied; None: they follow from the spec's sizes. precision: `ieee`,
-    where the spec asks for another precision of float32 products and PyTorch's own is wanted. Raises SpecError.
+    whose `get_inputs` and `get_init_inputs` are copied; None: they follow from the spec's sizes. precision: of float32
+    products, `ieee` or `fp32_split`; None: the spec's. Raises SpecError.
     """
     plan = standalone_plan(spec, dtypes, precision)
     inputs = inputs_of_spec(plan) if inputs_from is None else inputs_of_file(Path(inputs_from))

@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from fusegen.paths import SUPPORT
 from fusegen.plan.model import Mode, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.cuda import chain_lines
@@ -13,6 +14,7 @@ from fusegen.render.environment import render, wrap
 from fusegen.render.functions import as_tuple
 from fusegen.render.operators import OpRenderer
 from fusegen.render.original import construct, reference, signature
+from fusegen.render.package import support_files
 from fusegen.render.types import TORCH
 from fusegen.standalone.call import Call, function_name
 from fusegen.standalone.header import header
@@ -20,6 +22,9 @@ from fusegen.standalone.inputs import Inputs
 from fusegen.standalone.sources import DIRECTORY, bare, cpp_source, cuda_source, plain
 
 _MODULES = re.compile(r"\bnn\.(Linear|BatchNorm1d|GroupNorm|LayerNorm|RMSNorm|PReLU)\(")
+# Lines of a package's constructor for what a standalone module lacks.
+_NOT_HERE = ("_factory", "self._fusegen_initial_", "self.fusegen_precision")
+_PIECES = ("_operand_pieces", "_weight_pieces")  # the last tensors of an op that multiplies them
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,8 @@ def render_standalone(plan: Plan, inputs: Inputs) -> str:
         for line in construct(plan, reference(plan.spec, plan.chain))
     ]
     lines = [line.replace("_support.check_shape", "_check_shape") for line in lines]
-    lines = [line for line in lines if not line.startswith(("_factory", "self._fusegen_initial_")) and line != "pass"]
-    arguments = [text for text in signature(plan) if not text.startswith(("*", "device:", "dtype:"))]
+    lines = [line for line in lines if not line.startswith(_NOT_HERE) and line != "pass"]
+    arguments = [text for text in signature(plan) if not text.startswith(("*", "device:", "dtype:", "precision:"))]
     text = render(
         f"{DIRECTORY}/fused.py.j2",
         name=plan.spec.name,
@@ -76,8 +81,15 @@ def render_standalone(plan: Plan, inputs: Inputs) -> str:
         inputs_all=[f"{tensor.name}: torch.Tensor" for tensor in plan.chain.inputs],
         body=call.body(),
         given=inputs,
+        route=_route() if plan.has_precisions else "",
     )
     return plain(text)
+
+
+def _route() -> str:
+    """Where splitting operands is worth it, as packages have it: product_route.py without its first lines."""
+    text = support_files()[f"{SUPPORT}/product_route.py"]
+    return text.partition("\nfrom typing import NamedTuple\n")[2].strip("\n")
 
 
 def _key(plan: Plan, mode: Mode) -> str:
@@ -95,8 +107,8 @@ def _function(plan: Plan, variant: Variant) -> FunctionText:
         if "Tensor" not in argument.cpp:
             numbers.append(text)
             continue
-        if c and text in (c.operand, c.weight):  # each serves the gradient of the other alone
-            text = f"{text} if _needs[{1 if text == c.operand else 0}] else None"
+        if c and text in (c.operand, c.weight, *_PIECES):  # each serves the gradient of the other alone
+            text = f"{text} if _needs[{1 if text in (c.operand, _PIECES[0]) else 0}] else None"
         saved.append(text)
     return FunctionText(
         name=function_name(variant),

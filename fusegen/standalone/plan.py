@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError, quote
+from fusegen.plan.epilogue import SPLIT, is_split
 from fusegen.plan.load import plan_document
-from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.summary import is_built
 from fusegen.plan.tuning_file import tuned
@@ -19,14 +19,11 @@ IEEE = "ieee"
 
 @dataclass(frozen=True)
 class StandalonePlan(Plan):
-    """A plan whose matrix product is the library's in every dtype."""
+    """A plan without precisions that a call may choose: float32 is multiplied as the spec says."""
 
     @property
     def has_precisions(self) -> bool:
-        return False
-
-    def in_epilogue(self, program: Program) -> bool:
-        return False
+        return is_split(self.spec)
 
 
 def standalone_plan(
@@ -44,12 +41,12 @@ def standalone_plan(
     changes: dict[str, object] = {}
     if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
-        if wanted != IEEE:
-            message = f"a standalone file multiplies float32 as PyTorch does, not by {quote(wanted)}"
-            hint = "`--precision ieee` exports that; `fusegen build` makes a package that has the others"
+        if wanted not in (IEEE, SPLIT):
+            message = f"an exported file has no float32 products by {quote(wanted)}"
+            hint = "`--precision ieee` exports PyTorch's own; `fusegen build` makes a package that has them"
             raise SpecError([document.diagnostic("FG510", message, ("chain", 0, "precision"), hint=hint)])
-        if first.precision != IEEE:
-            changes["chain"] = (first.model_copy(update={"precision": IEEE}), *spec.chain[1:])
+        if first.precision != wanted:
+            changes["chain"] = (first.model_copy(update={"precision": wanted}), *spec.chain[1:])
     elif first.op == "linear" and first.precision != IEEE:
         changes["chain"] = (first.model_copy(update={"precision": IEEE}), *spec.chain[1:])
     if dtypes is not None:

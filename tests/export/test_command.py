@@ -83,10 +83,8 @@ def test_arguments_without_a_value_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([SPLIT], "multiplies float32 as PyTorch does, not by 'fp32_split'"),
-        ([SPLIT, "--dtypes", "float32"], "--precision ieee"),
         ([SPEC, "--dtypes", "float64"], "no kernels for 'float64'"),
-        ([SPEC, "--precision", "tf32"], "ieee alone"),
+        ([SPEC, "--precision", "tf32"], "ieee or fp32_split"),
         ([SPEC, "--inputs-from", "absent.py"], "cannot read absent.py"),
         ([SPEC, "--inputs-from", "empty.py"], "neither get_inputs() nor get_init_inputs()"),
         ([SPEC, "-o", "absent/fused.py"], "cannot write absent/fused.py"),
@@ -103,8 +101,16 @@ def test_refusals(arguments: list[str | Path], text: str, tmp_path: Path, monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.py"]
 
 
-def test_a_spec_with_a_split_product_without_float32() -> None:
-    assert "class ModelNew" in fusegen.export(SPLIT, dtypes=["float16"])
-    with pytest.raises(SpecError):
-        fusegen.export(SPLIT)
-    assert "class ModelNew" in fusegen.export(SPLIT, precision="ieee")
+def test_precisions(tmp_path: Path) -> None:
+    """fp32_split brings code for sm_90a, ieee none of it; what rounds operands is refused where there is float32."""
+    split, ieee = fusegen.export(SPLIT), fusegen.export(SPLIT, precision="ieee")
+    assert "sm_90a" in split and "multiply_pieces" in split
+    assert "sm_90a" not in ieee and "multiply_pieces" not in ieee
+    assert "multiply_pieces" in fusegen.export(SPEC, precision="fp32_split", dtypes=["float32"])
+    assert "multiply_pieces" not in fusegen.export(SPLIT, dtypes=["float16"])
+    rounding = tmp_path / SPLIT.name
+    rounding.write_text(SPLIT.read_text().replace("precision: fp32_split", "precision: bf16"))
+    with pytest.raises(SpecError, match="no float32 products by 'bf16'"):
+        fusegen.export(rounding)
+    assert "class ModelNew" in fusegen.export(rounding, precision="ieee")
+    assert "class ModelNew" in fusegen.export(rounding, dtypes=["bfloat16"])

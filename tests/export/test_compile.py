@@ -30,16 +30,23 @@ NO_OPERATORS = [
 _CONFIGURED = "#define C10_CUDA_BUILD_SHARED_LIBS\n"
 
 
-@pytest.mark.parametrize("standard", ["c++17", "c++20"])
-def test_the_kernels_in_16_bits(standard: str, tmp_path: Path) -> None:
-    plan = standalone_plan(ROOT / "specs" / "gemm_multiply_leakyrelu.yaml", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("standard", "name", "dtypes", "architecture"),
+    [
+        ("c++17", "gemm_multiply_leakyrelu", ["bfloat16", "float16"], "compute_90"),
+        ("c++17", "gemm_multiply_leakyrelu_split", ["float32"], "compute_90a"),
+        ("c++20", "gemm_multiply_leakyrelu_split", ["float32", "float16"], "compute_80"),
+    ],
+)
+def test_the_kernels(standard: str, name: str, dtypes: list[str], architecture: str, tmp_path: Path) -> None:
     source = tmp_path / "cuda.cu"
-    source.write_text(cuda_source(plan))
+    source.write_text(cuda_source(standalone_plan(ROOT / "specs" / f"{name}.yaml", dtypes)))
     command = [*find_toolchain().nvcc_command(), f"-std={standard}", "--expt-relaxed-constexpr", *NO_OPERATORS, "-ptx"]
-    run(
-        [*command, "-arch=compute_90", "-Werror=all-warnings", "-diag-suppress=177", str(source), "-o", f"{source}.ptx"]
-    )
-    assert ".entry" in Path(f"{source}.ptx").read_text()
+    command += [f"-arch={architecture}", "-Werror=all-warnings", "-diag-suppress=177"]
+    run([*command, "-DFUSEGEN_SM_90A", str(source), "-o", f"{source}.ptx"])
+    text = Path(f"{source}.ptx").read_text()
+    assert ".entry" in text
+    assert ("wgmma" in text) == (architecture == "compute_90a")
 
 
 def test_the_ops_for_cuda(tmp_path: Path) -> None:

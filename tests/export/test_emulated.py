@@ -43,7 +43,8 @@ class Tail(nn.Module):
 
 @pytest.fixture(scope="module")
 def linear(emulated) -> dict[str, Any]:
-    return emulated.run(ROOT / "specs" / "matmul_bn_bias_div_swish.yaml")
+    """Products of both precisions, of which the file itself takes PyTorch's where there is no GPU."""
+    return emulated.run(ROOT / "specs" / "matmul_bn_bias_div_swish.yaml", "fp32_split")
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,18 @@ def test_a_tail_with_leading_dimensions_and_a_further_input(tail) -> None:
     original, exported = pair(tail, Tail, 24, 0.75)
     for shape in ((24,), (5, 24), (2, 3, 24)):
         compare(original, exported, torch.randn(shape), torch.randn(shape))
+
+
+def test_products_of_split_operands(linear) -> None:
+    """By a kernel, and in evaluation with the rest of the chain in its epilogue."""
+    original, exported = pair(linear, CHAINS["matmul_bn_bias_div_swish"].module, 48, 40)
+    exported.load_state_dict(original.state_dict())
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(linear, "_is_split", lambda *_: seen.append(_) or True)
+        for training in (True, False):
+            compare(original.train(training), exported.train(training), torch.randn(33, 48))
+    assert len(seen) == 2
 
 
 def test_gradients_that_nobody_wants(linear) -> None:
