@@ -104,6 +104,7 @@ def test_refusals(arguments: list[str | Path], text: str, tmp_path: Path, monkey
 def test_precisions(tmp_path: Path) -> None:
     """fp32_split brings code for sm_90a, ieee none of it; what rounds operands is refused where there is float32."""
     split, ieee = fusegen.export(SPLIT), fusegen.export(SPLIT, precision="ieee")
+    assert "three products of fp16 pieces" in split and "stays the library's product" in ieee
     assert "sm_90a" in split and "multiply_pieces" in split
     assert "sm_90a" not in ieee and "multiply_pieces" not in ieee
     assert "multiply_pieces" in fusegen.export(SPEC, precision="fp32_split", dtypes=["float32"])
