@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from fusegen.render.operators import ops
 
 
 class Recorder:
-    """In place of the extension of a plan. options: what load_inline() was given. calls: by function, the arguments."""
+    """In place of the extension of a plan. options: what load_inline() was given. architectures: the environment
+    variable that it sees. calls: by function, the arguments."""
 
     def __init__(self, plan: Plan) -> None:
         self.options: dict[str, Any] = {}
+        self.architectures: str | None = None
         self.calls: dict[str, tuple] = {}
         for op in ops(plan):
             setattr(self, op.function, self._function(plan, op))
@@ -51,7 +54,7 @@ def executed(text: str, extension: Any = None) -> dict[str, Any]:
 
     def load_inline(**options: Any) -> Any:
         if isinstance(extension, Recorder):
-            extension.options = options
+            extension.options, extension.architectures = options, os.environ.get("TORCH_CUDA_ARCH_LIST")
         return extension
 
     names: dict[str, Any] = {}
