@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fusegen.standalone.inputs import inputs_of_file, inputs_of_spec
+from fusegen.standalone.copied_inputs import inputs_of_file
+from fusegen.standalone.inputs import inputs_of_spec
 from fusegen.standalone.module import render_standalone
 from fusegen.standalone.plan import standalone_plan
 

@@ -15,33 +15,6 @@ from fusegen.errors import SpecError
 from tests.cli.test_cli import ROOT, SPEC, run
 
 SPLIT = ROOT / "specs" / "gemm_multiply_leakyrelu_split.yaml"
-MODEL = '''\
-import math
-
-import torch
-import os
-
-batch = 3
-size = int(math.sqrt(batch * 12))
-unused = os.sep
-
-
-class Model(torch.nn.Module):
-    """Not copied."""
-
-
-def make(width):
-    return torch.rand(batch, width)
-
-
-def get_inputs():
-    return [make(size)]
-
-
-def get_init_inputs():
-    return [size, 4, 2.0, 0.1]
-'''
-
 
 def test_the_commands_of_the_page(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "specs", tmp_path / "specs")
@@ -62,18 +35,6 @@ def test_without_a_file_it_prints(tmp_path: Path) -> None:
     done = run("export", SPEC)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == fusegen.export(SPEC)
-
-
-def test_inputs_of_the_original(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(MODEL)
-    text = fusegen.export(SPEC, inputs_from=tmp_path / "model.py")
-    copied = text.partition("# ---- Inputs")[2]
-    assert "class Model" not in copied and "os" not in re.findall(r"\w+", copied)
-    torch = pytest.importorskip("torch")
-    names: dict = {}
-    exec(copied.partition("\n")[2], names)
-    assert names["get_inputs"]()[0].shape == torch.Size([3, 6])
-    assert names["get_init_inputs"]() == [6, 4, 2.0, 0.1]
 
 
 def test_arguments_without_a_value_are_left_out() -> None:
