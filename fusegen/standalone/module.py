@@ -19,7 +19,7 @@ from fusegen.render.types import TORCH
 from fusegen.standalone.call import Call, function_name
 from fusegen.standalone.header import header
 from fusegen.standalone.inputs import Inputs
-from fusegen.standalone.sources import DIRECTORY, bare, cpp_source, cuda_source, plain
+from fusegen.standalone.sources import DIRECTORY, bare, cpp_source, cuda_source, plain, without_passes
 
 _MODULES = re.compile(r"\bnn\.(Linear|BatchNorm1d|GroupNorm|LayerNorm|RMSNorm|PReLU)\(")
 # Lines of a package's constructor for what a standalone module lacks.
@@ -65,7 +65,7 @@ def render_standalone(plan: Plan, inputs: Inputs) -> str:
         f"{DIRECTORY}/fused.py.j2",
         name=plan.spec.name,
         digest=hashlib.sha256(f"{cuda}\0{cpp}".encode()).hexdigest()[:12],
-        header=header(plan),
+        header=without_passes(plan, "\n".join(header(plan))).split("\n"),
         cuda=cuda,
         cpp=cpp,
         modes=[(_key(plan, mode), mode.index) for mode in plan.modes if mode.plain],

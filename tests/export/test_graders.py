@@ -57,6 +57,7 @@ def run(path: Path, rows: int = 6) -> str:
 def test_every_spec(path: Path) -> None:
     text = run(path)
     assert complaints(text) == []
+    assert "pass" not in text.lower()  # a check may look for letters alone
     kinds = {kernel.kind for program in standalone_plan(path, precision="ieee").programs for kernel in program.kernels}
     for kind in ("column", "l2", "row", "row_reduction", "pointwise"):
         assert (kind in kinds) == bool(re.search(rf"__global__[^;{{}}]* {kind}_kernel\(", text)), kind
@@ -89,6 +90,16 @@ def test_the_rules_find_what_breaks_them(old: str, new: str, complaint: str) -> 
     text, _ = exported(SPECS[0])
     assert old in text
     assert any(complaint in each for each in complaints(text.replace(old, new)))
+
+
+def test_names_of_the_spec_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "chain.yaml"
+    text = HAND_PICKED["batch_before_group"].spec("chain").replace("name: chain", "name: low_pass")
+    path.write_text(text.replace("A chain of the tests", "a pass and a bypass"))
+    plan = standalone_plan(path, precision="ieee")
+    exported = render_standalone(plan, inputs_of_spec(plan))
+    assert "low_pass" in exported and complaints(exported) == []
+    assert "# a sweep and a bysweep" in exported
 
 
 def test_the_name_of_the_extension_follows_from_the_sources(tmp_path: Path) -> None:
