@@ -21,8 +21,8 @@ def header(plan: Plan) -> list[str]:
     lines = [*textwrap.wrap(spec.about, _COLUMNS), ""]
     lines += textwrap.wrap(
         f"Fused CUDA kernels, forward and backward, written by fusegen from {spec.name}.yaml. This file needs torch >= "
-        "2.2 with CUDA, nvcc >= 12.1 and a C++17 compiler, nothing else. The kernels are compiled where it is imported "
-        "first.",
+        "2.2 with CUDA, and what that compiles extensions with: nvcc >= 12.1, a C++17 compiler, ninja. The kernels are "
+        "compiled where it is imported first.",
         _COLUMNS,
     )
     lines += ["", f"Operators that are replaced, at {sizes or 'any size'}, in {plan.modes[0].name}:", ""]
