@@ -79,7 +79,7 @@ def without_passes(plan: Plan, text: str) -> str:
 
     Identifiers of C++ are renamed alike wherever they stand.
     """
-    chosen = set(_WITHIN.findall(plan.spec.model_dump_json(exclude={"about"})))
+    chosen = set(_WITHIN.findall(plan.spec.model_dump_json(exclude={"about_"})))
 
     def renamed(word: re.Match[str]) -> str:
         if any(name in word[0] for name in chosen):
