@@ -1,4 +1,4 @@
-"""Which GPUs a file is compiled for: those that TORCH_CUDA_ARCH_LIST names, and sm_90a beside sm_90 for split products."""
+"""Which GPUs a file is compiled for: those of TORCH_CUDA_ARCH_LIST, and sm_90a beside sm_90 for split products."""
 
 from __future__ import annotations
 

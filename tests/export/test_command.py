@@ -16,6 +16,7 @@ from tests.cli.test_cli import ROOT, SPEC, run
 
 SPLIT = ROOT / "specs" / "gemm_multiply_leakyrelu_split.yaml"
 
+
 def test_the_commands_of_the_page(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "specs", tmp_path / "specs")
     blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", (ROOT / "docs" / "exporting.md").read_text())

@@ -63,7 +63,7 @@ def test_the_ops_for_cuda(tmp_path: Path) -> None:
     run(
         [
             "g++",
-            "-std=c++20",
+            "-std=c++17",
             "-fsyntax-only",
             "-DTORCH_EXTENSION_NAME=made",
             "-DAT_PER_OPERATOR_HEADERS",
