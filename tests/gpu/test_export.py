@@ -20,8 +20,9 @@ PROGRAM = """
 import copy, sys, torch
 from tests.chains.originals import CHAINS
 assert not any(name.startswith("fusegen") for name in sys.modules)
-names = {}
-exec(compile(open(sys.argv[1]).read(), "<string>", "exec"), names)
+code = compile(open(sys.argv[1]).read(), "<string>", "exec")
+for names in ({}, {}):  # graders execute a file again and again
+    exec(code, names)
 made = []
 for kind in (CHAINS[sys.argv[2]].module, names["ModelNew"]):
     torch.manual_seed(0)
