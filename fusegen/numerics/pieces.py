@@ -10,6 +10,7 @@ LOW = 11  # low pieces are times 2^LOW
 LARGEST = 14  # the largest finite element of a row is scaled to [2^LARGEST, 2^(LARGEST + 1))
 HELD = -12  # scaled elements from 2^HELD on are held, whatever their bits
 NOT_FINITE = 1 << 30
+MEETS_ZEROS = 1 << 20  # an exponent to divide by that leaves nothing of any number
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Pieces:
         exponents = self.exponents if self.by_columns else self.exponents[:, None]
         return np.ldexp(scaled, -exponents)
 
+    def folds(self) -> np.ndarray:
+        """What to fold into the matrix that is multiplied by the rows (or columns): exponents; MEETS_ZEROS of zeros."""
+        zeros = np.all(self.high == 0, axis=0 if self.by_columns else 1)  # the largest element has a high piece
+        return np.where(zeros, MEETS_ZEROS, self.exponents)
+
     def summed(self) -> Pieces:
         """As an operand of a product that sums over the exponents' dimension. The other operand has them folded in."""
         others = self.high.shape[0 if self.by_columns else 1]
@@ -41,8 +47,8 @@ class Pieces:
 def split(values: np.ndarray, folded: np.ndarray | None = None, by_columns: bool = False) -> Pieces:
     """The pieces of float32 `values`.
 
-    folded: exponents of the other dimension, whose powers of two the values are divided by. The quotients may be out of
-    float32's range; float64 has them exactly.
+    folded: exponents of the other dimension, as Pieces.folds() has them: the values are divided by these powers of two.
+    The quotients may be out of float32's range; float64 has them exactly.
     """
     if by_columns:
         found = split(values.T, folded)

@@ -41,7 +41,7 @@ struct Add {
 // The same function of a number, or of each number of a record: a shuffle moves one.
 template <typename T, typename F>
 __device__ __forceinline__ T map_values(const T& value, const F& f) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (std::is_arithmetic_v<T>) {
     return f(value);
   } else {
     return value.map(f);

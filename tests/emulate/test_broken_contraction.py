@@ -21,8 +21,9 @@ from tests.emulate.split import Emulated, SplitProduct, hostile  # noqa: E402
 
 MUTANTS = dict(enumerate(CONTRACTION, start=1))
 SEEDS = range(2)
-# One block comes to every tile of a product.
+# One block comes to every tile of a product, and to every row of a column.
 BLOCKS = ("constexpr int64_t kMostBlocks = 1024;", "constexpr int64_t kMostBlocks = 1;")
+BLOCKS_DOWN = ("constexpr int64_t kMostBlocksDown = 65535;", "constexpr int64_t kMostBlocksDown = 1;")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,8 @@ def library(tmp_path_factory, emulation_cache) -> EmulatedLibrary:
     for name in {mutant.file for mutant in CONTRACTION}:
         text = (support / name).read_text(encoding="utf-8")
         chosen = [each for each in MUTANTS.items() if each[1].file == name]
-        (support / name).write_text(with_mutants(text, chosen).replace(*BLOCKS), encoding="utf-8")
+        text = with_mutants(text, chosen).replace(*BLOCKS).replace(*BLOCKS_DOWN)
+        (support / name).write_text(text, encoding="utf-8")
     source = support / "contraction" / "contraction.cu"
     text = 'extern "C" { int fusegen_mutant = 0; }\n' + source.read_text(encoding="utf-8")
     source.write_text(text, encoding="utf-8")

@@ -73,3 +73,26 @@ def test_statistics_of_a_huge_batch() -> None:
     variance = (total[1] / ROWS - mean.square()) * ROWS / (ROWS - 1)
     torch.testing.assert_close(module.bn.running_mean.double(), mean, rtol=1e-2, atol=1e-3)
     torch.testing.assert_close(module.bn.running_var.double(), variance, rtol=1e-2, atol=1e-3)
+
+
+def test_pieces_of_more_rows_than_a_grid_has_blocks_for() -> None:
+    """One launch splits dz by columns: 65535 blocks of 64 rows at a time."""
+    name, width = "gemm_multiply_leakyrelu", 192
+    rows = 64 * 65535 + 1000
+    if not (ROOT / "generated" / name / "_C.so").exists():
+        pytest.skip(f"needs `fusegen build specs/{name}.yaml`")
+    torch.manual_seed(1)
+    module = fusegen.load(name, ROOT / "generated")(width, width, 1.0, 1.0, device="cuda", precision="fp32_split")
+    module._fusegen_split_always = True
+    x, gradient = (torch.randn(rows, width, device="cuda") for _ in range(2))
+    x[-1000:] *= 8  # what the first blocks come back for has the largest elements
+    x.requires_grad_()
+    assert module.fusegen_kernels(x).precision == "fp32_split"
+    module(x).backward(gradient)
+    parts = zip(gradient.split(1 << 18), x.detach().split(1 << 18), strict=True)
+    expected = sum(dz.double().t() @ part.double() for dz, part in parts)
+    [weight] = (p for p in module.parameters() if p.dim() == 2)
+    rounding = 2**-24 * (rows / 64) ** 0.5  # of a float32 sum of so many chunks
+    assert (weight.grad - expected).norm() < rounding * expected.norm()
+    expected = gradient[-2000:].double() @ weight.double()
+    assert (x.grad[-2000:] - expected).norm() < 1e-6 * expected.norm()

@@ -24,7 +24,7 @@ def check(library: EmulatedLibrary, values: np.ndarray, by_columns: bool, others
     """others: a matrix whose exponents are folded in."""
     folded = None if others is None else Emulated(library, others)
     found = Emulated(library, values, by_columns, folded)
-    expected = split(values, None if others is None else split(others).exponents, by_columns)
+    expected = split(values, None if others is None else split(others).folds(), by_columns)
     for name in ("high", "low", "exponents", "lost"):  # zeros of either sign are the same to a tensor core
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.numerics.pieces import split
+from fusegen.numerics.pieces import NOT_FINITE, split
 from fusegen.numerics.products import CHUNK, fused_multiply_add, single_product, split_product
 from fusegen.numerics.tensor_core import accumulate
 
@@ -143,9 +143,24 @@ def test_gradients_by_columns_and_with_exponents_folded_in() -> None:
     of_x, of_w = split(x), split(w)
     for pieces in (of_x, of_w):
         assert np.ptp(pieces.exponents) > 20
-    dx = split_product(split(dz, of_w.exponents), of_w.summed())
-    dw = split_product(split(dz, of_x.exponents, by_columns=True), of_x.summed())
+    dx = split_product(split(dz, of_w.folds()), of_w.summed())
+    dw = split_product(split(dz, of_x.folds(), by_columns=True), of_x.summed())
     assert error(dx, dz, w.T) < 2e-7 and error(dw, dz.T, x.T) < 2e-7
+
+
+def test_what_meets_a_row_of_zeros_does_not_count() -> None:
+    """Its exponent would be that of 1, far above those of a weight's small rows, and set the exponent of all of dz."""
+    w, dz = normal(32, 24, 1) * np.float32(2.0**-40), normal(40, 32, 2)
+    w[31] = 0  # the last one, so that the others meet in the same steps without it
+    dz[0, 6] = dz[1, 31] = np.inf
+    of_w = split(w)
+    rows, columns = split(dz, of_w.folds()), split(dz.T, of_w.folds(), by_columns=True)
+    assert rows.lost.tolist() == columns.lost.tolist() == 2 * [NOT_FINITE] + 38 * [0]
+    others = split(w[:31])
+    alone = split(dz[:, :31], others.folds())
+    np.testing.assert_array_equal(rows.exponents, alone.exponents)
+    np.testing.assert_array_equal(columns.exponents, alone.exponents)
+    np.testing.assert_array_equal(split_product(rows, of_w.summed())[2:], split_product(alone, others.summed())[2:])
 
 
 # 1024 x 8192 x 8192 on an H100, products of high pieces by the library, in chunks of K: the relative errors in

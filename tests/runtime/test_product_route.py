@@ -73,13 +73,6 @@ def test_short_sums_are_the_librarys(route) -> None:
     assert worth(*H100, least - 1, 65536, 65536, weight_kept=True, gradients=False)
 
 
-def test_the_rows_of_one_launch_are_enough(route) -> None:
-    worth, most = route["is_worth_splitting"], route["MOST_ROWS"]
-    assert worth(*H100, most, 512, 512, weight_kept=False, gradients=True)
-    assert not worth(*H100, most + 1, 512, 512, weight_kept=False, gradients=True)
-    assert worth(*H100, most + 1, 512, 512, weight_kept=False, gradients=False)
-
-
 @pytest.mark.parametrize("capability", [(7, 5), (8, 6), (8, 9), (12, 0)])
 def test_gpus_whose_tensor_cores_gain_nothing(route, capability) -> None:
     assert not route["is_worth_splitting"](capability, 128, 8192, 8192, 8192, weight_kept=True, gradients=False)

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "../launch.cuh"
+#include "../reduce_lanes.cuh"
 #include "../thread_positions.cuh"
 #include "product.cuh"
 
@@ -46,8 +47,7 @@ __device__ __forceinline__ float recomputed_element(const Product& p, int64_t i,
   for (int64_t c = lane; c < p.sum; c += 32) {
     sum = fmaf(__ldg(left + c * p.left_sum), __ldg(right + c * p.right_sum), sum);
   }
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
+  sum_in_warp(32, sum);
   return sum;
 }
 
@@ -142,10 +142,7 @@ __global__ void __launch_bounds__(kRecheckThreads)
       if (doubtful(i, j, p.result[i * p.columns + j])) found |= 1u << s;
     }
     unsigned count = __popc(found);
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) {
-      count += __shfl_xor_sync(kAllLanes, count, offset);
-    }
+    sum_in_warp(32, count);
     __syncthreads();  // the tile before has been read
     if (lane == 0) counts[warp] = count;
     __syncthreads();
