@@ -5,11 +5,10 @@ Accesses of the kernels are not checked: those of packages are the same, and oth
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import subprocess
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,27 +47,48 @@ class Emulated:
         (directory / "torch").mkdir()
         (directory / "torch" / "extension.h").write_text(EXTENSION)
 
-    def run(self, spec: Path, precision: str | None = None) -> dict[str, Any]:
-        """The names of the file that the spec is exported as, in float32, once it was executed in an empty dict."""
-        plan = standalone_plan(spec, ["float32"], precision)
-        kernels = self.directory / spec.stem / "kernels.cu"
-        kernels.parent.mkdir()
-        kernels.write_text(cuda_source(plan))
-        library = compile_kernels(kernels, cache=self.cache, checked=False).path
-        code = cpp_source(plan, {"torch_device.h": DEVICE.read_text()})
-        made = self._extension(spec.stem, code, library)
-        return executed(render_standalone(plan, inputs_of_spec(plan)), made)
+    def run(self, *specs: tuple[Path, str | None]) -> list[dict[str, Any]]:
+        """The names of the files that specs are exported as, in float32, once each was executed in an empty dict.
 
-    def _extension(self, name: str, code: str, library: Path) -> Any:
-        module = f"{name}_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
-        source, made = self.directory / f"{module}.cpp", self.directory / f"{module}.so"
-        source.write_text(f"#include <torch/extension.h>\n{code}")
-        torch_lib = Path(torch.__file__).parent / "lib"
-        link = ["-shared", f"-L{torch_lib}", "-ltorch", "-ltorch_cpu", "-ltorch_python", "-lc10"]
-        define = [f"-DTORCH_EXTENSION_NAME={module}"]
-        inputs = ["-x", "c++", str(source), "-x", "none", str(library)]
-        self._run(["g++", *self.flags, *define, *inputs, *link, f"-Wl,-rpath,{library.parent}", "-o", str(made)])
-        spec = importlib.util.spec_from_file_location(module, made)
+        specs: with the precision of each.
+        """
+        plans = [standalone_plan(spec, ["float32"], precision) for spec, precision in specs]
+        libraries = []
+        for plan in plans:
+            kernels = self.directory / plan.spec.name / "kernels.cu"
+            kernels.parent.mkdir()
+            kernels.write_text(cuda_source(plan))
+            libraries.append(compile_kernels(kernels, cache=self.cache, checked=False).path)
+        codes = {plan.spec.name: cpp_source(plan, {"torch_device.h": DEVICE.read_text()}) for plan in plans}
+        built = self._built(codes, libraries)
+        made = [self._extension(name, built) for name in codes]
+        return [executed(render_standalone(p, inputs_of_spec(p)), e) for p, e in zip(plans, made, strict=True)]
+
+    def _built(self, codes: Mapping[str, str], libraries: Sequence[Path]) -> Path:
+        """A library with a Python module for each. One source, each code in a namespace: most of the time is taken by
+        torch's headers."""
+        lines = ["#include <torch/extension.h>"]
+        lines += [line for code in codes.values() for line in code.splitlines() if line.startswith("#include")]
+        for name, code in codes.items():
+            lines += ["#undef TORCH_EXTENSION_NAME", f"#define TORCH_EXTENSION_NAME {name}"]
+            lines += [f"namespace file_{name} {{", code, "}"]
+        source, built = self.directory / "files.cpp", self.directory / "files.so"
+        source.write_text("\n".join(lines))
+        link = [
+            "-shared",
+            f"-L{Path(torch.__file__).parent / 'lib'}",
+            "-ltorch",
+            "-ltorch_cpu",
+            "-ltorch_python",
+            "-lc10",
+        ]
+        inputs = ["-x", "c++", str(source), "-x", "none", *map(str, libraries)]
+        self._run(["g++", *self.flags, *inputs, *link, f"-Wl,-rpath,{self.cache}", "-o", str(built)])
+        return built
+
+    @staticmethod
+    def _extension(name: str, built: Path) -> Any:
+        spec = importlib.util.spec_from_file_location(name, built)
         assert spec is not None and spec.loader is not None
         extension = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(extension)

@@ -42,16 +42,21 @@ class Tail(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def linear(emulated) -> dict[str, Any]:
-    """Products of both precisions, of which the file itself takes PyTorch's where there is no GPU."""
-    return emulated.run(ROOT / "specs" / "matmul_bn_bias_div_swish.yaml", "fp32_split")
-
-
-@pytest.fixture(scope="module")
-def tail(emulated, tmp_path_factory) -> dict[str, Any]:
+def files(emulated, tmp_path_factory) -> list[dict[str, Any]]:
     spec = tmp_path_factory.mktemp("spec") / "tail.yaml"
     spec.write_text(TAIL)
-    return emulated.run(spec)
+    return emulated.run((ROOT / "specs" / "matmul_bn_bias_div_swish.yaml", "fp32_split"), (spec, None))
+
+
+@pytest.fixture
+def linear(files) -> dict[str, Any]:
+    """Products of both precisions, of which the file itself takes PyTorch's where there is no GPU."""
+    return files[0]
+
+
+@pytest.fixture
+def tail(files) -> dict[str, Any]:
+    return files[1]
 
 
 def pair(names: dict[str, Any], original: type[nn.Module], *arguments: Any) -> tuple[nn.Module, nn.Module]:
