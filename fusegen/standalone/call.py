@@ -64,16 +64,18 @@ class Call:
             reason = f"{first} must have two dimensions: {allowed.reason}"
             lines = [f"if {first}.dim() != 2:", f'    raise ValueError("{reason}")']
             return [*lines, *self._rows()], ""
-        lines = [f"_leading = {first}.shape[:-1]"]
+        needed = f"{first} must have {allowed.least} dimensions: {allowed.reason}"
+        if allowed.least <= 1:
+            needed = f"{first} must have a dimension of channels"
+        lines = [
+            f"if {first}.dim() < {max(1, allowed.least)}:",
+            f'    raise ValueError("{needed}")',
+            f"_leading = {first}.shape[:-1]",
+        ]
         for name in self.others:
             lines += [
-                f"if {name}.shape[:-1] != _leading:",
+                f"if {name}.dim() == 0 or {name}.shape[:-1] != _leading:",
                 f'    raise ValueError("{name} must have the leading dimensions of {first}")',
-            ]
-        if allowed.least > 1:
-            lines += [
-                f"if {first}.dim() < {allowed.least}:",
-                f'    raise ValueError("{first} must have {allowed.least} dimensions: {allowed.reason}")',
             ]
         lines += [f"{name} = {name}.reshape(-1, {name}.shape[-1])" for name in self.inputs]
         return [*lines, *self._rows()], ".view(*_leading, -1)"

@@ -185,3 +185,7 @@ def test_shapes_that_do_not_fit_are_refused(linear, tail) -> None:
         linear["ModelNew"](12, 20, bias_shape=(20,))
     with pytest.raises(ValueError, match="leading dimensions"):
         tail["ModelNew"](24)(torch.randn(2, 3, 24), torch.randn(6, 24))
+    with pytest.raises(ValueError, match="leading dimensions"):
+        tail["ModelNew"](24)(torch.randn(24), torch.tensor(1.0))
+    with pytest.raises(ValueError, match="dimension of channels"):
+        tail["ModelNew"](24)(torch.tensor(1.0), torch.tensor(1.0))
