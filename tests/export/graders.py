@@ -29,8 +29,8 @@ _WARNED = {
     "an operator": r"\btorch\.(?:mm|bmm|matmul|einsum|conv\w*|relu|elu|selu|gelu|tanh|sigmoid|softmax|log_softmax|silu"
     r"|mish|leaky_relu|hardtanh|softplus|softsign|batch_norm|group_norm|layer_norm|rms_norm|linear|logsumexp|clamp)(?=\s*\(|\s|$)",
 }
-# Of what casts a float32 problem to fp16. CUDA's intrinsics, of which some warn too, are not here: the kernels of float16
-# need them, and so do the pieces of split products.
+# Of what casts a float32 problem to fp16. CUDA's intrinsics, of which some warn too, are not here: the kernels of
+# float16 need them, and so do the pieces of split products.
 _FP16 = {
     "a cast to fp16": r"\.half\s*\(|\.to\s*\(\s*(?:dtype\s*=\s*)?torch\.(?:float16|half)\b|static_cast<\s*_*half\s*>"
 }
