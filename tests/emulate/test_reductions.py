@@ -49,6 +49,8 @@ CHAINS = {
     "spread": Other((SAVE, STD, "{op: div, value: v, swap: true, save: w}", VAR, "{op: mul, value: w}")),
     "biased": Other(("{op: softmin, save: v}", BIASED, ADD, "{op: normalize, p: 1, eps: 1e-3}"), linear=False),
     "norms": Other((SAVE, NORM, "{op: mul, value: v, save: w}", L1, "{op: sub, value: w}", "{op: normalize}")),
+    # The gradient of one factor of the values of all rows.
+    "one_factor_of_rows": Other((SAVE, SUM, parameter("mul", "w", "[1]"), ADD)),
     "several": Other(
         (SAVE, SUM, "{op: tanh}", ADD, "{op: silu, save: w}", MEAN, "{op: mul, value: w}", "{op: softmax}")
     ),
