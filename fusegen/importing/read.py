@@ -42,7 +42,9 @@ class Reader(Operands):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
         if found.layout != first_layout(self._rank):  # [rows, 1] as well: the planner would refuse it, without a line
             hint = "the result of a chain has the shape [rows, channels]"
-            raise refusal("FG705", f"the result has another shape: {list(shape(node))}", self.trace.place(node), hint)
+            raise refusal(
+                "FG705", f"the result has another shape: {self._shown(shape(node))}", self.trace.place(node), hint
+            )
         if not self.trace.is_for_all:
             hint = "views of a chain are right for any number of rows"
             raise refusal(
@@ -60,6 +62,11 @@ class Reader(Operands):
                 layout = (*first_layout(self._rank)[:-1], *layout[1:])
             done[id(value)] = self.values.make(value.op, operands, value.keys, value.name, layout, value.place)
         return done[id(result)]
+
+    def _shown(self, sizes: tuple[Any, ...]) -> str:
+        """Sizes in words: a size of the first input that changes has a name of the trace's."""
+        names = {str(size): "rows" for size in self._first[:-1]}
+        return f"[{', '.join(names.get(str(size), str(size)) for size in sizes)}]"
 
     # Operators
 

@@ -51,6 +51,7 @@ SPELLED = {
     "y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)": _RMS,
     "y / torch.sqrt(torch.mean(y * y, dim=-1, keepdim=True) + 1e-6)": _RMS,
     "y * (y.square().mean(-1, keepdim=True) + 1e-6) ** -0.5": _RMS,
+    "0.5 * y * (1 + torch.tanh(0.79788456 * y * (1 + 0.044715 * y * y)))": [{"op": "gelu", "approximate": "tanh"}],
 }
 # As the catalogue has them.
 CALLED = {
@@ -202,3 +203,30 @@ def test_an_attribute_is_not_taken_for_a_constant_of_a_form() -> None:
 )
 def test_modules(made: str, line: str, steps: list[dict]) -> None:
     assert chain(imported(Source(made, f"return {line}"))) == steps
+
+
+WEIGHTED = {
+    f"self.w * (y - {_NORM}) / torch.sqrt({_VAR} + 1e-3)": "layer_norm",
+    f"(y - {_NORM}) * self.w * ({_VAR} + 1e-3) ** -0.5": "layer_norm",
+    "self.w * y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-3)": "rms_norm",
+    "self.w * y / (y.pow(2).mean(-1, keepdim=True) + 1e-3).sqrt()": "rms_norm",
+}
+
+
+@pytest.mark.parametrize("line", WEIGHTED)
+def test_a_norm_whose_weight_is_before_the_division(line: str) -> None:
+    text = imported(Source("self.w = nn.Parameter(torch.ones(m))", f"return {line} - 1"))
+    assert chain(text) == [
+        {"op": WEIGHTED[line], "name": "norm", "eps": 1e-3, "affine": False},
+        {"op": "mul", "parameter": "w", "shape": ["m"], "init": "ones"},
+        {"op": "sub", "constant": 1},
+    ]
+
+
+def test_a_weight_beside_another_reduction_is_no_norms() -> None:
+    for line in ("self.w * y.tanh() * torch.rsqrt({} + 1e-3)", "self.w * y / ({} * 24 + 1e-3).sqrt()"):
+        source = Source(
+            "self.w = nn.Parameter(torch.ones(m))", f"return {line.format('y.pow(2).mean(-1, keepdim=True)')}"
+        )
+        with pytest.raises(SpecError, match="FG707"):
+            imported(source)
