@@ -60,7 +60,6 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
         _check_followed(varied.decided())
         cases = varied.sizes()
         small = cases[0] if cases else example
-        _check_followed(varied.unlike(small))
         for case in cases:
             fused = cls(**constructed(sheet, arguments, case.dims))
             try:
@@ -69,6 +68,7 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
                 if error.diagnostics[0].code != "FG708":
                     raise
                 raise NotFollowed(varied.unlike_sizes()) from None
+        _check_followed(varied.unlike(small))
         remarks += varied.check_rows(small)
         small_values = constructed(sheet, arguments, small.dims)
         if arguments.constructor is None:

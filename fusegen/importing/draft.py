@@ -153,7 +153,7 @@ def _shown(value: Any) -> str:
 
 
 def check_parameters(module: nn.Module) -> None:
-    """Raises SpecError for what a trace does not show of parameters: that two are one, and hooks on their gradients."""
+    """Raises SpecError for what no trace shows of parameters: two that are one, and their gradients."""
     parameters = dict(module.named_parameters(remove_duplicate=False))
     names: dict[int, str] = {}
     for name, parameter in parameters.items():
@@ -161,8 +161,10 @@ def check_parameters(module: nn.Module) -> None:
         if other != name:
             message = f"one parameter has several names: '{other}' and '{name}'"
             raise refusal("FG706", message, forward_of(module), "a chain has each once")
+        hint = "do that to the module that is made of the spec"
+        if not parameter.requires_grad:
+            raise refusal("FG706", f"the parameter '{name}' wants no gradient", forward_of(module), hint)
         if parameter._backward_hooks:
-            hint = "register it on the module that is made of the spec"
             raise refusal("FG706", f"the parameter '{name}' has a hook on its gradient", forward_of(module), hint)
 
 

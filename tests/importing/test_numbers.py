@@ -118,6 +118,12 @@ def test_a_size_of_which_more_is_made(name: str) -> None:
     assert "which is fixed here: m=24." in text
 
 
+def test_a_size_that_is_fixed_leaves_other_arguments() -> None:
+    text = imported(Source("self.k, self.a = m, a", "return y.tanh() * self.a / self.k", more="a=0.5"))
+    assert arguments(text).keys() == {"n", "a"}
+    assert chain(text)[1:] == [{"op": "mul", "constant": "a"}, {"op": "div", "name": "k", "constant": CHANNELS}]
+
+
 def test_a_product_of_sizes_is_seen() -> None:
     """Which stays the same where one is doubled and the other halved."""
     text = imported(Source("", "return y / (x.shape[1] * y.shape[1])"))

@@ -158,6 +158,12 @@ REFUSED = {
         "one parameter has several names: 'fc.weight' and 'o.weight'",
         "def forward",
     ),
+    "a frozen layer": (
+        Source("self.fc.requires_grad_(False)", "return y.tanh()"),
+        "FG706",
+        "'fc.weight' wants no gradient",
+        "def forward",
+    ),
     "a hook on a gradient": (
         Source("self.fc.weight.register_hook(lambda g: g / 2)", "return y.tanh()"),
         "FG706",
