@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["__version__", "from_module", "load"]
+__all__ = ["__version__", "export", "from_module", "load"]
 
 if TYPE_CHECKING:
     from fusegen.importing.module import from_module
     from fusegen.runtime import load
+    from fusegen.standalone.export import export
 
 
 def __getattr__(name: str) -> Any:
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> Any:
         from fusegen.importing.module import from_module
 
         return from_module
+    if name == "export":
+        from fusegen.standalone.export import export
+
+        return export
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

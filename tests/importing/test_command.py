@@ -46,7 +46,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_page(model: Path) -> None:
+def test_the_page(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commands run, and print and write what it says. After a change: FUSEGEN_ACCEPT=1 pytest, here."""
     (commands,) = blocks("sh")
     first, second = [line.removeprefix("fusegen ").split() for line in commands.splitlines()]
@@ -59,8 +59,9 @@ def test_the_page(model: Path) -> None:
         PAGE.write_text(page, encoding="utf-8", newline="\n")
         (shown,) = blocks("yaml")
     assert text == shown
-    planned = run(model.parent, *second)
-    assert planned.returncode == 0 and "gate" in planned.stdout
+    monkeypatch.chdir(model.parent)
+    planned = CliRunner().invoke(app, second)
+    assert planned.exit_code == 0 and "gate" in planned.stdout
 
 
 def test_from_python(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
