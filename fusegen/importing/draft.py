@@ -152,8 +152,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def check_parameters(module: nn.Module) -> None:
-    """Raises SpecError for what no trace shows of parameters: two that are one, and their gradients."""
+def check_tied(module: nn.Module) -> None:
+    """Raises SpecError where two parameters are one."""
     parameters = dict(module.named_parameters(remove_duplicate=False))
     names: dict[int, str] = {}
     for name, parameter in parameters.items():
@@ -161,15 +161,17 @@ def check_parameters(module: nn.Module) -> None:
         if other != name:
             message = f"one parameter has several names: '{other}' and '{name}'"
             raise refusal("FG706", message, forward_of(module), "a chain has each once")
+
+
+def _check_state(module: nn.Module, drafts: list[Draft]) -> None:
+    """Every parameter and buffer has to be one of the chain's, or the state_dict would differ. Nothing else may be done
+    with gradients, which no trace shows."""
+    for name, parameter in module.named_parameters():
         hint = "do that to the module that is made of the spec"
         if not parameter.requires_grad:
             raise refusal("FG706", f"the parameter '{name}' wants no gradient", forward_of(module), hint)
         if parameter._backward_hooks:
             raise refusal("FG706", f"the parameter '{name}' has a hook on its gradient", forward_of(module), hint)
-
-
-def _check_state(module: nn.Module, drafts: list[Draft]) -> None:
-    """Every parameter and buffer has to be one of the chain's, or the state_dict would differ."""
     held = [name for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]]
     used = {draft.data.get("parameter") for draft in drafts}
     parts = {draft.data.get("name") for draft in drafts}
