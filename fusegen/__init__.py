@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["__version__", "export", "load"]
+__all__ = ["__version__", "export", "from_module", "load"]
 
 if TYPE_CHECKING:
+    from fusegen.importing.module import from_module
     from fusegen.runtime import load
     from fusegen.standalone.export import export
 
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
         from fusegen.runtime import load
 
         return load
+    if name == "from_module":
+        from fusegen.importing.module import from_module
+
+        return from_module
     if name == "export":
         from fusegen.standalone.export import export
 

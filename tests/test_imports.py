@@ -27,6 +27,7 @@ LAYERS = (
     ("bench",),
     ("tune",),
     ("explain",),
+    ("importing",),
     ("fusegen", "commands"),
     ("cli",),
     ("__main__",),
