@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["__version__", "from_module", "fuse", "load"]
+__all__ = ["__version__", "export", "from_module", "fuse", "load"]
 
 if TYPE_CHECKING:
     from fusegen.fusing.fuse import fuse
     from fusegen.importing.module import from_module
     from fusegen.runtime import load
+    from fusegen.standalone.export import export
 
 
 def __getattr__(name: str) -> Any:
@@ -28,4 +29,8 @@ def __getattr__(name: str) -> Any:
         from fusegen.fusing.fuse import fuse
 
         return fuse
+    if name == "export":
+        from fusegen.standalone.export import export
+
+        return export
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

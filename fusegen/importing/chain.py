@@ -125,6 +125,12 @@ def _branch(value: Value, running: Value | None, is_first: bool) -> Exception:
     if all(each.op != "input" for each in walk(value)):
         hint = "such an operand has to be a parameter, a number, an input or the result of an earlier step"
         return refusal("FG707", "an operand that is computed from parameters alone", value.place, hint)
+    if not is_first and all(each.is_leaf for each in walk(value) if each is not value):
+        hint = "such an operand has to be an input as it is, a parameter, a number or the result of an earlier step"
+        return refusal("FG707", "an operand that is computed beside the chain", value.place, hint)
+    if any(each.op == "detach" for each in value.values):
+        hint = "of what is detached, a chain has operands alone: of add, mul and the like"
+        return refusal("FG707", f"{value.op} goes on from a detached value", value.place, hint)
     computed = [each for each in value.values if not each.is_leaf]
     if is_first and not computed:
         return refusal("FG707", f"{value.op} does not take the first input", value.place, _FIRST)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.cases import Case, alike, constructed
 from fusegen.importing.draft import Sheet
@@ -31,8 +32,7 @@ from fusegen.runtime.importing import import_package
 _ROWS = 16
 # Norms whose eps is made to show, from the least on.
 _MOST_EPS = 4
-_FOLLOWS = "a number of the module follows from a size: make it an argument of the constructor; no spec was written"
-FIXED_ROWS = "It works for {} rows alone: a view or a parameter of the module has that number."
+FIXED_ROWS = "It works for {} rows alone: a view, a parameter or a len() of the module has that number."
 SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with varied."
 UNKNOWN_VALUES = "How its parameters begin is not known without the constructor's arguments: load a state_dict."
 OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
@@ -60,10 +60,15 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
         _check_followed(varied.decided())
         cases = varied.sizes()
         small = cases[0] if cases else example
-        _check_followed(varied.unlike(small))
         for case in cases:
             fused = cls(**constructed(sheet, arguments, case.dims))
-            Pair(case.original, fused, case.inputs).check(" at other sizes", _FOLLOWS, again=True)
+            try:
+                Pair(case.original, fused, case.inputs).check(again=True)
+            except SpecError as error:
+                if error.diagnostics[0].code != "FG708":
+                    raise
+                raise NotFollowed(varied.unlike_sizes()) from None
+        _check_followed(varied.unlike(small))
         remarks += varied.check_rows(small)
         small_values = constructed(sheet, arguments, small.dims)
         if arguments.constructor is None:

@@ -13,7 +13,7 @@ from fusegen.importing.chain import Draft
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.places import refusal
 from fusegen.importing.symbols import Size, Sizes, inputs_of
-from fusegen.importing.trace import Trace, shape
+from fusegen.importing.trace import Trace, forward_of, shape
 from fusegen.importing.values import CHANNELS, Value
 
 
@@ -37,7 +37,8 @@ def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
     first = next(iter(inputs))
     for name in inputs:
         if name != first and name not in used:
-            raise refusal("FG706", f"the chain does not use the input '{name}'", None, "leave it out of forward")
+            where = forward_of(trace.module)
+            raise refusal("FG706", f"the chain does not use the input '{name}'", where, "leave it out of forward")
         if not is_name(name):
             raise refusal("FG706", f"a chain cannot have an input called '{name}'", None, "rename it")
     rows, width, channels = sizes.rows, sizes.width, sizes.channels
@@ -151,15 +152,31 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _check_state(module: nn.Module, drafts: list[Draft]) -> None:
-    """Every parameter and buffer has to be one of the chain's, or the state_dict would differ."""
-    held = [name for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]]
+def check_tied(module: nn.Module) -> None:
+    """Raises SpecError where two parameters are one."""
     parameters = dict(module.named_parameters(remove_duplicate=False))
-    if len({id(each) for each in parameters.values()}) < len(parameters):
-        raise refusal("FG706", "one parameter has several names", None, "a chain has each once")
+    names: dict[int, str] = {}
+    for name, parameter in parameters.items():
+        other = names.setdefault(id(parameter), name)
+        if other != name:
+            message = f"one parameter has several names: '{other}' and '{name}'"
+            raise refusal("FG706", message, forward_of(module), "a chain has each once")
+
+
+def _check_state(module: nn.Module, drafts: list[Draft]) -> None:
+    """Every parameter and buffer has to be one of the chain's, or the state_dict would differ. Nothing else may be done
+    with gradients, which no trace shows."""
+    for name, parameter in module.named_parameters():
+        hint = "do that to the module that is made of the spec"
+        if not parameter.requires_grad:
+            raise refusal("FG706", f"the parameter '{name}' wants no gradient", forward_of(module), hint)
+        if parameter._backward_hooks:
+            raise refusal("FG706", f"the parameter '{name}' has a hook on its gradient", forward_of(module), hint)
+    held = [name for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]]
     used = {draft.data.get("parameter") for draft in drafts}
     parts = {draft.data.get("name") for draft in drafts}
     left = [name for name in held if name not in used and name.rpartition(".")[0] not in parts]
     if left:
         message = f"the chain does not use {', '.join(map(repr, left))}"
-        raise refusal("FG706", message, None, "parameters and buffers of the module are those of the chain")
+        hint = "parameters and buffers of the module are those of the chain"
+        raise refusal("FG706", message, forward_of(module), hint)

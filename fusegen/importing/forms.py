@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegen.importing.pattern import match, parse
+from fusegen.importing.pattern import match, parse, product
 from fusegen.importing.values import Number, Value, Values, walk
 
 
@@ -63,7 +63,13 @@ def recognised(result: Value, values: Values) -> Value:
     """The result with every form in it replaced by the op that it is."""
     done: dict[int, Value] = {}
     for value in walk(result):
-        op, operands, keys = _form(value) or _quotient(value) or (value.op, value.operands, value.keys)
+        op, operands, keys = (
+            _form(value) or _quotient(value) or _weighted(value, values) or (value.op, value.operands, value.keys)
+        )
+        for each in operands:  # a form that is only now one value
+            if isinstance(each, Value) and id(each) not in done:
+                inner = tuple(done[id(part)] for part in each.values)
+                done[id(each)] = values.make(each.op, inner, each.keys, each.name, each.layout, each.place)
         operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in operands)
         done[id(value)] = values.make(op, operands, keys, value.name, value.layout, value.place)
     return done[id(result)]
@@ -89,6 +95,24 @@ def _quotient(value: Value) -> Parts | None:
     for one, other in (value.operands, value.operands[::-1]) if value.op == "mul" else ():
         if isinstance(one, Value) and one.op == "reciprocal" and isinstance(other, Number):
             return "div", (other, one.operands[0]), {}
+    return None
+
+
+def _weighted(value: Value, values: Values) -> Parts | None:
+    """A norm whose weight is multiplied with before the division: `w * (x - mean) / sqrt(var + eps)`."""
+    factors = product(value)
+    for index, (weight, sign) in enumerate(factors):
+        rest = [*factors[:index], *factors[index + 1 :]]
+        if not isinstance(weight, Value) or weight.op != "parameter" or sign < 0 or not rest or rest[0][1] < 0:
+            continue
+        norm, *others = rest
+        whole = norm[0]
+        for other, power in others:
+            whole = values.make("mul" if power > 0 else "div", (whole, other), layout=value.layout, place=value.place)
+        found = _form(whole) if isinstance(whole, Value) and others else None
+        if found is not None and found[0].endswith("_norm"):
+            op, operands, keys = found
+            return "mul", (values.make(op, operands, keys, layout=value.layout, place=value.place), weight), {}
     return None
 
 

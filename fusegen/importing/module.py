@@ -15,7 +15,7 @@ from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import Draft, steps
 from fusegen.importing.check import NotFollowed, compare
 from fusegen.importing.constructor import Constructor
-from fusegen.importing.draft import Sheet, sheet
+from fusegen.importing.draft import Sheet, check_tied, sheet
 from fusegen.importing.forms import owned, recognised
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.read import Reader
@@ -59,6 +59,7 @@ def _imported(
 ) -> str:
     if not example_inputs or not all(isinstance(x, Tensor) for x in example_inputs):
         raise refusal("FG701", "the example inputs are no tensors", None, "inputs of a chain are tensors")
+    check_tied(module)
     constructor = None if arguments is None else _constructor(type(module), arguments)
     inputs = told_apart([x.detach() for x in example_inputs])
     known = Arguments(module, inputs, constructor)

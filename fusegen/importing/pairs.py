@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fusegen.errors import SpecError
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.state import unchanged
+from fusegen.importing.trace import forward_of
 from fusegen.verify.policy import error
 from fusegen.verify.subject import spread_out
 
@@ -52,9 +53,9 @@ class Pair:
         self.fused.load_state_dict(self.original.state_dict())
         self.is_large = sum(parameter.numel() for parameter in original.parameters()) > _LARGE
 
-    def check(self, where: str = "", hint: str = _WRONG, scales: Iterable[float] = (), *, again: bool = False) -> None:
-        """Raises SpecError for a difference. where: words for it. scales: of further comparisons with inputs and
-        parameters of that size. again: that once in each mode is enough."""
+    def check(self, scales: Iterable[float] = (), *, again: bool = False) -> None:
+        """Raises SpecError for a difference. scales: of further comparisons with inputs and parameters of that size.
+        again: that once in each mode is enough."""
         runs = [(self.given, True), (self.drawn, False), (self.drawn, True), (self.given, False)]
         try:
             seen = self.differs(runs[:2] if self.is_large or again else runs)
@@ -63,7 +64,7 @@ class Pair:
                 seen |= self.differs([(self.drawn, True), (self.drawn, False)])
             self._check_seen(seen)
         except Differs as difference:
-            raise refusal("FG708", f"the spec's {difference}{where}", None, hint) from None
+            raise refusal("FG708", f"the spec's {difference}", forward_of(self.original), _WRONG) from None
 
     def _check_seen(self, seen: set[str]) -> None:
         """Once more where no output or gradient was finite: with positive numbers, which have logarithms and roots."""
@@ -76,7 +77,8 @@ class Pair:
         self.fused.load_state_dict(self.original.state_dict())
         seen = seen | self.differs([([x.abs() for x in self.drawn], training) for training in (True, False)])
         for name in sorted(wanted - seen):
-            raise refusal("FG708", f"the comparison shows nothing: the {name} is not finite", None, _NOTHING)
+            where = forward_of(self.original)
+            raise refusal("FG708", f"the comparison shows nothing: the {name} is not finite", where, _NOTHING)
 
     def differs(self, runs: Iterable[tuple[Sequence[Tensor], bool]], *, refusing: bool = False) -> set[str]:
         """What was finite. runs: inputs, and whether in training. refusing: whether those are left out that the

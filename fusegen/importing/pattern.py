@@ -19,10 +19,13 @@ from fusegen.ops.catalogue import STEPS
 
 Bindings = Mapping[str, Value | Number]
 Forms = Mapping[str, tuple[str, ...]]
-# Constants that were rounded to fewer digits than a double has are the same.
-_NEAR = 1e-10
+# Constants that were rounded to fewer digits than a double has are the same: of a float32, as which kernels have them,
+# this is less than half a unit in the last place.
+_NEAR = 2e-8
 # Brackets of brackets that are looked into.
 _DEPTH = 5
+# Factors of a product that are looked into, of a norm with its weight.
+_FACTORS = 4
 _DEFAULTS = {op: {k: f.default for k, f in step.model_fields.items()} for step in STEPS for op in step.ops()}
 _POSITIONS = {"clamp": ("min", "max"), "pow": ("exponent",)}
 
@@ -158,6 +161,12 @@ def _split(value: Value, is_product: bool) -> list[tuple[Value | Number, int]] |
         return [(value.operands[0], -1)]
     signs = ({"mul": (1, 1), "div": (1, -1)} if is_product else {"add": (1, 1), "sub": (1, -1)}).get(value.op)
     return list(zip(value.operands, signs, strict=True)) if signs else None
+
+
+def product(value: Value) -> list[tuple[Value | Number, int]]:
+    """The factors of a product, as far as brackets go, with what is divided by as -1; [] for what is none."""
+    found = max(_leaves(value, 1, True, _DEPTH, _FACTORS), key=len)
+    return found if len(found) > 1 else []
 
 
 def is_near(a: float, b: float) -> bool:

@@ -11,7 +11,7 @@ from torch import fx
 from fusegen.importing import aten
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import broadcast, first_layout, is_channels, merged, reduced, viewed
+from fusegen.importing.shapes import broadcast, first_layout, is_channels, merged, reduced, shown, viewed
 from fusegen.importing.trace import forward_of, shape
 from fusegen.importing.values import ROWS, Layout, Number, Value, walk
 
@@ -41,8 +41,8 @@ class Reader(Operands):
         if not isinstance(found, Value):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
         if found.layout != first_layout(self._rank):  # [rows, 1] as well: the planner would refuse it, without a line
-            hint = "the result of a chain has the shape [rows, channels]"
-            raise refusal("FG705", f"the result has another shape: {list(shape(node))}", self.trace.place(node), hint)
+            message = f"the result has another shape: {shown(shape(node), self._first)}"
+            raise refusal("FG705", message, self.trace.place(node), "the result of a chain is [rows, channels]")
         if not self.trace.is_for_all:
             hint = "views of a chain are right for any number of rows"
             raise refusal(

@@ -90,3 +90,9 @@ def _are(kept: Sequence[tuple[str | None, str]], after: Sequence[Any]) -> bool:
 
 def _padded(layout: Layout, rank: int) -> Layout:
     return (*[None] * (rank - len(layout)), *layout)
+
+
+def shown(sizes: tuple[Any, ...], first: tuple[Any, ...]) -> str:
+    """Sizes in words: those that change have names of the trace's. first: the sizes of the first input."""
+    names = {str(size): "rows" for size in first[:-1]}
+    return f"[{', '.join(names.get(str(size), str(size)) for size in sizes)}]"

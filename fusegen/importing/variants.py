@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 
+from fusegen.errors import SpecError
 from fusegen.importing.places import Place, is_theirs, of_error, refusal
 from fusegen.importing.trace import constant_momentum
 from fusegen.verify.cuda_autocast import CudaAutocast, autocast_on_cuda
@@ -83,6 +84,31 @@ class Call:
 
     what: tuple[Any, ...]
     place: Place | None
+
+
+def differ_by(one: nn.Module, other: nn.Module, inputs: Sequence[Tensor], numbers: tuple[float, float]) -> bool:
+    """Whether two modules call the same of PyTorch, but that one has the first of two numbers where the other has the
+    second: values at which a bound or a factor does not show do not matter here."""
+    both = [_WithoutData(module, inputs) for module in (one, other)]
+    for training in (True, False):
+        try:
+            calls = [[each.what for each in module.run(VARIANTS[0], training)[0]] for module in both]
+        except SpecError:  # theirs to refuse: a batch norm's eps below zero in training
+            continue
+        if len(calls[0]) != len(calls[1]) or not all(map(_same_but, *calls, [numbers] * len(calls[0]))):
+            return False
+    return True
+
+
+def _same_but(one: tuple[Any, ...], other: tuple[Any, ...], numbers: tuple[float, float]) -> bool:
+    pairs = list(zip(one, other, strict=False))
+    changed = [[float(text) for _, text in pair] for pair in pairs if pair[0] != pair[1] and _are_numbers(*pair)]
+    kept = all(pair[0] == pair[1] or _are_numbers(*pair) for pair in pairs)
+    return len(one) == len(other) and kept and all(tuple(each) == numbers for each in changed)
+
+
+def _are_numbers(*described: Any) -> bool:
+    return all(isinstance(each, tuple) and each[0] in ("int", "float") for each in described)
 
 
 def _check_calls(usual: list[Call], calls: list[Call], variant: Variant) -> None:

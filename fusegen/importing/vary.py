@@ -17,6 +17,7 @@ from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import constant_momentum
+from fusegen.importing.variants import differ_by
 from fusegen.importing.watch import Watch, WatchedSizes, decided
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.plan import Plan
@@ -128,6 +129,20 @@ class Variations:
             return None
         return Case(dims, inputs, original)
 
+    def unlike_sizes(self) -> set[str]:
+        """Sizes from which other numbers of the module follow: all, if it takes no single one of them otherwise."""
+        found = set()
+        for name in self.free:
+            changes = (change(self.sheet.dims[name]) for each in _SIZES for change in each)
+            cases = (self._case(self.sheet.dims | {name: size}) for size in changes if size)
+            case = next((each for each in cases if each is not None), None)
+            try:
+                if case is not None:
+                    Pair(case.original, self._fused(case), case.inputs).check(again=True)
+            except SpecError:
+                found.add(name)
+        return found or set(self.free)
+
     # Rows
 
     def check_rows(self, case: Case) -> list[str]:
@@ -165,10 +180,14 @@ class Variations:
 
     def _follows(self, case: Case, name: str, value: float) -> bool:
         compared = 0
+        usual: Pair | None = None
         for index, other in enumerate(others(value, self.sheet.arguments.get(name, {}).get("type") == "int")):
             try:
                 pair = self._at(case, name, other)
                 if pair is not None:
+                    usual = usual or Pair(self._original(case), self._fused(case), case.inputs)
+                    if not differ_by(usual.original, pair.original, usual.given, (value, other)):
+                        return False
                     seen = pair.differs([(pair.drawn, index % 2 == 0)], refusing=True)
                     compared += "output" in seen
             except Differs:

@@ -7,8 +7,12 @@ import torch
 from torch import nn
 
 from fusegen.errors import SpecError
+from fusegen.importing.chain import steps
 from fusegen.importing.check import FIXED_ROWS, OTHER_VALUES, UNKNOWN_VALUES
+from fusegen.importing.forms import owned, recognised
 from fusegen.importing.module import from_module
+from fusegen.importing.values import CHANNELS as CHANNEL
+from fusegen.importing.values import Number, Values
 from fusegen.spec.yaml import parse_yaml
 from tests.importing.modules import CHANNELS, WIDTH, Source, chain, imported
 
@@ -154,8 +158,15 @@ def test_rows_as_one_dimension() -> None:
 
 
 def test_a_long_chain() -> None:
-    text = imported(Source("", "for _ in range(60):\n    y = (torch.tanh(y) + 0.5) * 1.5 - y\nreturn y"))
-    assert [step["op"] for step in chain(text)] == ["tanh", "add", "mul", "sub"] * 60
+    """Longer than Python's stack. Its numbers are all of one form's, so that all are looked into."""
+    values = Values()
+    result = values.make("input", name="x", layout=("0", CHANNEL))
+    for _ in range(500):
+        for op, number in (("tanh", None), ("add", 3.0), ("mul", 0.5)):
+            operands = (result,) if number is None else (result, Number(number))
+            result = values.make(op, operands, layout=result.layout)
+    found = steps(owned(recognised(result, values), values), ["x"], [])
+    assert [draft.data["op"] for draft in found] == ["tanh", "add", "mul"] * 500
 
 
 def test_the_module_stays_as_it_was() -> None:

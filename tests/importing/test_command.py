@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from fusegen.cli import app, main
 from fusegen.errors import CODES, SpecError
 from fusegen.importing.load import import_spec
 
@@ -30,6 +32,13 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+def invoke(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code and what is printed as an error, without a process of its own."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0), capsys.readouterr().err
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "model.py"
@@ -37,7 +46,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_page(model: Path) -> None:
+def test_the_page(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commands run, and print and write what it says. After a change: FUSEGEN_ACCEPT=1 pytest, here."""
     (commands,) = blocks("sh")
     first, second = [line.removeprefix("fusegen ").split() for line in commands.splitlines()]
@@ -50,8 +59,9 @@ def test_the_page(model: Path) -> None:
         PAGE.write_text(page, encoding="utf-8", newline="\n")
         (shown,) = blocks("yaml")
     assert text == shown
-    planned = run(model.parent, *second)
-    assert planned.returncode == 0 and "gate" in planned.stdout
+    monkeypatch.chdir(model.parent)
+    planned = CliRunner().invoke(app, second)
+    assert planned.exit_code == 0 and "gate" in planned.stdout
 
 
 def test_from_python(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,23 +79,29 @@ def test_the_page_has_every_code() -> None:
     assert shown == [code for code in CODES if code.startswith("FG7")]
 
 
-def test_a_spec_is_replaced_only_if_that_is_asked_for(model: Path) -> None:
+def test_a_spec_is_replaced_only_if_that_is_asked_for(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(model.parent)
     output = model.parent / "a.yaml"
     output.write_text("mine", encoding="utf-8")
     with pytest.raises(SpecError, match=r"FG502.*--overwrite"):
         import_spec(f"{model}:Model", "get_init_inputs", "get_inputs", output, overwrite=False)
     assert output.read_text(encoding="utf-8") == "mine"
-    done = run(model.parent, "import", "model.py:Model", "-o", "a.yaml", "--overwrite")
-    assert done.returncode == 0 and output.read_text(encoding="utf-8") == blocks("yaml")[0].replace("gate\n", "a\n", 1)
+    assert invoke(capsys, "import", "model.py:Model", "-o", "a.yaml", "--overwrite") == (0, "")
+    assert output.read_text(encoding="utf-8") == blocks("yaml")[0].replace("gate\n", "a\n", 1)
 
 
-def test_a_refusal_names_the_line_and_writes_nothing(model: Path) -> None:
+def test_a_refusal_names_the_line_and_writes_nothing(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(model.parent)
     text = model.read_text(encoding="utf-8").replace("y / 2 + gate", "torch.sin(y)")
     model.write_text(text, encoding="utf-8")
-    done = run(model.parent, "import", "model.py:Model", "-o", "specs/a.yaml")
+    code, printed = invoke(capsys, "import", "model.py:Model", "-o", "specs/a.yaml")
     line = text.splitlines().index("        return torch.sin(y)") + 1
-    assert done.returncode == 2 and done.stderr.startswith(f"model.py:{line}:9: error[FG703]: ")
-    assert "            return torch.sin(y)\n            ^" in done.stderr
+    assert code == 2 and printed.startswith(f"model.py:{line}:9: error[FG703]: ")
+    assert "            return torch.sin(y)\n            ^" in printed
     assert not (model.parent / "specs").exists()
 
 
@@ -119,6 +135,6 @@ def test_an_error_of_the_file_has_its_line(model: Path, monkeypatch: pytest.Monk
         import_spec("model.py:Model", "get_init_inputs", "get_inputs", Path("a.yaml"), overwrite=False)
 
 
-def test_the_help_says_what_is_run(tmp_path: Path) -> None:
-    text = " ".join(run(tmp_path, "import", "--help").stdout.split())
+def test_the_help_says_what_is_run() -> None:
+    text = " ".join(CliRunner().invoke(app, ["import", "--help"]).output.split())
     assert "This runs the file of the module" in text and "It runs nothing else" in text

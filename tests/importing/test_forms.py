@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
+import torch
 
 from fusegen.errors import SpecError
-from fusegen.importing import forms, module
-from fusegen.importing.forms import FORMS
-from tests.importing.modules import Source, chain, imported
+from fusegen.importing import forms
+from fusegen.importing.arguments import Arguments
+from fusegen.importing.chain import steps
+from fusegen.importing.forms import FORMS, owned, recognised
+from fusegen.importing.read import Reader
+from fusegen.importing.trace import trace
+from fusegen.importing.values import Value, Values
+from tests.importing.modules import ROWS, WIDTH, Source, chain, imported
 
 pytestmark = pytest.mark.torch
 _NORM = "y.mean(-1, keepdim=True)"
@@ -51,6 +59,7 @@ SPELLED = {
     "y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)": _RMS,
     "y / torch.sqrt(torch.mean(y * y, dim=-1, keepdim=True) + 1e-6)": _RMS,
     "y * (y.square().mean(-1, keepdim=True) + 1e-6) ** -0.5": _RMS,
+    "0.5 * y * (1 + torch.tanh(0.79788456 * y * (1 + 0.044715 * y * y)))": [{"op": "gelu", "approximate": "tanh"}],
 }
 # As the catalogue has them.
 CALLED = {
@@ -124,17 +133,25 @@ def test_each_form_is_needed(index: int, monkeypatch: pytest.MonkeyPatch) -> Non
     kept = tuple(form for form in FORMS if form is not FORMS[index])
     names = {form.op for form in FORMS if form is FORMS[index]}
     monkeypatch.setattr(forms, "FORMS", kept)
-    monkeypatch.setattr(module, "compare", lambda *_: [])  # the chain is what it is about
     monkeypatch.setattr(forms, "SPELLINGS", {k: v for k, v in forms.SPELLINGS.items() if k not in names})
     wanted = [text for text, steps in SPELLED.items() if steps[0]["op"] in (*names, *_built_of(names))]
     assert any(_differs(text) for text in wanted)
 
 
 def _differs(text: str) -> bool:
+    result, values = _as_it_is(text)
     try:
-        return chain(imported(Source("", f"return {text}"))) != SPELLED[text]
+        found = steps(owned(recognised(result, values), values), ["x"], [])
     except SpecError:
         return True
+    return [draft.data["op"] for draft in found[1:]] != [step["op"] for step in SPELLED[text]]
+
+
+@functools.cache
+def _as_it_is(text: str) -> tuple[Value, Values]:
+    """What is computed, before any form is looked for."""
+    module, inputs, values = Source("", f"return {text}").module(), [torch.randn(ROWS, WIDTH)], Values()
+    return Reader(trace(module, inputs, training=True), Arguments(module, inputs, None), values).result(), values
 
 
 def _built_of(names: set[str]) -> tuple[str, ...]:
@@ -202,3 +219,30 @@ def test_an_attribute_is_not_taken_for_a_constant_of_a_form() -> None:
 )
 def test_modules(made: str, line: str, steps: list[dict]) -> None:
     assert chain(imported(Source(made, f"return {line}"))) == steps
+
+
+WEIGHTED = {
+    f"self.w * (y - {_NORM}) / torch.sqrt({_VAR} + 1e-3)": "layer_norm",
+    f"(y - {_NORM}) * self.w * ({_VAR} + 1e-3) ** -0.5": "layer_norm",
+    "self.w * y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-3)": "rms_norm",
+    "self.w * y / (y.pow(2).mean(-1, keepdim=True) + 1e-3).sqrt()": "rms_norm",
+}
+
+
+@pytest.mark.parametrize("line", WEIGHTED)
+def test_a_norm_whose_weight_is_before_the_division(line: str) -> None:
+    text = imported(Source("self.w = nn.Parameter(torch.ones(m))", f"return {line} - 1"))
+    assert chain(text) == [
+        {"op": WEIGHTED[line], "name": "norm", "eps": 1e-3, "affine": False},
+        {"op": "mul", "parameter": "w", "shape": ["m"], "init": "ones"},
+        {"op": "sub", "constant": 1},
+    ]
+
+
+def test_a_weight_beside_another_reduction_is_no_norms() -> None:
+    for line in ("self.w * y.tanh() * torch.rsqrt({} + 1e-3)", "self.w * y / ({} * 24 + 1e-3).sqrt()"):
+        source = Source(
+            "self.w = nn.Parameter(torch.ones(m))", f"return {line.format('y.pow(2).mean(-1, keepdim=True)')}"
+        )
+        with pytest.raises(SpecError, match="FG707"):
+            imported(source)

@@ -21,6 +21,8 @@ def arguments(text: str) -> dict:
 # What is made of an argument `a`, which begins as 0.5: lines of the constructor, and of forward.
 FROZEN = {
     "two bounds": ("self.a = a", "return y.clamp(-self.a, self.a)"),
+    "a bound that nothing reaches": ("self.a = a", "return (y * self.a).clamp(min=-1e4 * abs(self.a))"),
+    "a bound in the constructor": ("self.a, self.b = a, -1e4 * abs(a)", "return (y * self.a).clamp(min=self.b)"),
     "what is left to one": ("self.a = a", "return y * self.a + (1 - self.a)"),
     "a quotient in the constructor": ("self.a, self.b = a, 1 / a", "return (y * self.a).tanh() * self.b"),
     "a branch in forward": ("self.a = a", "y = y * self.a\nreturn y + 1 if self.a > 0.25 else y"),
@@ -100,6 +102,9 @@ SIZES = {
     "a greatest size": "self.fc = nn.Linear(n, min(m, 10**6))",
     "a branch on a result": "self.act = lambda y: y.tanh() if y.shape[1] < 4000 else y",
     "a branch on a size": "self.act = lambda y: y.tanh() if y.size(-1) ** 2 < 10**7 else y",
+    "a factor": "self.act = lambda y: y.tanh() * y.shape[-1] ** -0.5",
+    "a factor in the constructor": "self.k = m**-0.5\nself.act = lambda y: y.tanh() / self.k",
+    "groups": "self.act = nn.GroupNorm(m // 8, m)",
     "a branch": "self.act = nn.Tanh() if m < 4000 else nn.ReLU()",
 }
 
@@ -113,10 +118,17 @@ def test_a_size_of_which_more_is_made(name: str) -> None:
     assert "which is fixed here: m=24." in text
 
 
+def test_a_size_that_is_fixed_leaves_other_arguments() -> None:
+    text = imported(Source("self.k, self.a = m, a", "return y.tanh() * self.a / self.k", more="a=0.5"))
+    assert arguments(text).keys() == {"n", "a"}
+    assert chain(text)[1:] == [{"op": "mul", "constant": "a"}, {"op": "div", "name": "k", "constant": CHANNELS}]
+
+
 def test_a_product_of_sizes_is_seen() -> None:
     """Which stays the same where one is doubled and the other halved."""
-    with pytest.raises(SpecError, match=r"FG708.*at other sizes"):
-        imported(Source("", "return y / (x.shape[1] * y.shape[1])"))
+    text = imported(Source("", "return y / (x.shape[1] * y.shape[1])"))
+    assert "which is fixed here: n=16, m=24." in text
+    assert chain(text) == [{"op": "div", "constant": WIDTH * CHANNELS}]
 
 
 def test_arguments_that_the_spec_has_not() -> None:

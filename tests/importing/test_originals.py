@@ -37,7 +37,7 @@ def what_is_planned(made: Plan) -> dict[str, Any]:
     return {key: value for key, value in summary(made).items() if key != "about"}
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", [name for name in CHAINS if name not in SEEDS])
 def test_the_plan_is_that_of_the_spec_written_by_hand(name: str) -> None:
     original, arguments = CHAINS[name], CHAINS[name].arguments(16, 24, 4)
     torch.manual_seed(0)
@@ -58,7 +58,9 @@ def test_the_examples(name: str, tmp_path: Path) -> None:
     import_spec(f"{model}:Model", "get_init_inputs", "get_inputs", output, overwrite=False)
     found = output.read_text(encoding="utf-8")
     written = plan_file(ROOT / "specs" / f"{name}.yaml")
-    assert what_is_planned(plan(at_size_of(found, written))) == what_is_planned(plan(_without_tuning(name)))
+    made = plan(at_size_of(found, written))
+    assert what_is_planned(made) == what_is_planned(plan(_without_tuning(name)))
+    assert made.spec.model_dump(exclude={"about_"}) == written.spec.model_dump(exclude={"about_"})
     assert f"# Imported from Model in {name}.py.\nfusegen: 1\n" in found
 
 

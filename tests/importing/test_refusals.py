@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-import torch
 
 from fusegen.errors import CODES, SpecError
-from fusegen.importing.module import from_module
-from tests.importing.modules import CHANNELS, ROWS, WIDTH, Source, imported
+from tests.importing.modules import ROWS, WIDTH, Source, imported
 from tests.importing.test_unseen import REFUSED as UNSEEN
 
 # Each with the code, words of the message, and words of the line that it names; none where it is about the whole.
@@ -50,7 +48,7 @@ REFUSED = {
         "the result is the parameter 'p'",
         "def forward",
     ),
-    "one value a row": (Source("", "return y.sum(-1, keepdim=True)"), "FG705", "another shape", "y.sum"),
+    "one value a row": (Source("", "return y.sum(-1, keepdim=True)"), "FG705", "shape: [rows, 1]", "y.sum"),
     "another shape": (Source("", "return y.tanh().unsqueeze(1)"), "FG705", "another shape", "unsqueeze"),
     "control flow": (
         Source("", "if y.sum() > 0:\n    return y\nreturn -y"),
@@ -116,7 +114,7 @@ REFUSED = {
         "self.s(y)",
     ),
     "a parameter with a name of every module": (
-        Source("self.p = nn.Parameter(torch.ones(m))\nself.register_parameter('_q', self.p)", "return y * self._q"),
+        Source("self.register_parameter('_q', nn.Parameter(torch.ones(m)))", "return y * self._q"),
         "FG706",
         "",
         "self._q",
@@ -137,15 +135,38 @@ REFUSED = {
         Source("self.p = nn.Parameter(torch.ones(m))", "return y.tanh()"),
         "FG706",
         "does not use 'p'",
-        None,
+        "def forward",
     ),
-    "a norm that is not used": (Source("self.n = nn.LayerNorm(m)", "return y.tanh()"), "FG706", "'n.weight'", None),
-    "an input that is not used": (Source("", "return y.tanh()", "x, r"), "FG706", "the input 'r'", None),
+    "a norm that is not used": (
+        Source("self.n = nn.LayerNorm(m)", "return y.tanh()"),
+        "FG706",
+        "'n.weight'",
+        "def forward",
+    ),
+    "an input that is not used": (Source("", "return y.tanh()", "x, r"), "FG706", "the input 'r'", "def forward"),
     "tied parameters": (
         Source("self.p = nn.Parameter(torch.ones(m))\nself.q = self.p", "return y * self.p"),
         "FG706",
-        "one parameter has several names",
-        None,
+        "one parameter has several names: 'p' and 'q'",
+        "def forward",
+    ),
+    "tied layers": (
+        Source("self.o = nn.Linear(m, n)\nself.o.weight = self.fc.weight", "return self.o(y)", more="k=1"),
+        "FG706",
+        "one parameter has several names: 'fc.weight' and 'o.weight'",
+        "def forward",
+    ),
+    "a frozen layer": (
+        Source("self.fc.requires_grad_(False)", "return y.tanh()"),
+        "FG706",
+        "'fc.weight' wants no gradient",
+        "def forward",
+    ),
+    "a hook on a gradient": (
+        Source("self.fc.weight.register_hook(lambda g: g / 2)", "return y.tanh()"),
+        "FG706",
+        "'fc.weight' has a hook on its gradient",
+        "def forward",
     ),
     "two branches": (
         Source("", "a = torch.tanh(y)\nb = torch.exp(y)\nreturn a + b"),
@@ -158,6 +179,12 @@ REFUSED = {
         "FG707",
         "computed from parameters alone",
         "self.p.exp",
+    ),
+    "a detached gate": (
+        Source("", "return y * torch.sigmoid(y.detach())"),
+        "FG707",
+        "sigmoid goes on from a detached value",
+        "y.detach()",
     ),
     "a second layer": (
         Source("self.o = nn.Linear(m, 8)", "return self.o(y)"),
@@ -196,7 +223,20 @@ REFUSED = {
         "self.n(y)",
     ),
     "an error of the module": (Source("", "return self.missing(y)"), "FG701", "no attribute 'missing'", "self.missing"),
-    "a size in a number": (Source("", "return y * y.shape[-1] ** -0.5"), "FG708", "at other sizes", None),
+    "another gradient": (
+        Source(
+            """
+            class Through(torch.autograd.Function):
+                forward = staticmethod(lambda context, y: y * 2)
+                backward = staticmethod(lambda context, gradient: gradient)
+            self.through = Through.apply
+            """,
+            "return self.through(y)",
+        ),
+        "FG708",
+        "gradient of input 0 is another one",
+        "def forward",
+    ),
 }
 
 
@@ -218,36 +258,6 @@ def test_refusals(name: str) -> None:
 def test_every_code_of_imports_is_shown() -> None:
     shown = {code for _, code, _, _ in (*REFUSED.values(), *UNSEEN.values())}
     assert {code for code in CODES if re.match("FG7", code)} == shown
-
-
-def test_example_inputs_have_rows_and_channels() -> None:
-    module = Source("", "return y.tanh()").module()
-    for shape in ((WIDTH,), (1, WIDTH)):
-        with pytest.raises(SpecError, match="two dimensions of 2 or more"):
-            from_module(module, [torch.randn(shape)], arguments=[WIDTH, CHANNELS])
-
-
-def test_example_inputs_are_tensors() -> None:
-    for inputs in ([], [3.0], [None]):
-        with pytest.raises(SpecError, match=r"FG701.*no tensors"):
-            from_module(Source("", "return y.tanh()").module(), inputs)
-
-
-def test_arguments_that_the_constructor_does_not_take() -> None:
-    module = Source("", "return y.tanh()").module()
-    with pytest.raises(SpecError, match=r"FG701.*cannot be called.*too many positional"):
-        from_module(module, [torch.randn(4, WIDTH)], arguments=[1, 2, 3, 4])
-
-
-def test_a_further_input_has_the_shape_of_the_running_value() -> None:
-    source = Source("", "return y * scale", "x, scale")
-    assert "{op: mul, input: scale}" in imported(source, (ROWS, WIDTH), (ROWS, CHANNELS))
-    for shape in ((ROWS, 1), (CHANNELS,), ()):
-        with pytest.raises(SpecError) as raised:
-            imported(source, (ROWS, WIDTH), shape)
-        (found,) = raised.value.diagnostics
-        assert found.code == "FG707" and "'scale' has not the shape" in found.message
-        assert found.location is not None and found.location.line == source.line("y * scale")
 
 
 def test_what_the_planner_refuses_has_the_users_line() -> None:
