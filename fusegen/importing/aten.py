@@ -23,6 +23,11 @@ class Function:
 FUNCTIONS = {
     **{op: Function(op) for op in ("relu", "relu6", "selu", "silu", "mish", "hardswish", "sigmoid", "hardsigmoid")},
     **{op: Function(op) for op in ("tanh", "abs", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal", "square")},
+    **{op: Function(op) for op in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh")},
+    **{op: Function(op) for op in ("atanh", "log2", "log10", "ceil", "floor", "round", "trunc", "sign")},
+    **{
+        f"{prefix}{op}": Function(op) for prefix in ("", "special_") for op in ("erf", "erfc", "exp2", "expm1", "log1p")
+    },
     "gelu": Function("gelu", {"approximate": "none"}),
     "log_sigmoid": Function("logsigmoid"),
     "leaky_relu": Function("leaky_relu", {"negative_slope": 0.01}),
@@ -35,9 +40,9 @@ FUNCTIONS = {
     "clamp_min": Function("clamp", {"min": None}),
     "clamp_max": Function("clamp", {"max": None}),
     "pow.Tensor_Scalar": Function("pow", {"exponent": None}),
-    # These are nothing alone: they are parts of forms.
-    "erf": Function("erf"),
-    "log1p": Function("log1p"),
+    "threshold": Function("threshold", {"threshold": None, "value": None}),
+    "hardshrink": Function("hardshrink", {"lambd": 0.5}),
+    "softshrink": Function("softshrink", {"lambd": 0.5}),
 }
 
 # Of two operands. True: aten has them the other way round.
@@ -56,9 +61,13 @@ ARITHMETIC = {
     "min.other": ("minimum", False),
     "maximum": ("maximum", False),
     "max.other": ("maximum", False),
+    "logaddexp": ("logaddexp", False),
+    "hypot": ("hypot", False),
+    "atan2": ("atan2", False),
 }
 
-# Over one dimension, which is the first argument behind the value: op, and whether the shape stays.
+# Over one dimension, which is the first argument behind the value, or the second of `norm`: op, and whether the shape
+# stays.
 OVER_CHANNELS = {
     "softmax.int": ("softmax", True),
     "log_softmax.int": ("log_softmax", True),
@@ -71,6 +80,10 @@ OVER_CHANNELS = {
     "min.dim": ("min", False),
     "var.dim": ("var", False),
     "var.correction": ("var", False),
+    "std.dim": ("std", False),
+    "std.correction": ("std", False),
+    "linalg_vector_norm": ("norm", False),
+    "norm.ScalarOpt_dim": ("norm", False),
 }
 
 # The same elements in another shape, or not even that.

@@ -43,8 +43,8 @@ FORMS = (
     Form("gelu", "0.5 * x * (1 + tanh(0.7978845608028654 * x * (1 + 0.044715 * square(x))))", _TANH),
     Form("sigmoid", "1 / (1 + exp(0 - x))"),
     Form("softsign", "x / (1 + abs(x))"),
-    Form("layer_norm", "(x - mean(x)) / sqrt(var(x) + eps)", _BARE),
-    Form("layer_norm", "(x - mean(x)) * rsqrt(var(x) + eps)", _BARE),
+    Form("layer_norm", "(x - mean(x)) / sqrt(var(x, 0) + eps)", _BARE),
+    Form("layer_norm", "(x - mean(x)) * rsqrt(var(x, 0) + eps)", _BARE),
     Form("rms_norm", "x / sqrt(mean(square(x)) + eps)", _BARE),
     Form("rms_norm", "x * rsqrt(mean(square(x)) + eps)", _BARE),
 )

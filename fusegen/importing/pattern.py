@@ -27,7 +27,7 @@ _DEPTH = 5
 # Factors of a product that are looked into, of a norm with its weight.
 _FACTORS = 4
 _DEFAULTS = {op: {k: f.default for k, f in step.model_fields.items()} for step in STEPS for op in step.ops()}
-_POSITIONS = {"clamp": ("min", "max"), "pow": ("exponent",)}
+_POSITIONS = {"clamp": ("min", "max"), "pow": ("exponent",), "var": ("correction",)}
 
 
 @dataclass(frozen=True)

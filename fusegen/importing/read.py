@@ -159,7 +159,8 @@ class Reader(Operands):
 
     def _over_channels(self, node: fx.Node, op: str, same: bool) -> Value:
         x = self._operand(node, 0)
-        dims = self._argument(node, 1, "dim")
+        behind = 2 if op == "norm" else 1  # the order of a norm
+        dims = self._argument(node, behind, "dim")
         dims = list(dims) if isinstance(dims, list | tuple) else [dims]
         if len(dims) != 1 or not isinstance(dims[0], int) or not is_channels(x.layout, dims[0]):
             hint = "a chain reduces over the channels, the last dimension"
@@ -169,17 +170,31 @@ class Reader(Operands):
         keys: dict[str, Any] = {} if dims[0] < 0 or self._rank != 2 or len(x.layout) != 2 else {"dim": 1}
         if same:
             return self._make(node, op, (x,), keys, layout=x.layout)
-        if op == "var" and not self._is_biased(node):
-            raise self._lacking(node, "var")
-        position = 3 if op == "var" else 2
-        keep = bool(self._argument(node, position, "keepdim"))
+        if op in ("var", "std"):
+            keys["correction"] = self._correction(node, op)
+        if op == "norm":
+            keys["p"] = self._order(node)
+        keep = bool(self._argument(node, 3 if op in ("var", "std", "norm") else 2, "keepdim"))
         return self._make(node, op, (x,), {"keepdim": True, **keys}, layout=reduced(x.layout, dims[0], keep))
 
-    def _is_biased(self, node: fx.Node) -> bool:
-        """Whether a variance is over n, not n - 1."""
+    def _correction(self, node: fx.Node, op: str) -> Number:
+        """What a variance is divided by, less than the number of channels."""
         if "correction" in str(node.target):
-            return bool(node.kwargs.get("correction", 1) == 0)
-        return bool(self._argument(node, 2, "unbiased") is False)
+            given = node.kwargs.get("correction")
+            correction = 1 if given is None else given
+        else:
+            correction = 0 if self._argument(node, 2, "unbiased") is False else 1
+        if correction not in (0, 1):
+            hint = "a chain has a correction of 0 or 1"
+            raise refusal("FG703", f"{op} with a correction of {correction}", self.trace.place(node), hint)
+        return Number(int(correction))
+
+    def _order(self, node: fx.Node) -> Number:
+        given = self._argument(node, 1, "ord")
+        order = 2 if given is None else given
+        if order not in (1, 2):
+            raise refusal("FG703", f"the norm of order {order}", self.trace.place(node), "a chain has those of 1 and 2")
+        return Number(int(order))
 
     def _item(self, node: fx.Node) -> Value | None:
         """One of the results of an operator that has several: the values of max and min."""

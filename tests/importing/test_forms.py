@@ -94,6 +94,23 @@ CALLED = {
     ],
     "torch.sub(y, 2, alpha=3)": [{"op": "sub", "constant": 6}],
     "torch.minimum(y, y.new_full((), 0.5))": [{"op": "minimum", "constant": 0.5}],
+    "torch.special.expm1(y.sin().atan())": [{"op": "sin"}, {"op": "atan"}, {"op": "expm1"}],
+    "F.threshold(F.softshrink(y, 0.25), 0.5, -1)": [
+        {"op": "softshrink", "lambd": 0.25},
+        {"op": "threshold", "threshold": 0.5, "value": -1},
+    ],
+    "torch.atan2(y.new_full((), 2.0), y)": [{"op": "atan2", "constant": 2.0, "swap": True}],
+    "y / y.std(-1, keepdim=True)": [{"op": "std", "keepdim": True}, {"op": "div", "value": "y", "swap": True}],
+    "y - y.var(1, unbiased=False, keepdim=True)": [
+        {"op": "var", "keepdim": True, "dim": 1, "correction": 0},
+        {"op": "sub", "value": "y", "swap": True},
+    ],
+    "y / y.norm(dim=1, keepdim=True).clamp_min(1e-12)": [
+        {"op": "norm", "keepdim": True, "dim": 1},
+        {"op": "clamp", "min": 1e-12},
+        {"op": "div", "value": "y", "swap": True},
+    ],
+    "y * y.norm(1, -1, keepdim=True)": [{"op": "norm", "keepdim": True, "p": 1}, {"op": "mul", "value": "y"}],
     "F.softmax(y, dim=-1)": [{"op": "softmax"}],
     "torch.log_softmax(y, 1)": [{"op": "log_softmax", "dim": 1}],
     "F.layer_norm(y, (24,), eps=1e-3)": [{"op": "layer_norm", "name": "norm", "eps": 1e-3, "affine": False}],
@@ -168,6 +185,7 @@ def _built_of(names: set[str]) -> tuple[str, ...]:
         f"(y - {_NORM}) / torch.sqrt(y.square().mean(-1, keepdim=True) + 1e-5)",
         "y * torch.tanh(F.softplus(y, beta=2))",
         "y / (2 + y.abs())",
+        f"(y - {_NORM}) / torch.sqrt(y.var(-1, keepdim=True) + 1e-5)",
     ],
 )
 def test_what_is_almost_a_form_is_not_that_op(text: str) -> None:

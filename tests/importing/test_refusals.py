@@ -66,9 +66,14 @@ REFUSED = {
     "the largest of all": (Source("", "return y - y.max()"), "FG703", "no max that is called like this", "y.max()"),
     "over the rows": (Source("", "return y - y.mean(0, keepdim=True)"), "FG703", "over other dimensions", "y.mean"),
     "over everything": (Source("", "return y - y.mean()"), "FG703", "no mean that is called like this", "y.mean"),
-    "an op that is lacking": (Source("", "return torch.sin(y)"), "FG703", "'sin' is not supported", "torch.sin"),
-    "std": (Source("", "return y / y.std(-1, keepdim=True)"), "FG703", "'std' is not supported", "y.std"),
-    "a variance over n - 1": (Source("", "return y / y.var(-1, keepdim=True)"), "FG703", "'var' is not", "y.var"),
+    "an op that is lacking": (
+        Source("", "return torch.erfinv(y)"),
+        "FG703",
+        "'erfinv' is not supported",
+        "torch.erfinv",
+    ),
+    "a variance over n - 2": (Source("", "return y / y.var(-1, correction=2, keepdim=True)"), "FG703", "of 2", "y.var"),
+    "a norm of order 3": (Source("", "return y / y.norm(3, -1, keepdim=True)"), "FG703", "of order 3", "y.norm"),
     "a convolution": (
         Source("self.c = nn.Conv1d(1, 1, 1)", "return self.c(y.unsqueeze(1)).squeeze(1)"),
         "FG703",
