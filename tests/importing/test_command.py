@@ -96,12 +96,12 @@ def test_a_refusal_names_the_line_and_writes_nothing(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(model.parent)
-    text = model.read_text(encoding="utf-8").replace("y / 2 + gate", "torch.sin(y)")
+    text = model.read_text(encoding="utf-8").replace("y / 2 + gate", "torch.erfinv(y)")
     model.write_text(text, encoding="utf-8")
     code, printed = invoke(capsys, "import", "model.py:Model", "-o", "specs/a.yaml")
-    line = text.splitlines().index("        return torch.sin(y)") + 1
+    line = text.splitlines().index("        return torch.erfinv(y)") + 1
     assert code == 2 and printed.startswith(f"model.py:{line}:9: error[FG703]: ")
-    assert "            return torch.sin(y)\n            ^" in printed
+    assert "            return torch.erfinv(y)\n            ^" in printed
     assert not (model.parent / "specs").exists()
 
 
