@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,19 +16,16 @@ from fusegen.build.autograd import AutogradLibrary
 from fusegen.build.errors import BuildError
 from fusegen.build.key import OUTPUT, Inputs, collect_inputs, why_stale
 from fusegen.build.libraries import Libraries, find_libraries
+from fusegen.build.lock import held
 from fusegen.build.toolchain import Toolchain, find_ninja, find_toolchain
 from fusegen.paths import BUILD_STORE, SUPPORT
 
 if TYPE_CHECKING:
-    from filelock import BaseFileLock
     from rich.console import Console
 
     from fusegen.build.autograd_job import AutogradJob
     from fusegen.build.job import Job
     from fusegen.build.progress import BuildProgress
-
-# Somebody who waits longer than this is told what for.
-_SILENT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,6 @@ class _Build:
     ) -> dict[Path, BuildResult]:
         """Builds packages and autograd libraries that seemed stale, holding the locks of all."""
         # Imported here: none of it is needed when there is nothing to do, and that has to be quick.
-        from filelock import FileLock
-
         from fusegen.build.autograd_job import AutogradJob
         from fusegen.build.commands import Commands
         from fusegen.build.job import Job
@@ -156,8 +152,8 @@ class _Build:
             locked = [*(request.package for request in requests), *(library.support for library in libraries)]
             for each in sorted(locked):
                 _store(each).mkdir(parents=True, exist_ok=True)
-                lock = FileLock(_store(each).with_name(f"{each.name}.lock"))
-                cleanup.enter_context(_held(lock, each.name, progress))
+                lock = _store(each).with_name(f"{each.name}.lock")
+                cleanup.enter_context(held(lock, partial(progress.waiting, each.name)))
             jobs: list[Job | AutogradJob] = []
 
             def add(job: Job | AutogradJob) -> None:
@@ -221,20 +217,6 @@ class _Build:
 
 def _store(package: Path) -> Path:
     return package.parent / BUILD_STORE / package.name
-
-
-@contextmanager
-def _held(lock: BaseFileLock, name: str, progress: BuildProgress) -> Iterator[None]:
-    """Holds the lock, saying so when it takes a while to get."""
-    try:
-        lock.acquire(timeout=_SILENT_SECONDS)
-    except TimeoutError:  # filelock's Timeout is one
-        progress.waiting(name)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

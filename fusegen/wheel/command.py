@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from filelock import FileLock
 from rich.console import Console
 
+from fusegen.build.lock import held
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.paths import BUILD_STORE
 from fusegen.plan.plan import Plan
@@ -44,17 +44,13 @@ def write_wheel(plans: Sequence[Plan], wheel: Wheel, directory: Path, console: C
 def _alone(directory: Path, console: Console | None) -> Iterator[None]:
     """While nobody else compiles in the directory, perhaps for other targets. Who has to wait is told."""
     (directory / BUILD_STORE).mkdir(parents=True, exist_ok=True)
-    lock = FileLock(directory / BUILD_STORE / "wheel.lock")
-    try:
-        lock.acquire(timeout=1)
-    except TimeoutError:  # filelock's Timeout is one
+
+    def waiting() -> None:
         if console is not None:
             console.print(f"waiting for another `fusegen wheel` in {directory.parent}", markup=False, soft_wrap=True)
-        lock.acquire()
-    try:
+
+    with held(directory / BUILD_STORE / "wheel.lock", waiting):
         yield
-    finally:
-        lock.release()
 
 
 def misnamed(name: str) -> str | None:
