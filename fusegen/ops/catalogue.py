@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fusegen.ops import activations, arithmetic, bounds, linear, norms, powers, reductions
+from fusegen.ops import activations, arithmetic, bounds, convolution, linear, norms, powers, reductions
 
 STEPS = (
-    *(*linear.STEPS, *arithmetic.STEPS, *activations.STEPS),
+    *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS),
     *(*bounds.STEPS, *powers.STEPS, *norms.STEPS, *reductions.STEPS),
 )

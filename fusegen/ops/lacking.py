@@ -16,9 +16,9 @@ _FAMILIES = {
         "prod argmin argmax std var norm cumsum cumprod count_nonzero median topk sort ",
     ),
     "softmax and log_softmax there are": (_CUT, "softmin softmax2d gumbel_softmax"),
-    "a chain has no convolution": (
+    "the convolutions are conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d": (
         _IN_FRONT,
-        "conv convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold",
+        "conv convolution deform_conv2d unfold fold",
     ),
     "a chain has no pooling": (
         _IN_FRONT,
@@ -37,7 +37,7 @@ _FAMILIES = {
     "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
         "a row of [rows, channels] has no positions to normalise over",
         "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn normalize weight_norm "
-        "spectral_norm batch_norm2d batch_norm3d sync_batch_norm",
+        "spectral_norm sync_batch_norm",
     ),
     "activations keep the shape [rows, channels]": (
         "change the shape of the module's input or result",
@@ -87,9 +87,11 @@ OTHER_NAMES = {
         "log": "ln loge",
         "exp": "exponential",
         "leaky_relu": "lrelu",
-        "batch_norm": "batchnorm1d bn",
+        "batch_norm": "batchnorm1d batchnorm2d batchnorm3d bn",
         "group_norm": "gn",
         "rms_norm": "rootmeansquarenorm",
+        **{f"conv_transpose{n}d": f"deconv{n}d convolutiontranspose{n}d" for n in (1, 2, 3)},
+        **{f"conv{n}d": f"convolution{n}d" for n in (1, 2, 3)},
         "gelu": "geluerf",
         "gelu, approximate: tanh": "gelutanh gelufast gelunew",
         **{name: f"reduce{name}" for name in ("sum", "mean", "max", "min")},

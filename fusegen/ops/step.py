@@ -44,6 +44,7 @@ class Step(BaseModel):
     owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so. needs_elements: whether the running
     value must have one value for each row and channel, not one for each row. stores_operand: whether the backward pass
     needs the running value itself, in memory. passes: how many passes over all elements it adds to a program, at most.
+    anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -58,6 +59,7 @@ class Step(BaseModel):
     stores_operand: ClassVar[bool] = False
     passes: ClassVar[int] = 0
     owns: ClassVar[tuple[str, ...]] = ()
+    anchor: ClassVar[bool] = False
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
 
@@ -84,6 +86,23 @@ class Step(BaseModel):
         `_factory` holds the constructor's device and dtype.
         """
         return []
+
+    def construct_over(self, channels: Dim, spatial: int) -> list[str]:
+        """As construct(), in a chain whose values have so many dimensions of positions."""
+        return self.construct(channels)
+
+    def submodule(self, spatial: int) -> str:
+        """The class of the op's submodule in such a chain."""
+        return self.module
+
+    @property
+    def spatial(self) -> int:
+        """How many dimensions of positions the values behind it have, as a convolution says."""
+        return 0
+
+    def not_over_positions(self) -> str | None:
+        """Why it cannot be behind a convolution; None where it can."""
+        return None
 
     def reset(self) -> list[str]:
         """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ def report(plan: Plan) -> str:
         c = data["contraction"]
         lines += [f"contraction  {c['name']}: {c['in_features']} -> {c['out_features']} by {c['by']}"]
         lines += [f"             {line}" for line in _bias(plan, c)] + [""]
+    if "convolution" in data:
+        lines += [*_convolution(plan, data["convolution"]), ""]
     for variant in data["variants"]:
         saved = [*variant["saved"], *(f"its input {name}" for name in variant["inputs_saved"])]
         lines += [f"{variant['name']}: saves {_enumeration(saved) or 'nothing'} for the backward pass"]
@@ -60,6 +63,14 @@ def _bias(plan: Plan, contraction: dict[str, Any]) -> list[str]:
     return [f"that {library}" if narrow == {True} else kernels]
 
 
+def _convolution(plan: Plan, c: dict[str, Any]) -> list[str]:
+    """What makes it, in which memory format, and why."""
+    lines = [f"convolution  {c['name']}: {c['in_channels']} -> {c['out_channels']} by {c['by']}, {c['rows']} rows"]
+    reason = textwrap.wrap(f"in {c['memory_format']}: {c['reason']}", 100)
+    lines += [f"             {line}" for line in reason]
+    return [*lines, "             the kernels add the bias"] if c["bias"] else lines
+
+
 def _enumeration(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
 
@@ -68,7 +79,7 @@ def _modes(plan: Plan) -> list[str]:
     """The dtypes of what there is."""
     chain = plan.chain
     roles = {"activation": "activations"}
-    if chain.parameters or chain.buffers or chain.contraction:
+    if chain.parameters or chain.buffers or chain.has_anchor:
         roles["parameter"] = "parameters"
     roles |= {role: role for role in plan.modes[0].roles if role.startswith("input ")}
     roles["output"] = "result"

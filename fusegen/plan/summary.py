@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fusegen.chain.model import ROWS, Convolution
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor, Variant
@@ -31,6 +32,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "chain": [_step(step) for step in plan.spec.chain],
         "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes if is_built(mode)],
         "contraction": _contraction(plan),
+        **({"convolution": _convolution(plan, plan.chain.convolution)} if plan.chain.convolution else {}),
         "variants": [_variant(plan, variant) for variant in plan.variants],
     }
     return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
@@ -94,6 +96,31 @@ def _contraction(plan: Plan) -> dict[str, Any] | None:
     }
 
 
+def _convolution(plan: Plan, c: Convolution) -> dict[str, Any]:
+    step = plan.spec.chain[0]
+    last = "channels_last_3d" if c.dimensions == 3 else "channels_last"
+    return {
+        "name": c.name,
+        "in_channels": c.in_channels,
+        "out_channels": c.out_channels,
+        "by": f"torch.nn.functional.{step.op}",
+        "bias": step.bias,
+        "memory_format": last,
+        "reason": "the kernels take the channels as rows of memory, [batch * positions, channels], and the library is "
+        "faster so; a result is copied into the format that PyTorch's would have",
+        "rows": typical_rows(plan),
+    }
+
+
+def typical_rows(plan: Plan) -> int:
+    """The rows at the sizes that planning assumes: behind a convolution, each position of each of the batch."""
+    c = plan.chain.convolution
+    if c is None:
+        return _size(plan, plan.chain.rows)
+    batch, _, *positions = (_size(plan, dim) for dim in plan.chain.inputs[0].shape)
+    return batch * math.prod(c.positions(positions, lambda each: _size(plan, each)))
+
+
 def _variant(plan: Plan, variant: Variant) -> dict[str, Any]:
     return {
         "name": variant.name or "train and eval",
@@ -113,6 +140,8 @@ def _inputs_saved(variant: Variant) -> list[str]:
     """The module's inputs that the backward op reads."""
     c = variant.chain.contraction
     read = {tensor.name for tensor in variant.backward.inputs} | ({c.source} if c else set())
+    if variant.chain.convolution:
+        read.add(variant.chain.convolution.source)  # by PyTorch's own node
     return [tensor.name for tensor in variant.chain.inputs if tensor.name in read]
 
 
@@ -164,4 +193,6 @@ def _bytes(plan: Plan, mode: Mode, tensor: Tensor) -> int:
 def _size(plan: Plan, dim: Dim) -> int:
     if isinstance(dim, int):
         return dim
+    if dim == ROWS:
+        return typical_rows(plan)
     return plan.spec.dims[dim] if dim in plan.spec.dims else plan.spec.arguments[dim].typical

@@ -32,7 +32,7 @@ chain:
   - {chain}
   - {{op: mul, parameter: uses_hidden}}
 """
-CHAINS = {op: example(op) for op in known_ops() if op != "linear"} | {
+CHAINS = {op: example(op) for op, step in known_ops().items() if not step.anchor} | {
     "one_weight": "{op: prelu, name: act}",
     "parameter_of_one": "{op: mul, parameter: scale, shape: [1], init: randn}",
     "scalar_parameter": "{op: mul, parameter: scale, shape: [], init: 2.0}",
