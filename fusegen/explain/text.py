@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fusegen.emulate import compile_kernels
@@ -93,6 +93,8 @@ def _size(plan: Plan, question: Question) -> Sizes:
         question.groups or usual.free_groups(plan),
     )
     found = sizes(plan, *wanted)
+    if plan.chain.convolution:
+        found = replace(found, rows=wanted[0])  # the kernels take any, whatever batch and positions they are of
     if question.channels is not None and found.channels != question.channels:
         hint = f"the nearest is {found.channels}"
         raise SpecError([Diagnostic("FG211", f"{plan.spec.name} cannot have {question.channels} channels", hint=hint)])

@@ -56,8 +56,8 @@ class Kinks(TorchFunctionMode):
             for kink in self._kinks(func, args, kwargs):
                 self._add(args[0].detach(), kink)
             largest = _CHOICES.get(getattr(func, "__name__", ""))
-            if largest is not None and "dim" in kwargs and args[0].shape[-1] > 1:
-                self._add_rows(args[0].detach(), largest)
+            if largest is not None and "dim" in kwargs and args[0].shape[kwargs["dim"]] > 1:
+                self._add_rows(args[0].detach().movedim(kwargs["dim"], -1), largest, kwargs["dim"])
         return func(*args, **kwargs)
 
     @staticmethod
@@ -78,11 +78,11 @@ class Kinks(TorchFunctionMode):
     def _add(self, value: Tensor, kink: Any) -> None:
         self._note((value - kink).abs() < self.tolerance * value.abs().clamp(min=1.0))
 
-    def _add_rows(self, value: Tensor, largest: bool) -> None:
+    def _add_rows(self, value: Tensor, largest: bool, dim: int) -> None:
         """Rows in which two elements are about as large as any: all results of these depend on which is chosen."""
         first, second = value.topk(2, dim=-1, largest=largest).values.unbind(-1)
         near = (first - second).abs() < self.tolerance * first.abs().clamp(min=1.0)
-        self._note(near[..., None].expand(value.shape))
+        self._note(near[..., None].expand(value.shape).movedim(-1, dim))
 
     def _note(self, near: Tensor) -> None:
         self.near = near if self.near is None or self.near.shape != near.shape else self.near | near
