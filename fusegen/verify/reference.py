@@ -167,10 +167,13 @@ def _anchor_terms(item: _Seen, square: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sum_to_channels(value: Tensor, module: Any) -> Tensor:
-    """One value for each channel: those of a linear layer and of norms over the last dimension are in the last."""
+    """One value for each channel of an anchor's or a norm's result."""
+    dim = 1
     if isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm)):
-        return value.flatten(0, -2).sum(0)
-    return value.movedim(1, -1).flatten(0, -2).sum(0)
+        dim = -1
+    elif isinstance(module, nn.modules.conv._ConvNd):  # in front of the positions, with a batch or without
+        dim = -1 - len(module.kernel_size)
+    return value.movedim(dim, -1).flatten(0, -2).sum(0)
 
 
 def _by_channel(values: Tensor, like: Tensor, module: Any) -> Tensor:

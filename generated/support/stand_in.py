@@ -68,11 +68,11 @@ def obstacle(owner, inputs, submodules):
     and the class that the package was generated for. Raises ValueError for inputs with dimensions
     that the chain does not take.
     """
-    name = owner._fusegen_package.name
+    name, least = owner._fusegen_package.name, owner._fusegen_dimensions.least
     for x in inputs:
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
-        if x.dim() != 2 or inputs[0].dim() != 2:
+        if x.dim() != 2 or inputs[0].dim() != 2 or least > 2:
             check_dimensions(owner, x, inputs[0])
         if type(x) not in _PLAIN and not is_traced(x):
             return Eager(f"an input is of type {type(x).__name__}")

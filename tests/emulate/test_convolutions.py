@@ -1,0 +1,224 @@
+"""Chains behind a convolution as users have them: PyTorch's convolution, binding and kernels, on the CPU."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.verify import behaviour, memory, operators  # noqa: E402
+from fusegen.verify.formats import memory_formats  # noqa: E402
+from fusegen.verify.positions import result_positions  # noqa: E402
+from fusegen.verify.subject import spread_out  # noqa: E402
+from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
+from tests.chains.convolutions import EXPRESSIBLE  # noqa: E402
+from tests.emulate.building import write  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+# Batches and how many positions there are in each dimension beside the typical ones.
+SIZES = {"typical": (2, 0), "a batch of one": (1, 2), "one position": (3, None)}
+NARROW = [name for name, chain in EXPRESSIBLE.items() if "bfloat16" in chain.dtypes]
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory, emulation_cache):
+    """The plan and the class of a chain, which is compiled when it is asked for first."""
+    root, known = tmp_path_factory.mktemp("convolutions"), {}
+
+    def package(name):
+        if name not in known:
+            plan = write(f"conv_{name}", EXPRESSIBLE[name].spec(f"conv_{name}"), root)
+            modes = [mode.index for mode in plan.modes if mode.name != "float64"]
+            module = emulate_package(root / plan.spec.name, cache=emulation_cache, modes=modes)
+            known[name] = plan, getattr(module, plan.spec.class_name)
+        return known[name]
+
+    return package
+
+
+def pair(packages, name, dtype=torch.float32):
+    """Generated and original module with the same random state."""
+    chain = EXPRESSIBLE[name]
+    _, cls = packages(name)
+    torch.manual_seed(7)
+    original, fused = chain.original(*chain.constructed), cls(*chain.constructed)
+    spread_out(original)
+    fused.load_state_dict(original.state_dict())
+    fused.fusegen_strict = True
+    return fused.to(dtype), original.to(dtype)
+
+
+def drawn(packages, name, size="typical", dtype=torch.float32, last=False):
+    """Inputs of a chain."""
+    chain, (plan, _) = EXPRESSIBLE[name], packages(name)
+    batch, more = SIZES[size]
+    symbols = {key: each.typical for key, each in plan.spec.arguments.items() if each.type == "int"}
+    positions = tuple(n + (more or 0) for n in chain.typical[0])
+    if more is None:
+        positions = next(
+            (n,) * chain.spatial
+            for n in range(1, 9)
+            if all(each > 0 for each in result_positions(plan, (n,) * chain.spatial, symbols))
+        )
+    shapes = [(batch, chain.channels[0], *positions)]
+    if chain.further:
+        shapes.append((batch, chain.channels[-1], *result_positions(plan, positions, symbols)))
+    torch.manual_seed(8)
+    tensors = [torch.randn(shape, dtype=dtype) for shape in shapes]
+    if last:
+        tensors = [each.contiguous(memory_format=FORMATS[each.dim()]) for each in tensors]
+    return [each.requires_grad_() for each in tensors]
+
+
+def failures(comparisons):
+    return [item for item in comparisons if not item.ok]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", EXPRESSIBLE)
+def test_as_accurate_as_eager(packages, name, size) -> None:
+    """Results, gradients of inputs and parameters, and running statistics, in both memory formats."""
+    fused, original = pair(packages, name)
+    for last in (False, True) if EXPRESSIBLE[name].spatial > 1 else (False,):
+        inputs = drawn(packages, name, size, last=last)
+        for train in (True, False):
+            assert not failures(compare_module(fused, original, inputs, train=train))
+            assert fused.train(train).fusegen_kernels(*inputs)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_in_16_bits_and_under_autocast(packages, name) -> None:
+    fused, original = pair(packages, name)
+    for autocast in (None, torch.bfloat16):
+        dtype = torch.float32 if autocast else torch.bfloat16
+        fused, original = fused.to(dtype), original.to(dtype)
+        inputs = drawn(packages, name, dtype=dtype)
+        for train in (True, False):
+            assert not failures(compare_module(fused, original, inputs, autocast_dtype=autocast, train=train))
+
+
+@pytest.mark.parametrize("name", EXPRESSIBLE)
+def test_same_state_from_the_same_seed(packages, name) -> None:
+    chain, states = EXPRESSIBLE[name], []
+    for cls in (chain.original, packages(name)[1]):
+        torch.manual_seed(5)
+        states.append(cls(*chain.constructed).state_dict())
+    assert list(states[0]) == list(states[1])
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+@pytest.mark.parametrize("name", ["batch_norm_scaling", "residual_hardswish", "one_dimension"])
+@pytest.mark.parametrize(
+    "check",
+    [memory_formats, behaviour.strides, behaviour.frozen, behaviour.inputs_untouched, memory.footprint,
+     operators.opcheck],
+    ids=lambda check: check.__name__,
+)  # fmt: skip
+def test_behaviour(packages, name, check) -> None:
+    fused, original = pair(packages, name)
+    fused.fusegen_strict = False  # memory_formats leaves the batch out
+    assert not failures(check(fused, original, drawn(packages, name)))
+
+
+def test_training(packages) -> None:
+    fused, original = pair(packages, "batch_norm_scaling")
+    batches = [[torch.randn_like(x) for x in drawn(packages, "batch_norm_scaling")] for _ in range(3)]
+    assert not failures(compare_steps(fused, original, batches))
+
+
+OPTIONS = (
+    {"stride": (2, 1), "padding": (0, 2)},
+    {"dilation": (1, 2), "groups": 2},
+    {"padding": "same", "dilation": 2},
+    {"padding": "valid"},
+    {"padding": (2, 1), "padding_mode": "reflect", "stride": 2},
+    {"padding": 1, "padding_mode": "circular"},
+    {"padding": "same", "padding_mode": "replicate"},
+    {"groups": 4},
+)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_layer_as_it_is_now(packages, options) -> None:
+    """What its attributes say counts, as for PyTorch, not what the spec said."""
+    _, cls = packages("batch_norm_scaling")
+    torch.manual_seed(3)
+    fused = cls(4, 8, 3, 2.0)
+    fused.conv = nn.Conv2d(4, 8, 3, **options)
+    fused.fusegen_strict = True
+    for last in (False, True):
+        x = torch.randn(2, 4, 7, 8)
+        x = (x.contiguous(memory_format=torch.channels_last) if last else x).requires_grad_()
+        exact, grad = copy.deepcopy(fused).double(), None
+        results = []
+        for call, given in ((fused, x), (exact.fusegen_reference, x.detach().double().requires_grad_())):
+            y = call(given)
+            grad = torch.randn_like(y) if grad is None else grad.to(y.dtype)
+            module = fused if call is fused else exact
+            results.append([y, *torch.autograd.grad(y, [given, *module.parameters()], grad)])
+        for mine, theirs in zip(*results, strict=True):
+            torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_one_channel(packages) -> None:
+    """Strides of one channel say nothing of the memory format."""
+    _, cls = packages("batch_norm_scaling")
+    fused = cls(1, 8, 3, 2.0)
+    fused.fusegen_strict = True
+    x = torch.randn(2, 1, 6, 5, requires_grad=True)
+    y = fused(x)
+    assert y.is_contiguous()
+    torch.testing.assert_close(y, copy.deepcopy(fused).fusegen_reference(x), rtol=1e-4, atol=1e-5)
+
+
+def test_calls_that_pytorch_refuses(packages) -> None:
+    fused, original = pair(packages, "batch_norm_scaling")
+    fused.fusegen_strict = False
+    with pytest.raises(ValueError, match=r"x must be \[batch, 3, height, width\], got \[2, 4, 9, 9\]"):
+        fused(torch.randn(2, 4, 9, 9))
+    with pytest.raises(ValueError, match=r"inputs must be \[batch, channels, height, width\], or without the batch"):
+        fused(torch.randn(2, 3))
+    for shape in ((2, 3, 2, 9), (1, 3, 3, 3), (3, 9, 9)):  # a kernel beyond the input, one value a channel, no batch
+        raised = []
+        for module in (fused, original):
+            with pytest.raises((ValueError, RuntimeError)) as caught:
+                module(torch.randn(shape))
+            raised.append((caught.type, str(caught.value)))
+        assert raised[0] == raised[1]
+
+
+def test_what_takes_the_place_of_the_layer(packages) -> None:
+    fused, _ = pair(packages, "relu_hardswish")
+    (x,) = drawn(packages, "relu_hardswish")
+
+    class Another(nn.Conv2d):
+        pass
+
+    others = [Another(3, 8, 3), nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(3, 8, 3)]
+    others[1]._conv_forward = lambda *_: None
+    for other in others:
+        changed = copy.deepcopy(fused)
+        changed.conv = other
+        assert not changed.fusegen_kernels(x)
+    fused.conv.register_forward_hook(lambda *_: None)
+    assert fused.fusegen_kernels(x).reason == "conv has hooks"
+
+
+@pytest.mark.parametrize("name", ["batch_norm_scaling", "residual_hardswish", "one_dimension"])
+def test_torch_compile_without_graph_break(packages, name) -> None:
+    fused, _ = pair(packages, name)
+    inputs = drawn(packages, name)
+    compiled = torch.compile(copy.deepcopy(fused), fullgraph=True, backend="aot_eager")
+    results = []
+    for call in (fused, compiled):
+        y = call(*inputs)
+        results.append([y, *torch.autograd.grad(y, [*inputs, *call.parameters()], torch.ones_like(y))])
+    for mine, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
