@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from fusegen.spec.model import MAX_RANK, Dimension
 from fusegen.spec.names import AttributeName, Identifier
 
 _Count = Annotated[int, Field(ge=0, lt=2**31), Plain("a whole number")]
+_WIDTH = 84  # of lines in a constructor
 # A number or an argument of type int, or one for each dimension of positions.
 _Entries = Annotated[Listing[PositiveInt | Identifier], Field(min_length=1, max_length=MAX_RANK)]
 _Sizes = PositiveInt | Identifier | _Entries
@@ -64,8 +66,12 @@ class Convolving(Step):
         left_out = ("stride=1", "padding=0", "output_padding=0", "dilation=1", "groups=1", 'padding_mode="zeros"')
         options = [option for option in options if option not in left_out]
         options += [] if self.bias else ["bias=False"]
-        arguments = ", ".join([str(channels), str(self.out_channels), _text(self.kernel_size), *options])
-        return [f"self.{self.name} = {self.submodule(spatial)}({arguments}, **_factory)"]
+        arguments = ", ".join([str(channels), str(self.out_channels), _text(self.kernel_size), *options, "**_factory"])
+        made = f"self.{self.name} = {self.submodule(spatial)}("
+        if len(made + arguments) < _WIDTH:
+            return [f"{made}{arguments})"]
+        inside = textwrap.wrap(f"{arguments},", _WIDTH, break_on_hyphens=False)
+        return [made, *(f"    {line}" for line in inside), ")"]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return dtypes.activation

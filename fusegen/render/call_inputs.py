@@ -54,7 +54,8 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         f"if {name}.dim() != {len(form)}:",
         "    return None, _support.UNBATCHED",
         *refuse([f'_support.misfit_convolution("{c.name}", {layer}, {c.weight})']),
-        f"_channels, _width = {channels}, {width}",
+        f"_channels = {channels}",
+        f"_width = {width}",
         f"if {name}.shape[1] != _width:",
         f"    _came = list({name}.shape)",
         "    raise ValueError(",
@@ -118,7 +119,8 @@ def operands(call: CallNames) -> list[str]:
     """The operands of the matrix product, as autocast casts the arguments of F.linear; or what a convolution takes."""
     v = call.chain.convolution
     if v:
-        return [f"{v.result} = _support.Convolved({call.local[v.name]}, {call.first}, {v.weight}, _activation)"]
+        given = f"{call.local[v.name]}, {call.first}, {v.weight}, _activation"
+        return [f"{v.result} = _support.Convolved(", f"    {given}", ")"]
     c = call.chain.contraction
     if not c:
         return []

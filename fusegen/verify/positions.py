@@ -36,7 +36,7 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
     given = _least_input(plan, wanted, symbols)
     (name, _, *positions) = plan.chain.inputs[0].shape
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
-    return {**spec.dims, **_further(plan, result_positions(plan, given, symbols)), **symbols}
+    return {**spec.dims, **further_positions(plan, given, symbols), **symbols}
 
 
 def _least_input(plan: Plan, wanted: Sequence[int], symbols: Mapping[str, int]) -> tuple[int, ...]:
@@ -49,10 +49,14 @@ def _least_input(plan: Plan, wanted: Sequence[int], symbols: Mapping[str, int]) 
     return tuple(given)
 
 
-def _further(plan: Plan, result: Sequence[int]) -> dict[str, int]:
-    """Symbols of the result's positions, which inputs of its shape have."""
-    shapes = [each.shape for each in plan.chain.inputs[1:]]
-    return {dim: size for shape in shapes for dim, size in zip(shape[2:], result, strict=True) if isinstance(dim, str)}
+def further_positions(plan: Plan, given: Sequence[int], symbols: Mapping[str, int]) -> dict[str, int]:
+    """Symbols of the result's positions, which inputs of its shape have. given: the positions of the first input."""
+    own, result = set(plan.chain.inputs[0].shape), result_positions(plan, given, symbols)
+    found: dict[str, int] = {}
+    for each in plan.chain.inputs[1:]:
+        pairs = zip(each.shape[2:], result, strict=True)
+        found |= {dim: size for dim, size in pairs if isinstance(dim, str) and dim not in own}
+    return found
 
 
 def _number(value: Sizing | Dim, symbols: Mapping[str, int]) -> int:

@@ -132,12 +132,11 @@ def _backward(
         terms |= _norm_terms(item)
     for item in anchors:
         square = squares[id(item)]
-        of_input, of_weight = _anchor_terms(item, square)
         terms[f"{item.name}.bias"] = _sum_to_channels(square, item.module).sqrt()
-        terms[f"{item.name}.weight"] = of_weight
+        terms[f"{item.name}.weight"] = _weight_terms(item, square)
         for index, x in enumerate(inputs):
             if item.input is x:
-                terms[input_name(index)] = of_input
+                terms[input_name(index)] = _input_terms(item, square)
     return terms
 
 
@@ -159,11 +158,25 @@ def _add_frozen_norms(norms: list[_Seen], anchors: list[_Seen], spread: dict, sq
                 squares[key] += value.square()
 
 
-def _anchor_terms(item: _Seen, square: Tensor) -> tuple[Tensor, Tensor]:
-    """For the gradients of an anchor's input and weight: the gradients of the same layer of squares, by squares."""
-    x, weight = (t.detach().square().requires_grad_() for t in (item.input, item.module.weight))
+# Of a convolution: the gradients of the same layer of squares, by squares.
+
+
+def _weight_terms(item: _Seen, square: Tensor) -> Tensor:
+    x = item.input.detach().square()
+    if isinstance(item.module, nn.Linear):
+        return (square.T @ x).sqrt()
+    weight = item.module.weight.detach().requires_grad_()
     result = torch.func.functional_call(item.module, {"weight": weight}, (x,))
-    return tuple(g.sqrt() for g in torch.autograd.grad(result, (x, weight), square))  # type: ignore[return-value]
+    return torch.autograd.grad(result, weight, square)[0].sqrt()
+
+
+def _input_terms(item: _Seen, square: Tensor) -> Tensor:
+    weight = item.module.weight.detach().square()
+    if isinstance(item.module, nn.Linear):
+        return (square @ weight).sqrt()
+    x = item.input.detach().requires_grad_()
+    result = torch.func.functional_call(item.module, {"weight": weight}, (x,))
+    return torch.autograd.grad(result, x, square)[0].sqrt()
 
 
 def _sum_to_channels(value: Tensor, module: Any) -> Tensor:

@@ -10,7 +10,7 @@ from fusegen.chain.model import ROWS
 from fusegen.ir.axes import Axes, Dim
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.verify.positions import result_positions, symbols_of_convolution
+from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,14 @@ class Sizes:
     rows: int
     channels: int
     source: int | None  # the channels of the first input, where an anchor makes others of them
-    given: tuple[int, ...] = ()  # the shape of the first input in front of a convolution, [batch, channels, *positions]
+    # Of a chain behind a convolution: the shapes of the first input and of the result, [batch, channels, *positions].
+    given: tuple[int, ...] = ()
+    made: tuple[int, ...] = ()
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """The shape of the chain's result."""
+        return self.made or (self.rows, self.channels)
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""
@@ -115,8 +122,16 @@ def with_positions(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     chain = plan.chain
     given = tuple(dim if isinstance(dim, int) else symbols[dim] for dim in chain.inputs[0].shape)
     channels = chain.channels if isinstance(chain.channels, int) else symbols[chain.channels]
-    rows = given[0] * math.prod(result_positions(plan, given[2:], symbols))
-    return Sizes({**symbols, ROWS: rows}, rows, channels, given[1], given)
+    positions = result_positions(plan, given[2:], symbols)
+    rows = given[0] * math.prod(positions)
+    return Sizes({**symbols, ROWS: rows}, rows, channels, given[1], given, (given[0], channels, *positions))
+
+
+def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
+    """The sizes for a shape of the first input in front of a convolution. All else is as in the spec."""
+    symbols = dict(typical(plan).symbols)
+    symbols |= {dim: size for dim, size in zip(plan.chain.inputs[0].shape, given, strict=True) if isinstance(dim, str)}
+    return with_positions(plan, {**symbols, **further_positions(plan, given[2:], symbols)})
 
 
 def several(plan: Plan, shapes: Sequence[tuple[int, int, int, int]]) -> list[Sizes]:

@@ -176,7 +176,8 @@ class Conv2dBatchnormScaling(_support.FusedModule):
         _why = _support.misfit_convolution("conv", conv, conv_weight)
         if _why:
             return None, _why
-        _channels, _width = conv_weight.shape[0], conv_weight.shape[1] * conv.groups
+        _channels = conv_weight.shape[0]
+        _width = conv_weight.shape[1] * conv.groups
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(
@@ -200,7 +201,9 @@ class Conv2dBatchnormScaling(_support.FusedModule):
         )
         if _why:
             return None, _why
-        conv_result = _support.Convolved(conv, x, conv_weight, _activation)
+        conv_result = _support.Convolved(
+            conv, x, conv_weight, _activation
+        )
         _bn_mean = _tensor(bn, "running_mean")
         _bn_var = _tensor(bn, "running_var")
         if (_bn_mean is None) != (_bn_var is None):

@@ -1,4 +1,4 @@
-"""The convolution that a chain begins with: PyTorch's own op, in channels_last, in front of the kernels.
+"""The convolution that a chain begins with: PyTorch's own op, in channels_last.
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
 that by a view: a row for each position of each of the batch. An input in another format is brought
