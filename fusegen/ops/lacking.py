@@ -35,7 +35,7 @@ _FAMILIES = {
         "matmul mm bmm batch_matmul addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),
     "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
-        "a row of [rows, channels] has no positions to normalise over",
+        "kernels take no sums over positions",
         "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn normalize weight_norm "
         "spectral_norm sync_batch_norm",
     ),
