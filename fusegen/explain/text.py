@@ -94,7 +94,8 @@ def _size(plan: Plan, question: Question) -> Sizes:
     )
     found = sizes(plan, *wanted)
     if plan.chain.convolution:
-        found = replace(found, rows=wanted[0])  # the kernels take any, whatever batch and positions they are of
+        # The kernels take any rows, whatever batch and positions they are of.
+        found = replace(found, rows=wanted[0], given=(), made=())
     if question.channels is not None and found.channels != question.channels:
         hint = f"the nearest is {found.channels}"
         raise SpecError([Diagnostic("FG211", f"{plan.spec.name} cannot have {question.channels} channels", hint=hint)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import pytest
 
@@ -176,6 +177,16 @@ def test_one_channel(packages) -> None:
     y = fused(x)
     assert y.is_contiguous()
     torch.testing.assert_close(y, copy.deepcopy(fused).fusegen_reference(x), rtol=1e-4, atol=1e-5)
+    made = fused._fusegen_call(x, _device="cpu", _count=False)[1][0]
+    assert convolution_of(fused)._convolve(made).movedim(1, -1).is_contiguous()
+    for given in (x, fused.conv.weight):
+        assert convolution_of(fused)._channels_last(given, torch.float32).stride(1) == 1
+
+
+def convolution_of(module):
+    """support/convolution.py of a package."""
+    support = sys.modules[type(module).__module__]._support
+    return sys.modules[f"{support.__name__}.convolution"]
 
 
 def test_calls_that_pytorch_refuses(packages) -> None:
@@ -185,13 +196,27 @@ def test_calls_that_pytorch_refuses(packages) -> None:
         fused(torch.randn(2, 4, 9, 9))
     with pytest.raises(ValueError, match=r"inputs must be \[batch, channels, height, width\], or without the batch"):
         fused(torch.randn(2, 3))
-    for shape in ((2, 3, 2, 9), (1, 3, 3, 3), (3, 9, 9)):  # a kernel beyond the input, one value a channel, no batch
+    for shape in ((2, 3, 2, 9), (1, 3, 3, 3)):  # a kernel beyond the input, one value a channel
         raised = []
         for module in (fused, original):
             with pytest.raises((ValueError, RuntimeError)) as caught:
                 module(torch.randn(shape))
             raised.append((caught.type, str(caught.value)))
         assert raised[0] == raised[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*no dimension for the batch")
+def test_without_a_batch(packages) -> None:
+    """PyTorch's operators run, which batch norm refuses."""
+    fused, original = pair(packages, "conv_relu_bias")
+    x = drawn(packages, "conv_relu_bias")[0][0]
+    fused.fusegen_strict = False
+    assert fused.fusegen_kernels(x).reason == "the input has no dimension for the batch"
+    assert torch.equal(fused(x), original(x))
+    fused, _ = pair(packages, "batch_norm_scaling")
+    fused.fusegen_strict = False
+    with pytest.raises(ValueError, match="expected 4D input"):
+        fused(x)
 
 
 def test_what_takes_the_place_of_the_layer(packages) -> None:
