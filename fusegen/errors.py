@@ -54,6 +54,7 @@ CODES: dict[str, str] = {
     "FG506": "a file edited by hand that would have to be removed",
     "FG507": "the output cannot be read",
     "FG508": "a file edited by hand that would be overwritten",
+    "FG509": "a wheel that would not run where it says, or that no tool packs",
     "FG601": "a tuning of what the plan lacks",
     "FG602": "a size that is tuned twice",
 }

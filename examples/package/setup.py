@@ -1,11 +1,7 @@
-"""The wheel holds compiled libraries: it is for one platform and one Python, which its name has to say."""
+"""Renders and compiles the specs into the wheel, which is then for one platform and every Python from 3.10 on."""
 
-from setuptools import Distribution, setup
+from setuptools import setup
 
+from fusegen.setuptools import kernels
 
-class WithLibraries(Distribution):
-    def has_ext_modules(self):
-        return True
-
-
-setup(distclass=WithLibraries)
+setup(**kernels("specs", package="mypackage.generated"))

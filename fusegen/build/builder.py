@@ -57,28 +57,31 @@ def build_extension(
     *,
     targets: Sequence[str],
     verification: bool = False,
+    portable: bool = False,
     console: Console | None = None,
     force: bool = False,
 ) -> BuildResult:
     """Builds one package, as `build_extensions` does."""
     request = Request(Path(package), targets)
-    return build_extensions([request], verification=verification, console=console, force=force)[0]
+    return build_extensions([request], verification=verification, portable=portable, console=console, force=force)[0]
 
 
 def build_extensions(
     requests: Sequence[Request],
     *,
     verification: bool = False,
+    portable: bool = False,
     console: Console | None = None,
     force: bool = False,
 ) -> list[BuildResult]:
     """Compiles each package into its `_C.so`, all at once, but for those that are made of the same already.
 
-    `verification` adds the double kernels; `force` compiles all of it again. Safe to call from several processes
-    at once, and to interrupt: `_C.so` is replaced in one step, and only by a complete one. A BuildError names the
-    first command that failed and its message; packages that were finished by then are in place.
+    `verification` adds the double kernels; `portable` leaves out what serves one Python or one torch alone: the
+    Python module in `_C.so`, and the autograd library; `force` compiles all of it again. Safe to call from several
+    processes at once, and to interrupt: `_C.so` is replaced in one step, and only by a complete one. A BuildError
+    names the first command that failed and its message; packages that were finished by then are in place.
     """
-    build = _Build(find_toolchain(), find_libraries(), verification, force)
+    build = _Build(find_toolchain(), find_libraries(), verification, portable, force)
     requests = [Request(Path(request.package).resolve(), tuple(request.targets)) for request in requests]
     packages = [request.package for request in requests]
     if twice := sorted({str(package) for package in packages if packages.count(package) > 1}):
@@ -92,8 +95,9 @@ def build_extensions(
                 results[request.package] = build.result(inputs, None)
             else:
                 stale.append(request)
-        libraries = {package.parent: build.autograd(package.parent) for package in packages}
-        stale_libraries = [each for each in libraries.values() if build.why_stale(each) is not None]
+        outputs: set[Path] = set() if portable else {package.parent for package in packages}
+        libraries = [build.autograd(directory) for directory in sorted(outputs)]
+        stale_libraries = [each for each in libraries if build.why_stale(each) is not None]
         if stale or stale_libraries:
             results |= build.run(stale, stale_libraries, console)
     return [results[package] for package in packages]
@@ -106,6 +110,7 @@ class _Build:
     toolchain: Toolchain
     libraries: Libraries
     verification: bool
+    portable: bool
     force: bool
     started: float = field(default_factory=time.monotonic)
 
@@ -116,6 +121,7 @@ class _Build:
             verification=self.verification,
             toolchain=self.toolchain,
             libraries=self.libraries,
+            portable=self.portable,
         )
 
     def reason(self, inputs: Inputs) -> str | None:

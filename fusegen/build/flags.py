@@ -19,10 +19,11 @@ _CXX = ("-O1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 _MODULE = ("-Og", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 # Python loads torch's libraries privately (RTLD_LOCAL), so the object has to name the one it takes symbols
 # from, even where a linker believes it unused. The CUDA run time is static and its symbols are hidden: the
-# one that torch has loaded is neither needed nor disturbed.
+# one that torch has loaded is neither needed nor disturbed. The C++ library comes before torch's, some versions of
+# which export functions of it: an object that took them from there would not load beside other versions.
 _LINK = ("-shared", "-Wl,--exclude-libs,ALL")
 _LINK_LIBRARIES = (
-    "-Wl,--no-as-needed", "-ltorch_cpu", "-Wl,--as-needed", "-lcudart_static", "-ldl", "-lrt", "-lpthread",
+    "-lstdc++", "-Wl,--no-as-needed", "-ltorch_cpu", "-Wl,--as-needed", "-lcudart_static", "-ldl", "-lrt", "-lpthread",
 )  # fmt: skip
 
 # Torch's own headers, from 2.13 on, are C++20. With the define they include the few operators that they use, not

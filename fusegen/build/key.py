@@ -100,9 +100,13 @@ def collect_inputs(
     verification: bool,
     toolchain: Toolchain,
     libraries: Libraries,
+    portable: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Inputs:
-    """Reads the sources and describes the build. Starts no process."""
+    """Reads the sources and describes the build. Starts no process.
+
+    portable: without the Python module, the one part that is made for one version of Python.
+    """
     environment = os.environ if environment is None else environment
     cuda, cxx = tuple(sorted(package.glob("*.cu"))), tuple(sorted(package.glob("*.cpp")))
     if not cuda or not cxx:
@@ -110,7 +114,8 @@ def collect_inputs(
     parts: dict[str, str] = {}
     support = package.parent / SUPPORT
     module = support / MODULE_SOURCE
-    shared = (*([module] if module.is_file() else []), *contraction_of(cxx, support))
+    has_module = module.is_file() and not portable
+    shared = (*([module] if has_module else []), *contraction_of(cxx, support))
     for path in (*cuda, *cxx, *shared, *sorted(p for p in package.iterdir() if p.suffix in HEADERS)):
         kind = "header" if path.suffix in HEADERS else "source"
         parts[f"{kind} {path.name}"] = digest_of_file(path)
@@ -123,13 +128,14 @@ def collect_inputs(
     if any(path.suffix == ".cu" for path in shared):
         parts["contraction flags"] = " ".join(contraction_flags(targets))
     parts["cxx flags"] = " ".join(cxx_flags(verification))
-    parts["module flags"] = " ".join(module_flags())
     parts["link flags"] = " ".join([flag for group in link_flags() for flag in group])
     variables = [f"{name}={environment[name]}" for name in _NVCC_VARIABLES if name in environment]
     parts["nvcc"] = " ".join([identity["nvcc"], *variables])
     parts["C++ compiler"] = identity["cxx"]
     parts["torch"] = libraries.torch_version
-    parts["python"] = libraries.python_version
+    if not portable:
+        parts["module flags"] = " ".join(module_flags())
+        parts["python"] = libraries.python_version
     return Inputs(
         package=package,
         cuda=tuple(unit for path in cuda for unit in _units(path)),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from fusegen.version import __version__
+
+if TYPE_CHECKING:
+    from fusegen.plan.plan import Plan
 
 
 class Commands(TyperGroup):
@@ -56,3 +60,14 @@ def options(
 
 Specs = Annotated[list[Path], typer.Argument(help="Spec files, or directories of them.", show_default=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Directory of the generated packages.")]
+Targets = Annotated[
+    list[str] | None, typer.Option("--target", help="Compile only for this target, such as sm_90; may be repeated.")
+]
+
+
+def refuse_misfits(plans: Iterable[Plan], targets: list[str] | None) -> None:
+    """Raises typer.BadParameter where a plan is not made for one of the targets."""
+    from fusegen.plan.devices import misfits
+
+    for reason in misfits((plan.device for plan in plans), targets):
+        raise typer.BadParameter(reason, param_hint="--target")

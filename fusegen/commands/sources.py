@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fusegen.commands.app import Output, Specs, app
+from fusegen.commands.app import Output, Specs, Targets, app, refuse_misfits
 from fusegen.errors import SpecError
 from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
 
@@ -27,9 +27,7 @@ class Format(str, Enum):
 def build(
     specs: Specs,
     output: Output = DEFAULT_OUTPUT,
-    target: Annotated[
-        list[str] | None, typer.Option("--target", help="Compile only for this target, such as sm_90; may be repeated.")
-    ] = None,
+    target: Targets = None,
     verification: Annotated[bool, typer.Option(help="Include float64 kernels, for tests.")] = False,
     force: Annotated[bool, typer.Option(help="Compile even if nothing changed.")] = False,
     compile_: Annotated[
@@ -43,7 +41,6 @@ def build(
     ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
-    from fusegen.plan.devices import misfit
     from fusegen.plan.packages import plan_packages
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
@@ -55,9 +52,7 @@ def build(
         )
     console = Console(stderr=True, highlight=False)
     plans = plan_packages(spec_files(specs))
-    for reason in (misfit(plan.device, each) for plan in plans for each in target or ()):
-        if reason is not None:
-            raise typer.BadParameter(reason, param_hint="--target")
+    refuse_misfits(plans, target)
     rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
     for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):
@@ -74,31 +69,52 @@ def build(
         console.print(f"{result.path} {done}", markup=False, soft_wrap=True)
 
 
+class PlanFormat(str, Enum):
+    """What `fusegen plan` prints."""
+
+    text = "text"
+    json = "json"
+    html = "html"
+    svg = "svg"
+
+
 @app.command()
 def plan(
     specs: Specs,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON, the text of plan.json.")] = False,
+    format_: Annotated[PlanFormat, typer.Option("--format", help="html and svg: of one spec.")] = PlanFormat.text,
+    json_: Annotated[bool, typer.Option("--json", help="The text of plan.json, which kernels follow.")] = False,
     rows: Annotated[int | None, typer.Option(min=1, help="What runs with so many rows, and why. Needs g++.")] = None,
     channels: Annotated[int | None, typer.Option(min=1, help="The same with so many channels.")] = None,
     groups: Annotated[int | None, typer.Option(min=1, help="The same with so many groups of channels.")] = None,
     dtype: Annotated[str | None, typer.Option(help="The same in this dtype.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Expect times on the GPU of this one of the spec's targets.", show_default=False)
+    ] = None,
 ) -> None:
-    """Print schedules, kernels, bytes, the floor and the reason of each decision, or what runs at one size."""
+    """Show schedules, kernels, bytes, expected times and the reason of each decision, or what runs at one size."""
     import json
 
+    from fusegen.explain.build import build
+    from fusegen.explain.choices import Question
+    from fusegen.explain.formats import write
     from fusegen.plan.load import plan_files
-    from fusegen.plan.report import report
     from fusegen.plan.summary import summary
     from fusegen.spec.find import spec_files
 
-    at_one_size = any(each is not None for each in (rows, channels, groups, dtype))
-    for made in plan_files(spec_files(specs)):
-        if at_one_size:
-            from fusegen.explain.text import Question, answer
-
-            print(answer(made, Question(rows, channels, groups, dtype)))
+    question = None
+    if any(each is not None for each in (rows, channels, groups, dtype)):
+        question = Question(rows, channels, groups, dtype)
+    if json_ and (question is not None or target is not None or format_ is not PlanFormat.text):
+        raise typer.BadParameter("plan.json has one format, and neither sizes nor times", param_hint="--json")
+    plans = plan_files(spec_files(specs))
+    if len(plans) != 1 and format_ in (PlanFormat.html, PlanFormat.svg):
+        raise typer.BadParameter(f"a page is of one spec, not of {len(plans)}", param_hint="--format")
+    for made in plans:
+        if json_:
+            text = json.dumps(summary(made), indent=2) + "\n"
         else:
-            print(json.dumps(summary(made), indent=2) if json_ else report(made))
+            text = write(build(made, question, target=target), format_.value)
+        typer.echo(text.encode("utf-8"), nl=False)  # as pages say that they are, whatever the locale is
 
 
 @app.command()

@@ -1,110 +1,127 @@
-"""`fusegen plan SPEC --rows N`: what runs at one size, in the words of the launchers."""
+"""A report as text: of a plan, and of what runs at one size."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import wrap
 
-from fusegen.emulate import compile_kernels
-from fusegen.errors import Diagnostic, SpecError
-from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
-from fusegen.plan.model import Mode, Program, Variant
+from fusegen.explain import model
+from fusegen.explain.build import build
+from fusegen.explain.choices import Question
+from fusegen.explain.wording import enumeration, launch, size, time
 from fusegen.plan.plan import Plan
-from fusegen.render.output import write_files
-from fusegen.render.package import render_all
-from fusegen.runtime.choice import Choice, Considered, Launch, choice
-from fusegen.runtime.launchers import Call, Launcher
-from fusegen.tune.launchers import EmulatedLaunchers
-from fusegen.verify.sizes import Sizes, sizes, typical
 
 
-@dataclass(frozen=True)
-class Question:
-    """A size and a dtype; None: the typical size, the spec's first dtype."""
-
-    rows: int | None = None
-    channels: int | None = None
-    groups: int | None = None
-    dtype: str | None = None
+def report(plan: Plan) -> str:
+    """What `fusegen plan` prints: the chain, schedules, kernels, bytes, the floor, and why."""
+    return text_of(build(plan))
 
 
 def answer(plan: Plan, question: Question, cache: Path | None = None) -> str:
-    """What each program of a chain runs at a size, and why. cache: a directory for compiled kernels, if they are to be
-    used again. Raises SpecError for a dtype or a size that the spec cannot have, EmulationBuildError without g++."""
-    mode, size = _mode(plan, question.dtype), _size(plan, question)
-    lines = [f"{plan.spec.name}, {mode.name}, {size} on {plan.device.name}"]
-    for program, made in choices(plan, mode, size, cache):
-        lines += ["", f"  {program.name}: {made.schedule}"]
-        for each in made.considered:
-            estimate = "" if each.estimate is None else f" (estimate {each.estimate:.1f})"
-            lines.append(f"    {'takes' if each.chosen else 'not  '} {each.schedule}: {each.reason}{estimate}")
-        lines += [f"    {_launch(launch)}" for launch in made.launches]
-    return "\n".join(lines)
+    """What each program of a chain runs at a size, and why. Arguments and errors are those of `build`."""
+    return text_of(build(plan, question, cache))
 
 
-def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> Iterator[tuple[Program, Choice]]:
-    """The choice of each program, of kernels that are compiled for the CPU: as launchers choose on a device that the
-    plan is made for."""
-    with tempfile.TemporaryDirectory() as directory:
-        root = Path(directory)
-        write_files(render_all([plan]), root)
-        source = root / plan.spec.name / "kernels.cu"
-        library = compile_kernels(source, cache=cache or root, modes=[mode.index], checked=False)
-        launchers = EmulatedLaunchers(library)
-        for variant in plan.variants:
-            for program in (variant.forward, variant.backward):
-                call = Call(mode.index, size.rows, size.channels, size.groups(program))
-                made = choice(launchers.explain(Launcher(plan, program).symbol, call))
-                if program is variant.forward and is_split(plan.spec) and mode.roles["activation"] == "float32":
-                    made = _with_epilogue(plan, variant, made, launchers, call)
-                yield program, made
+def text_of(report: model.Report) -> str:
+    """A report as text; where launchers chose, what they run."""
+    return "\n".join(_at_one_size(report) if report.chosen else _plan(report))
 
 
-def _with_epilogue(plan: Plan, variant: Variant, after: Choice, launchers: EmulatedLaunchers, call: Call) -> Choice:
-    """What a forward program runs where its product is our own kernel's. after: what it runs after the product."""
-    why = why_after_product(variant.forward)
-    if why is None and plan.device.target.rstrip("a") != TARGET:
-        why = f"{plan.device.name} is not of {TARGET}"
-    if why is not None:
-        return Choice((Considered(EPILOGUE, False, why, None), *after.considered), after.launches)
-    made = choice(launchers.explain(f"{Launcher(plan, variant.forward).symbol}_product", call))
-    return made if made.schedule else Choice((*made.considered, *after.considered), after.launches)
+def _at_one_size(report: model.Report) -> Iterator[str]:
+    yield f"{report.name}, {report.dtype}, {report.shape} on {report.device.name}"
+    for variant in report.variants:
+        for program in variant.programs:
+            yield ""
+            yield f"  {program.name}: {program.taken}"
+            for each in program.schedules:
+                if each.decision is not None:
+                    estimate = "" if each.estimate is None else f" (estimate {each.estimate:.1f})"
+                    yield f"    {'takes' if each.runs else 'not  '} {each.kind}: {each.decision}{estimate}"
+            yield from (f"    {launch(each)}" for each in program.launches)
+            yield f"    moves {_moved(program.schedule)}: {time(program.schedule.microseconds)}"
+    for variant in report.variants:
+        yield ""
+        yield from _operators(report, variant)
+    yield ""
+    yield from _estimates(report)
 
 
-def _mode(plan: Plan, dtype: str | None) -> Mode:
-    wanted = dtype or plan.spec.dtypes[0]
-    wanted = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(wanted, wanted)
-    for mode in plan.modes:
-        if mode.plain and mode.roles["activation"] == wanted and wanted in plan.spec.dtypes:
-            return mode
-    message = f"{plan.spec.name} has no dtype '{wanted}'"
-    raise SpecError([Diagnostic("FG211", message, hint=f"it has: {', '.join(plan.spec.dtypes)}")])
+def _plan(report: model.Report) -> Iterator[str]:
+    sizes = ", ".join(f"{name} {count}" for name, count in report.sizes.items())
+    yield from [f"{report.name} at {sizes}" if sizes else report.name, ""]
+    yield from ["chain", *(f"  {step}" for step in report.chain), ""]
+    if report.contraction:
+        c = report.contraction
+        yield f"contraction  {c.name}: {c.in_features} -> {c.out_features} by {c.by}"
+        yield from [f"             {c.bias}"] if c.bias else []
+        yield ""
+    if report.convolution:
+        v = report.convolution
+        yield f"convolution  {v.name}: {v.in_channels} -> {v.out_channels} by {v.by}, {v.rows} rows"
+        yield from (f"             {line}" for line in wrap(f"in {v.memory_format}: {v.reason}", 100))
+        yield from [f"             {v.bias}"] if v.bias else []
+        yield ""
+    for variant in report.variants:
+        saved = [f"its input {each.name}" if each.is_input else each.name for each in variant.saved]
+        yield f"{variant.name}: saves {enumeration(saved) or 'nothing'} for the backward pass"
+        for program in variant.programs:
+            yield ""
+            yield from _program(report, program)
+        yield ""
+        yield from _operators(report, variant)
+        yield ""
+    yield from [*_estimates(report), ""]
+    labels = next(iter(report.dtypes.values()))
+    yield f"dtypes of {enumeration(list(labels))}:"
+    yield from (f"  {name}: {', '.join(found.values())}" for name, found in report.dtypes.items())
+    for each in report.tuning:
+        yield from ["", f"{each.measured_on}:", *(f"  {line}" for line in each.ranges)]
 
 
-def _size(plan: Plan, question: Question) -> Sizes:
-    usual = typical(plan)
-    source = usual.source or 1
-    wanted = (
-        question.rows or usual.rows,
-        source,
-        question.channels or usual.channels,
-        question.groups or usual.free_groups(plan),
-    )
-    found = sizes(plan, *wanted)
-    if plan.chain.convolution:
-        # The kernels take any rows, whatever batch and positions they are of.
-        found = replace(found, rows=wanted[0], given=(), made=())
-    if question.channels is not None and found.channels != question.channels:
-        hint = f"the nearest is {found.channels}"
-        raise SpecError([Diagnostic("FG211", f"{plan.spec.name} cannot have {question.channels} channels", hint=hint)])
-    return found
+def _program(report: model.Report, program: model.Program) -> Iterator[str]:
+    device = report.device
+    yield f"  {program.name}"
+    floor = f"{size(program.floor_bytes)} in {report.dtype}: {time(program.floor_microseconds)}"
+    yield f"    floor {floor} at {device.bandwidth_gb_s:.0f} GB/s ({device.name})"
+    yield f"    reads  {', '.join(program.reads)}"
+    yield f"    writes {', '.join(program.writes)}"
+    yield from (f"    note   {note}" for note in program.notes)
+    for schedule in program.schedules:
+        yield f"    {schedule.kind}: {_moved(schedule)}"
+        yield f"      because {schedule.reason}"
+        yield from (f"      {kernel.name}: {kernel.purpose}" for kernel in schedule.kernels)
 
 
-def _launch(launch: Launch) -> str:
-    first, last = launch.passes
-    passes = f"pass {first}" if first == last else f"passes {first} to {last}"
-    grid, block = ("x".join(map(str, each)) for each in (launch.grid, launch.block))
-    cluster = f", clusters of {launch.grid[2]}" if launch.grid[2] > 1 else ""
-    return f"{launch.kernel} kernel, {passes}: grid {grid}, block {block}, {launch.shared_bytes} bytes shared{cluster}"
+def _moved(schedule: model.Schedule) -> str:
+    return f"{size(schedule.bytes)}, {schedule.times_floor:.2f} times the floor"
+
+
+def _estimates(report: model.Report) -> Iterator[str]:
+    yield f"times on {report.device.name} are estimates:"
+    yield from (f"  {line}" for line in report.estimates)
+
+
+def _operators(report: model.Report, variant: model.Variant) -> Iterator[str]:
+    """A table: what eager PyTorch moves for each operator, what of that is saved, and both sides in all."""
+    yield f"  {variant.name}: the operators that are replaced, in {report.dtype}"
+    rows = [["operator", *(cell for total in variant.totals for cell in (total.direction, "", "saved"))]]
+    for each in variant.operators:
+        rows.append([each.step, *(cell for moves in (each.forward, each.backward) for cell in _moves(moves))])
+    eager, fused = ["eager PyTorch"], ["fused kernels"]
+    for total in variant.totals:
+        eager += [size(total.eager_bytes), time(total.eager_microseconds), ""]
+        fused += [size(total.fused_bytes), time(total.fused_microseconds), size(total.saved_bytes)]
+    rows += [eager, fused]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        yield f"    {'  '.join([first.ljust(widths[0]), *cells])}".rstrip()
+    known = [total for total in variant.totals if total.eager_product is not None]
+    parts = [f"{t.direction} {time(t.fused)} instead of {time(t.eager)}" for t in known]
+    yield from [f"    with the product, {enumeration(parts)}"] if parts else []
+
+
+def _moves(moves: model.Moves) -> list[str]:
+    """Nothing is moved where a gradient is passed on, and by a linear layer besides its product."""
+    return [size(moves.bytes), time(moves.microseconds), size(moves.saved_bytes)] if moves.bytes else ["-", "", ""]

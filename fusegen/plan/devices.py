@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -80,3 +80,9 @@ def misfit(device: Device, target: str) -> str | None:
             f"{device.shared_bytes >> 10}: add {target} to them"
         )
     return None
+
+
+def misfits(devices: Iterable[Device], targets: Sequence[str] | None) -> list[str]:
+    """As misfit, of each device and target that do not go together."""
+    found = (misfit(device, target) for device in devices for target in targets or ())
+    return [reason for reason in found if reason is not None]

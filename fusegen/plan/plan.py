@@ -84,7 +84,7 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
     outputs, reasons = _gradient_outputs(chain, gradients, names)
-    nodes = _saved([tensor.node for tensor in outputs], grad)
+    nodes = saved_nodes([tensor.node for tensor in outputs], grad)
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
     forward_outputs = [Tensor(result, chain.result, "output")]
     forward_outputs += saved
@@ -148,7 +148,7 @@ def _gradient_outputs(
     return outputs, reasons
 
 
-def _saved(targets: list[Node], grad: Node) -> list[Node]:
+def saved_nodes(targets: list[Node], grad: Node) -> list[Node]:
     """What the backward program takes from the forward pass: the operands that it compares, and instead of reducing
     again the statistics, which are what follows from reductions, without the gradient, as full-size values use it."""
     stored = [stored_operand(node) for node in ancestors(targets)]

@@ -51,15 +51,29 @@ def is_worth_splitting(
         return False
     if min(lengths) < (LEAST_TERMS_OF_LIBRARY if speed.chunk else LEAST_TERMS):
         return False
-    splitting = _split(speed, rows * in_features)
+    sizes = (rows, channels, in_features)
+    mine = split_times(speed, multiprocessors, *sizes, weight_kept=weight_kept)
+    library = library_times(speed.float32, *sizes)
+    passes = 2 if gradients else 1
+    return sum(mine[:passes]) < sum(library[:passes])
+
+
+def split_times(speed, multiprocessors, rows, channels, in_features, *, weight_kept):
+    """Microseconds of the forward and of the backward products, and of splitting their operands."""
+    forward = _split(speed, rows * in_features)
     if not weight_kept:
-        splitting += _split(speed, channels * in_features)
-    products = [(rows, channels, in_features)]
-    if gradients:
-        splitting += 2 * _split(speed, rows * channels)
-        products += [(rows, in_features, channels), (channels, in_features, rows)]
-    mine = splitting + sum(_product(speed, multiprocessors, *sizes) for sizes in products)
-    return mine < sum(2 * a * b * c / speed.float32 for a, b, c in products)
+        forward += _split(speed, channels * in_features)
+    forward += _product(speed, multiprocessors, rows, channels, in_features)
+    backward = 2 * _split(speed, rows * channels)
+    backward += _product(speed, multiprocessors, rows, in_features, channels)
+    backward += _product(speed, multiprocessors, channels, in_features, rows)
+    return forward, backward
+
+
+def library_times(operations, rows, channels, in_features):
+    """Microseconds of the library's forward and backward products, at so many operations in each."""
+    one = 2 * rows * channels * in_features / operations
+    return one, 2 * one
 
 
 def _split(speed, elements):

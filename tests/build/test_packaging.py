@@ -43,7 +43,7 @@ def test_every_dependency_is_pinned() -> None:
         line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
     )
     normal = {name.lower().replace("_", "-").replace(".", "-") for name in pins}
-    for requirement in (*project["dependencies"], *extras["test"], *extras["nvcc"]):
+    for requirement in (*project["dependencies"], *extras["test"], *extras["nvcc"], *extras["wheel"]):
         name = re.split(r"[<>=]", requirement)[0].lower().replace(".", "-")
         assert name in normal, requirement
     assert all(re.fullmatch(r"[0-9.]+", version) for version in pins.values())

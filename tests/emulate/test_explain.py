@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.explain.text import Question, answer
-from fusegen.plan.load import plan_file
+from fusegen.explain.build import build
+from fusegen.explain.choices import Question, size_of
+from fusegen.explain.text import answer
+from fusegen.plan.load import plan_document, plan_file
+from fusegen.spec.yaml import parse_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCH, GROUP = (ROOT / "specs" / f"{name}.yaml" for name in ("matmul_bn_bias_div_swish", "gemm_groupnorm_hardtanh"))
+
+SQUARE = """\
+fusegen: 1
+name: square
+dims: {size: 32}
+inputs: {x: [size, size]}
+dtypes: [float32]
+chain:
+  - {op: relu}
+"""
 
 
 def test_columns_that_fit_shared_memory_stay_there(emulation_cache: Path) -> None:
@@ -43,3 +57,30 @@ def test_rows_that_fit_registers_stay_there(emulation_cache: Path) -> None:
 def test_sizes_and_dtypes_that_the_spec_lacks_are_refused() -> None:
     with pytest.raises(SpecError, match="no dtype 'float8'"):
         answer(plan_file(GROUP), Question(dtype="float8"))
+    # Seven groups do not divide the channels, and no norm of the other has groups.
+    with pytest.raises(SpecError, match="gemm_groupnorm_hardtanh cannot have 7 groups"):
+        answer(plan_file(GROUP), Question(groups=7))
+    with pytest.raises(SpecError, match="matmul_bn_bias_div_swish cannot have 1 groups"):
+        answer(plan_file(BATCH), Question(groups=1))
+
+
+def test_sizes_that_the_spec_ties_together_are_one() -> None:
+    square = plan_document(parse_yaml(SQUARE, "square.yaml"))
+    for question in (Question(rows=64), Question(rows=64, channels=32)):
+        with pytest.raises(SpecError, match="square cannot have 64 rows"):
+            answer(square, question)
+    assert size_of(square, Question(channels=64)).symbols == {"size": 64}
+
+
+def test_what_was_measured_on_one_gpu_is_not_taken_on_another(tmp_path: Path, emulation_cache: Path) -> None:
+    spec = tmp_path / BATCH.name
+    spec.write_text(BATCH.read_text(encoding="utf-8").replace("[sm_90]", "[sm_80, sm_90]"), encoding="utf-8")
+    size = {"dtype": "float32", "rows": 1024, "channels": 8192}
+    line = {**size, "schedule": "two_pass", "microseconds": 1.0, "default_microseconds": 2.0}
+    programs = {"programs": {"train_forward": [line]}}
+    gpu = {"gpu": "NVIDIA H100", "torch": "2.11.0", "cuda": "13.0", **programs}
+    tuning = {"fusegen_tuning": 1, "architectures": {"sm_90": gpu}}
+    spec.with_suffix(".tuning.json").write_text(json.dumps(tuning), encoding="utf-8")
+    report = build(plan_file(spec), Question(rows=1024), emulation_cache, target="sm_80")
+    assert report.device.name == "A100" and "sm_90" in report.tuning[0].measured_on
+    assert report.variants[0].programs[0].taken != "two_pass"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.plan.report import report
+from fusegen.explain.text import report
 from fusegen.plan.summary import summary
 from tests.plan.planning import LINEAR, committed, planned
 

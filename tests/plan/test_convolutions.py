@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
+from fusegen.explain.text import report
 from fusegen.plan.load import plan_document, plan_file
 from fusegen.plan.plan import Plan
-from fusegen.plan.report import report
-from fusegen.plan.summary import summary, typical_rows
+from fusegen.plan.sizes import positions_of, typical
+from fusegen.plan.summary import summary
 from fusegen.spec.yaml import parse_yaml
 from tests.chains.convolutions import EXPRESSIBLE, REFUSED, refused_spec
 from tests.plan.planning import committed
@@ -74,7 +75,8 @@ def test_the_sizes_of_results_are_pytorchs(transposed: bool, spatial: int) -> No
         given = tuple(rng.randint(6, 12) for _ in range(spatial))
         made, x = layer(op, options), torch.empty(2, 4, *given, device="meta")
         expected = made(x).shape
-        assert typical_rows(planned(op, given, options)) == 2 * expected[2:].numel(), options
+        plan = planned(op, given, options)
+        assert positions_of(plan, typical(plan)) == 2 * expected[2:].numel(), options
         assert result_shape(made, x, made.weight, 4) == tuple(expected), options
 
 
@@ -88,7 +90,8 @@ def test_a_plan_says_the_format_and_why() -> None:
     # The kernels' bytes: the convolution's result and the other input once, the result once.
     forward = summary(plan)["variants"][0]["programs"][0]
     assert forward["floor_bytes"] == 3 * 4 * 64 * 128 * 32**3 + 4 * 64
-    assert summary(plan)["variants"][0]["inputs_saved"] == ["x", "add_input"]
+    variant = summary(plan)["variants"][0]
+    assert variant["inputs_saved"] == ["x", "add_input"] and variant["saved"] == ["conv_transpose_result"]
 
 
 def test_the_bias_in_front_of_batch_norm() -> None:

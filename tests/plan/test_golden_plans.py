@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.plan.report import report
+from fusegen.explain.text import report
 from tests.plan.planning import SPECS, committed
 
 GOLDEN = Path(__file__).parent / "golden"

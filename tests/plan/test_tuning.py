@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
+from fusegen.explain.text import report
 from fusegen.plan.load import plan_file, plan_files
-from fusegen.plan.report import report
 from fusegen.plan.shapes import DEFAULT, Shapes
 from fusegen.plan.summary import summary
 from fusegen.plan.tuning import Measurement, Range, ranges

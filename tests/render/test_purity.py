@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from fusegen.explain.text import report
 from fusegen.plan.load import plan_file
-from fusegen.plan.report import report
 from fusegen.render.manifest import MANIFEST
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
@@ -31,7 +31,7 @@ if sys.argv[1] == "backwards":
     os.listdir = lambda *a: sorted(listdir(*a), reverse=True)
     pathlib.Path.iterdir = lambda path: iter(sorted(iterdir(path), reverse=True))
 from fusegen.plan.load import plan_file
-from fusegen.plan.report import report
+from fusegen.explain.text import report
 from fusegen.render.package import render_all
 
 plans = [plan_file(path) for path in sys.argv[2:]]

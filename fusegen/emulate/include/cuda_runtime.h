@@ -13,9 +13,12 @@
 inline cudaError_t cudaGetLastError() { return fusegen::emulate::last_error(true); }
 inline cudaError_t cudaPeekAtLastError() { return fusegen::emulate::last_error(false); }
 
-// One device, of compute capability 9.0. Persistent blocks have several tiles each where it is small.
+// One device. Its compute capability is ten times the major plus the minor. Persistent blocks have several tiles each where it is small.
 #if !defined(FUSEGEN_EMULATED_MULTIPROCESSORS)
 #define FUSEGEN_EMULATED_MULTIPROCESSORS 132
+#endif
+#if !defined(FUSEGEN_EMULATED_CAPABILITY)
+#define FUSEGEN_EMULATED_CAPABILITY 90
 #endif
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
@@ -31,7 +34,8 @@ inline cudaError_t cudaGetDevice(int* device) {
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = FUSEGEN_EMULATED_MULTIPROCESSORS; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = FUSEGEN_EMULATED_CAPABILITY / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = FUSEGEN_EMULATED_CAPABILITY % 10; break;
     default: *value = 0;
   }
   return cudaSuccess;

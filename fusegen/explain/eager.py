@@ -1,0 +1,148 @@
+"""What eager PyTorch moves for a chain: one pass over memory for each operator, forward and backward.
+
+An operator reads each of its operands once and writes its result once. Its backward pass reads what the gradients of
+this operator alone need, and writes them; a gradient that is the incoming one unchanged costs nothing. PyTorch's own
+kernels do no better, and some read an operand twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.diagnostics import Diagnostics
+from fusegen.ir.autodiff import differentiate
+from fusegen.ir.axes import Axes
+from fusegen.ir.graph import Node, ancestors
+from fusegen.ops.norms import Norm
+from fusegen.plan.model import Role, Variant
+from fusegen.plan.plan import Plan, saved_nodes
+from fusegen.spec.document import Document
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What an operator moves. name: the plan's, where fused kernels have the tensor too. role: as in the plan."""
+
+    name: str
+    axes: Axes
+    role: Role
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What an operator reads and writes in one direction, each tensor once."""
+
+    reads: tuple[Tensor, ...] = ()
+    writes: tuple[Tensor, ...] = ()
+
+
+def operators(plan: Plan, variant: Variant) -> list[tuple[Traffic, Traffic]]:
+    """Forward and backward of each step. The product of a linear layer is left out, and its sum with the bias: both
+    sides have the former, and the latter is the product's in eager PyTorch. So is a convolution, but not its sum with
+    the bias, for which PyTorch has a pass of its own."""
+    steps = [_Operator(plan, variant, index) for index in range(len(plan.spec.chain))]
+    same: dict[str, str] = {}
+    for step in steps:
+        if step.passes_on:
+            before, after = step.gradient_of_operand, step.gradient_of(step.result).name
+            if after == variant.result_gradient:
+                same[before] = after
+            else:
+                same[after] = same.get(before, before)
+    return [(step.forward(), _renamed(step.backward(), same)) for step in steps]
+
+
+def _renamed(traffic: Traffic, same: Mapping[str, str]) -> Traffic:
+    """With one name for a gradient that operators pass on as it is."""
+    both = ([replace(t, name=same.get(t.name, t.name)) for t in part] for part in (traffic.reads, traffic.writes))
+    return Traffic(*map(tuple, both))
+
+
+class _Operator:
+    """One step, built alone over leaves that stand for the running value and what else it takes.
+
+    made: the gradients that its backward pass computes, by their leaf. needed: what it reads for them; reads_result:
+    whether the result is among that. statistics: what the forward pass stores for them besides the result. passes_on:
+    whether the gradient of the running value is the incoming one.
+    """
+
+    def __init__(self, plan: Plan, variant: Variant, index: int) -> None:
+        self.variant, self.chain, self.step = variant, variant.chain, plan.spec.chain[index]
+        self.values = [*self.chain.running, self.chain.result]
+        diagnostics = Diagnostics(Document("", {}, (), {}, {}), frozenset())
+        self.builder = ChainBuilder(plan.spec, diagnostics, self.chain.training)
+        # A parameter that an earlier step has made is only named; the step's own is made anew.
+        self.builder.parameters |= {n: p for n, p in self.chain.parameters.items() if p.attribute == n}
+        value = self.values[index]
+        running = None if value is None else self._leaf(value)
+        if index:
+            self.builder.channels = self.chain.channels
+        for before, step in enumerate(plan.spec.chain[:index], 1):
+            if step.save is not None:
+                self.builder.remember(step.save, self._leaf(self.values[before]))
+        self.builder.step = index
+        self.node = self.step.build(self.builder, running)
+        self.result = Tensor(self._name(self.values[index + 1]), self.node.axes, "activation")
+        graph = self.builder.graph
+        self.grad = graph.tensor(graph.claim("incoming"), self.node.axes)
+        leaves = [n for n in ancestors([self.node]) if n.op == "tensor" and n.attribute not in self.chain.buffers]
+        found = differentiate(graph, self.node, self.grad, leaves)
+        self.made = {leaf: each for leaf, each in found.items() if each is not self.grad}
+        saved = saved_nodes(list(self.made.values()), self.grad)
+        # A gradient that uses the result reads it, and not what it follows from. PyTorch's norms read their operand,
+        # whose normalised values are the result where there is no weight.
+        reads_result = not isinstance(self.step, Norm)
+        self.needed = ancestors(self.made.values(), {*saved, self.node} if reads_result else set(saved))
+        self.reads_result = reads_result and self.node in self.needed
+        statistics = [node for node in saved if node in self.needed and node is not self.node]
+        self.statistics = [Tensor(node.name, node.axes, "accumulator") for node in statistics]
+        self.passes_on = running is not None and found.get(running) is self.grad
+        self.gradient_of_operand = "" if running is None else self.gradient_of(self._tensors([running])[0]).name
+
+    def _name(self, value: Node) -> str:
+        """The plan's. The result of an anchor is the kernels' input, with a bias or without."""
+        if self.chain.has_anchor and value is self.values[1]:
+            return self.chain.source.name
+        return self.variant.result if value is self.chain.result else value.name
+
+    def _leaf(self, value: Node) -> Node:
+        return self.builder.graph.tensor(self._name(value), value.axes)
+
+    def _role(self, name: str) -> Role:
+        if name in self.chain.buffers:
+            return "count" if self.chain.buffers[name].integer else "parameter"
+        if name in self.chain.tail_inputs and name != self.chain.source.name:
+            return f"input {name}"
+        return "parameter" if name in self.chain.parameters else "activation"
+
+    def _tensors(self, nodes: Iterable[Node]) -> list[Tensor]:
+        """The leaves among them that lie in memory."""
+        found = {str(node.attribute): node.axes for node in nodes if node.op == "tensor"}
+        return [Tensor(name, axes, self._role(name)) for name, axes in found.items()]
+
+    def gradient_of(self, tensor: Tensor) -> Tensor:
+        """The gradient of a tensor; that of a value between two operators is one that no fused kernel knows."""
+        known = self.variant.gradients
+        if tensor.name == self.variant.result:
+            name = self.variant.result_gradient
+        else:
+            name = known[tensor.name].name if tensor.name in known else f"gradient of {tensor.name}"
+        return replace(tensor, name=name)
+
+    def forward(self) -> Traffic:
+        if self.step.anchor and not (self.chain.convolution and self.step.bias):
+            return Traffic()
+        updates = self.builder.updates
+        reads = self._tensors(ancestors([self.node, *updates.values()]))
+        moved = [Tensor(name, node.axes, self._role(name)) for name, node in updates.items()]
+        moved += [tensor for tensor in reads if tensor.role == "count"]
+        return Traffic(tuple(reads), (self.result, *self.statistics, *moved))
+
+    def backward(self) -> Traffic:
+        reads = [each for each in self._tensors(self.needed) if each.name != self.grad.attribute]
+        reads += self.statistics
+        reads += [self.result] if self.reads_result else []
+        reads += [self.gradient_of(self.result)] if self.grad in self.needed else []
+        return Traffic(tuple(reads), tuple(map(self.gradient_of, self._tensors(self.made))))

@@ -1,0 +1,85 @@
+"""What each operator of eager PyTorch moves and takes, what of it fused kernels save, and both sides in all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fusegen.explain import model, wording
+from fusegen.explain.eager import Tensor, Traffic, operators
+from fusegen.explain.times import of_bytes, of_products
+from fusegen.ops.step import WIDTH
+from fusegen.plan.epilogue import EPILOGUE
+from fusegen.plan.model import Mode, Program, Variant
+from fusegen.plan.plan import Plan
+from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape
+from fusegen.verify.sizes import Sizes
+
+
+def operators_and_totals(
+    plan: Plan, mode: Mode, size: Sizes, variant: Variant, programs: Sequence[model.Program]
+) -> tuple[tuple[model.Operator, ...], tuple[model.Total, ...]]:
+    """programs: forward and backward, with the schedules that count."""
+    traffic = operators(plan, variant)
+    planned = (variant.forward, variant.backward)
+    shared = [
+        _Shared(plan, mode, size, program, in_epilogue=each.taken == EPILOGUE)
+        for program, each in zip(planned, programs, strict=True)
+    ]
+    columns = [[shared[side].moves(each[side]) for each in traffic] for side in (0, 1)]
+    found = tuple(
+        model.Operator(step=wording.step(step), is_product=step.op == "linear", forward=forward, backward=backward)
+        for step, forward, backward in zip(plan.spec.chain, *columns, strict=True)
+    )
+    products = None
+    if plan.chain.contraction is not None:
+        products = of_products(plan, mode, size, training=variant.name != "eval")
+    totals = []
+    for index, (program, moves) in enumerate(zip(programs, columns, strict=True)):
+        shared_bytes = sum(each.bytes - each.saved_bytes for each in moves)
+        eager, fused = (each.microseconds[index] for each in products) if products else (None, None)
+        makers = [each.made_by[index] for each in products] if products else [None, None]
+        totals.append(
+            model.Total(
+                direction=program.direction,
+                eager_bytes=sum(each.bytes for each in moves),
+                eager_microseconds=round(sum(each.microseconds for each in moves), 3),
+                fused_bytes=program.schedule.bytes,
+                fused_microseconds=program.schedule.microseconds,
+                besides_bytes=program.schedule.bytes - shared_bytes,
+                eager_product=eager and round(eager, 3),
+                fused_product=fused and round(fused, 3),
+                eager_made_by=makers[0],
+                fused_made_by=makers[1],
+            )
+        )
+    return found, tuple(totals)
+
+
+class _Shared:
+    """Counts what fused kernels move too: each tensor once for its reads and once for its writes. in_epilogue: they
+    have the product in registers."""
+
+    def __init__(self, plan: Plan, mode: Mode, size: Sizes, program: Program, *, in_epilogue: bool) -> None:
+        self.plan, self.mode, self.size = plan, mode, size
+        self.reads = {tensor.name for tensor in read_of(plan, program) if is_read(mode, tensor)}
+        if in_epilogue:
+            self.reads.discard(plan.chain.source.name)
+        self.writes = {tensor.name for tensor in program.outputs}
+
+    def moves(self, traffic: Traffic) -> model.Moves:
+        moved, saved = 0, 0
+        for tensors, left in ((traffic.reads, self.reads), (traffic.writes, self.writes)):
+            for tensor in tensors:
+                count = self._bytes(tensor)
+                moved += count
+                if tensor.name in left:
+                    left.remove(tensor.name)
+                else:
+                    saved += count
+        microseconds = round(of_bytes(self.plan.device, moved), 3)
+        return model.Moves(bytes=moved, microseconds=microseconds, saved_bytes=saved)
+
+    def _bytes(self, tensor: Tensor) -> int:
+        width = FIXED_WIDTH.get(tensor.role) or WIDTH[self.mode.roles[tensor.role]]
+        return math.prod(shape(self.plan, tensor.axes, self.size.symbols)) * width

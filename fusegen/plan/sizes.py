@@ -1,0 +1,76 @@
+"""How many bytes tensors, kernels and programs move at sizes of the spec's symbols."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from fusegen.chain.model import ROWS
+from fusegen.errors import InternalError
+from fusegen.ir.axes import Axes, Dim
+from fusegen.ops.step import WIDTH
+from fusegen.plan.model import Kernel, Mode, Program, Tensor
+from fusegen.plan.modes import VERIFICATION_DTYPE
+from fusegen.plan.plan import Plan
+
+FIXED_WIDTH = {"accumulator": 4, "count": 8}
+"""The bytes of an element where the mode has no say: statistics in float32, counts in int64."""
+
+
+def typical(plan: Plan) -> dict[str, int]:
+    """The sizes that planning assumes: of symbols, and numbers of groups."""
+    groups = {name: each.typical for name, each in plan.spec.arguments.items() if each.type == "int"}
+    return {**plan.spec.dims, **groups}
+
+
+def is_built(mode: Mode) -> bool:
+    """Whether every build has the mode, not only one for verification."""
+    return mode.roles["activation"] != VERIFICATION_DTYPE
+
+
+def is_read(mode: Mode, tensor: Tensor) -> bool:
+    """Whether the kernels read an input in this mode: a bias that the library has added is no business of theirs."""
+    return not (tensor.in_product and WIDTH[mode.roles["activation"]] == 2)
+
+
+def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """How many values over these axes there are along the rows, and along the channels."""
+
+    def number(dim: Dim) -> int:
+        if dim == ROWS:
+            return positions_of(plan, sizes)
+        return dim if isinstance(dim, int) else sizes[dim]
+
+    return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))
+
+
+def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
+    """The rows behind a convolution: each position of its result, for each element of the batch."""
+    c = plan.chain.convolution
+    if c is None:
+        raise InternalError(f"{plan.spec.name} has no convolution")
+    batch, _, *given = (dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape)
+    return batch * math.prod(c.positions(given, lambda each: each if isinstance(each, int) else sizes[each]))
+
+
+def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tensor) -> int:
+    """Bytes of a tensor; none of one that the kernels do not read in this mode."""
+    if not is_read(mode, tensor):
+        return 0
+    width = FIXED_WIDTH.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
+    return math.prod(shape(plan, tensor.axes, sizes)) * width
+
+
+def kernel_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], kernel: Kernel) -> int:
+    """Bytes that a kernel moves."""
+    return sum(tensor_bytes(plan, mode, sizes, tensor) for tensor in (*kernel.reads, *kernel.writes))
+
+
+def read_of(plan: Plan, program: Program) -> list[Tensor]:
+    """What kernels of a program read in any mode that is built."""
+    return [tensor for tensor in program.inputs if any(is_read(each, tensor) for each in plan.modes if is_built(each))]
+
+
+def program_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], program: Program) -> int:
+    """The fewest bytes that a program moves: each input read once, each result written once."""
+    return sum(tensor_bytes(plan, mode, sizes, t) for t in (*read_of(plan, program), *program.outputs))

@@ -1,0 +1,1 @@
+"""Wheels of generated packages with compiled libraries, for every torch and Python that they serve."""

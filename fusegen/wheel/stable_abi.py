@@ -1,0 +1,58 @@
+"""What the oldest torch that a wheel serves has of the stable ABI. Later versions take nothing away, and add to it."""
+
+from __future__ import annotations
+
+from fusegen.build.libraries import OLDEST_TORCH
+
+# What `nm -D --defined-only libtorch_cpu.so` lists of 2.10.0, but for the operators of single devices. Headers of a
+# later torch may call others: TORCH_TARGET_VERSION hides most of these, and nobody promises all.
+_OF_2_10 = """
+    aoti_torch__alloc_from_pool aoti_torch__embedding_bag aoti_torch__fft_c2c aoti_torch__mm_plus_mm_out
+    aoti_torch__reinterpret_tensor aoti_torch__scaled_dot_product_efficient_attention
+    aoti_torch__scaled_dot_product_flash_attention aoti_torch__scaled_dot_product_flash_attention_v2
+    aoti_torch__scaled_mm aoti_torch__scaled_mm_v2 aoti_torch_abi_version aoti_torch_addmm_out aoti_torch_as_strided
+    aoti_torch_assign_tensors aoti_torch_assign_tensors_out aoti_torch_aten_amax aoti_torch_aten_fill__Scalar
+    aoti_torch_aten_full aoti_torch_aten_narrow aoti_torch_aten_new_empty aoti_torch_aten_new_zeros
+    aoti_torch_aten_pad aoti_torch_aten_subtract_Tensor aoti_torch_bmm_out aoti_torch_call_dispatcher
+    aoti_torch_check aoti_torch_check_inf_and_nan aoti_torch_clone aoti_torch_clone_preserve_strides
+    aoti_torch_convolution aoti_torch_copy_ aoti_torch_create_device_guard aoti_torch_create_tensor_from_blob
+    aoti_torch_create_tensor_from_blob_v2 aoti_torch_delete_c10_value_object aoti_torch_delete_device_guard
+    aoti_torch_delete_library_object aoti_torch_delete_stream aoti_torch_delete_tensor_object
+    aoti_torch_device_guard_set_index aoti_torch_device_type_cpu aoti_torch_device_type_cuda
+    aoti_torch_device_type_meta aoti_torch_device_type_mps aoti_torch_device_type_privateuse1
+    aoti_torch_device_type_xpu aoti_torch_dtype_bfloat16 aoti_torch_dtype_bool aoti_torch_dtype_complex128
+    aoti_torch_dtype_complex32 aoti_torch_dtype_complex64 aoti_torch_dtype_element_size aoti_torch_dtype_float16
+    aoti_torch_dtype_float32 aoti_torch_dtype_float64 aoti_torch_dtype_float8_e4m3fn
+    aoti_torch_dtype_float8_e4m3fnuz aoti_torch_dtype_float8_e5m2 aoti_torch_dtype_float8_e5m2fnuz
+    aoti_torch_dtype_int16 aoti_torch_dtype_int32 aoti_torch_dtype_int64 aoti_torch_dtype_int8
+    aoti_torch_dtype_uint16 aoti_torch_dtype_uint32 aoti_torch_dtype_uint64 aoti_torch_dtype_uint8
+    aoti_torch_empty_strided aoti_torch_empty_strided_pinned aoti_torch_get_current_device_index
+    aoti_torch_get_current_stream aoti_torch_get_data_ptr aoti_torch_get_device_index aoti_torch_get_device_type
+    aoti_torch_get_dim aoti_torch_get_dtype aoti_torch_get_layout aoti_torch_get_numel aoti_torch_get_size
+    aoti_torch_get_sizes aoti_torch_get_storage_numel aoti_torch_get_storage_offset aoti_torch_get_storage_size
+    aoti_torch_get_stride aoti_torch_get_strides aoti_torch_grad_mode_is_enabled aoti_torch_grad_mode_set_enabled
+    aoti_torch_index_put_out aoti_torch_int64_to_ivalue aoti_torch_is_contiguous aoti_torch_is_defined
+    aoti_torch_item_bfloat16 aoti_torch_item_bool aoti_torch_item_complex64 aoti_torch_item_float16
+    aoti_torch_item_float32 aoti_torch_item_float64 aoti_torch_item_int16 aoti_torch_item_int32
+    aoti_torch_item_int64 aoti_torch_item_int8 aoti_torch_item_uint16 aoti_torch_item_uint32 aoti_torch_item_uint64
+    aoti_torch_item_uint8 aoti_torch_layout__mkldnn aoti_torch_layout_jagged aoti_torch_layout_sparse_bsc
+    aoti_torch_layout_sparse_bsr aoti_torch_layout_sparse_coo aoti_torch_layout_sparse_csc
+    aoti_torch_layout_sparse_csr aoti_torch_layout_strided aoti_torch_library_def aoti_torch_library_impl
+    aoti_torch_library_init_def aoti_torch_library_init_fragment aoti_torch_library_init_impl
+    aoti_torch_memory_format_channels_last aoti_torch_memory_format_channels_last_3d
+    aoti_torch_memory_format_contiguous_format aoti_torch_memory_format_preserve_format aoti_torch_mm_out
+    aoti_torch_new_tensor_handle aoti_torch_new_uninitialized_tensor aoti_torch_nonzero
+    aoti_torch_print_tensor_handle aoti_torch_repeat_interleave_Tensor aoti_torch_save_tensor_handle
+    aoti_torch_scalar_to_tensor_bool aoti_torch_scalar_to_tensor_complex128 aoti_torch_scalar_to_tensor_complex64
+    aoti_torch_scalar_to_tensor_float32 aoti_torch_scalar_to_tensor_float64 aoti_torch_scalar_to_tensor_int16
+    aoti_torch_scalar_to_tensor_int32 aoti_torch_scalar_to_tensor_int64 aoti_torch_scalar_to_tensor_int8
+    aoti_torch_scalar_to_tensor_uint16 aoti_torch_scalar_to_tensor_uint32 aoti_torch_scalar_to_tensor_uint64
+    aoti_torch_scalar_to_tensor_uint8 aoti_torch_scatter_out aoti_torch_scatter_reduce_out aoti_torch_str_to_ivalue
+    aoti_torch_stream_id aoti_torch_strlist_to_ivalue aoti_torch_tensor_copy_ aoti_torch_tensor_to_ivalue
+    aoti_torch_view_as_real aoti_torch_view_dtype aoti_torch_warn aoti_torch_zero_ torch_call_dispatcher
+    torch_delete_list torch_delete_string torch_get_const_data_ptr torch_get_mutable_data_ptr torch_get_num_threads
+    torch_get_thread_idx torch_library_impl torch_list_get_item torch_list_push_back torch_list_set_item
+    torch_list_size torch_new_list_reserve_size torch_new_string_handle torch_parallel_for torch_parse_device_string
+    torch_set_requires_grad torch_string_c_str torch_string_length
+"""
+FUNCTIONS = {(2, 10): frozenset(_OF_2_10.split())}[OLDEST_TORCH]

@@ -1,0 +1,42 @@
+"""Specs rendered and compiled for a wheel: the files that whoever installs it needs, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from fusegen.build import Request, build_extensions
+from fusegen.build.key import OUTPUT
+from fusegen.plan.plan import Plan
+from fusegen.render.output import write_files
+from fusegen.render.package import Files, render_all
+from fusegen.wheel.symbols import require_portable
+
+
+def stage(
+    plans: Sequence[Plan], directory: Path, *, targets: Sequence[str] | None = None, console: Console | None = None
+) -> dict[str, Path]:
+    """Renders and compiles in `directory`, and returns what to ship: files by their paths below a Python package.
+
+    plans: of specs in files of their own names. targets: in place of each spec's own. What is in the directory of a
+    former call is used again. Raises BuildError, WheelError where a library is not portable, and SpecError.
+    """
+    rendered = render_all(plans)
+    # Nobody edits these files: what was changed here all the same is replaced.
+    write_files(rendered, directory, overwrite=True)
+    built = build_extensions(build_requests(plans, directory, targets), portable=True, console=console)
+    require_portable([result.path for result in built])
+    return {path: directory / path for path in shipped_paths(plans, rendered)}
+
+
+def build_requests(plans: Sequence[Plan], directory: Path, targets: Sequence[str] | None) -> list[Request]:
+    """Of the packages in `directory`, for the targets, or each spec's own."""
+    return [Request(directory / plan.spec.name, targets or plan.spec.targets) for plan in plans]
+
+
+def shipped_paths(plans: Sequence[Plan], rendered: Files) -> list[str]:
+    """Those that run, sorted: Python and the compiled libraries. No sources of these, no plans."""
+    python = [path for path in rendered if path.endswith((".py", "/py.typed"))]
+    return sorted([*python, *(f"{plan.spec.name}/{OUTPUT}" for plan in plans)])
