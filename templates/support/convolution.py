@@ -20,6 +20,7 @@ _KINDS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
+_DIMENSIONS = {kind: index % 3 + 1 for index, kind in enumerate(_KINDS)}
 _METHODS = ("_conv_forward", "_output_padding")
 _OWN = {kind: tuple(getattr(kind, name, None) for name in _METHODS) for kind in _KINDS}
 _FUNCTIONS = (
@@ -48,6 +49,10 @@ def misfit_convolution(name, module, weight):
     own, kind = module.__dict__, type(module)
     if any(method in own for method in _METHODS):
         return Eager(f"{name} has a call of its own")
+    dimensions = _DIMENSIONS[kind]
+    for each in (module.stride, module.padding, module.dilation, module.output_padding):
+        if type(each) is not str and (type(each) is not tuple or len(each) != dimensions):
+            return Eager(f"{name} has options that {kind.__name__} would not make")
     if tuple(getattr(kind, method, None) for method in _METHODS) != _OWN[kind]:
         return Eager(f"a method of {kind.__name__} was replaced")
     now = (
@@ -56,7 +61,7 @@ def misfit_convolution(name, module, weight):
     )
     if now != _FUNCTIONS:
         return FUNCTION
-    return misfit_plain(f"{name}.weight", weight, len(module.kernel_size) + 2)
+    return misfit_plain(f"{name}.weight", weight, dimensions + 2)
 
 
 def result_shape(module, x, weight, channels):
@@ -100,7 +105,7 @@ def _convolve(convolved):
     padding = module.padding
     if module.padding_mode != "zeros":
         x = F.pad(x, module._reversed_padding_repeated_twice, mode=module.padding_mode)
-        padding = (0,) * len(module.kernel_size)
+        padding = (0,) * _DIMENSIONS[type(module)]
     options = [module.stride, padding, module.dilation, module.output_padding]
     # PyTorch has no channels_last for one dimension of positions: it is the last of two.
     is_1d = x.dim() == 3

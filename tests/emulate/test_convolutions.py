@@ -232,6 +232,10 @@ def test_what_takes_the_place_of_the_layer(packages) -> None:
         changed = copy.deepcopy(fused)
         changed.conv = other
         assert not changed.fusegen_kernels(x)
+    changed = copy.deepcopy(fused)
+    changed.conv.stride = 2  # as F.conv2d takes it
+    changed.fusegen_strict = False
+    assert "options that Conv2d would not make" in changed.fusegen_kernels(x).reason
     fused.conv.register_forward_hook(lambda *_: None)
     assert fused.fusegen_kernels(x).reason == "conv has hooks"
 
