@@ -23,7 +23,8 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
     operator that needs it, so that its peak, in the products of the linear layer, has none of them.
 
-    A convolution takes its operands in channels_last: a copy of each that comes in another format is saved.
+    A convolution and what is behind it take channels_last: a copy of each operand that comes in another format is
+    saved.
 
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
@@ -54,9 +55,9 @@ def _pieces_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
 
 
 def _copied_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
-    """Of a convolution's operands, in the format in which it takes them; 0 where there is none."""
+    """Of a convolution's weight and all inputs, in the format in which they are taken; 0 where there is none."""
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
-    copied = [tensor for layer in layers for tensor in (inputs[0], layer.weight)]
+    copied = [tensor for layer in layers for tensor in (*inputs, layer.weight)]
     return sum(tensor.numel() * tensor.element_size() + _ROUNDING for tensor in copied)
 
 

@@ -135,24 +135,28 @@ def test_training(packages) -> None:
 
 
 OPTIONS = (
-    {"stride": (2, 1), "padding": (0, 2)},
-    {"dilation": (1, 2), "groups": 2},
-    {"padding": "same", "dilation": 2},
-    {"padding": "valid"},
-    {"padding": (2, 1), "padding_mode": "reflect", "stride": 2},
-    {"padding": 1, "padding_mode": "circular"},
-    {"padding": "same", "padding_mode": "replicate"},
-    {"groups": 4},
+    ("conv", {"stride": (2, 1), "padding": (0, 2)}),
+    ("conv", {"dilation": (1, 2), "groups": 2}),
+    ("conv", {"padding": "same", "dilation": 2}),
+    ("conv", {"padding": "valid"}),
+    ("conv", {"padding": (2, 1), "padding_mode": "reflect", "stride": 2}),
+    ("conv", {"padding": 1, "padding_mode": "circular"}),
+    ("conv", {"padding": "same", "padding_mode": "replicate"}),
+    ("conv", {"groups": 4}),
+    ("conv_transpose", {"stride": (3, 1), "padding": (1, 2), "output_padding": (2, 0), "groups": 2}),
+    ("conv_transpose", {"dilation": (1, 3), "groups": 4}),
 )
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_layer_as_it_is_now(packages, options) -> None:
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
+def test_a_layer_as_it_is_now(packages, name, options) -> None:
     """What its attributes say counts, as for PyTorch, not what the spec said."""
-    _, cls = packages("batch_norm_scaling")
     torch.manual_seed(3)
-    fused = cls(4, 8, 3, 2.0)
-    fused.conv = nn.Conv2d(4, 8, 3, **options)
+    if name == "conv":
+        fused, kind = packages("batch_norm_scaling")[1](4, 8, 3, 2.0), nn.Conv2d
+    else:
+        fused, kind = packages("transposed_tanh")[1](4, 8, 3, 1, 0, 0, (8, 1, 1)), nn.ConvTranspose2d
+    setattr(fused, name, kind(4, 8, 3, **options))
     fused.fusegen_strict = True
     for last in (False, True):
         x = torch.randn(2, 4, 7, 8)
