@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -48,7 +49,7 @@ def measure_ceilings(
 @contextlib.contextmanager
 def matmul_settings(precision: Precision) -> Iterator[None]:
     """Products and convolutions as `precision` has them, in every thread; what was set before is put back."""
-    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [backend.allow_tf32 for backend in backends]
     for backend in backends:
         backend.allow_tf32 = precision.tf32

@@ -83,7 +83,8 @@ def _convolution_work(
 ) -> Work:
     """The convolution alone: without its bias, its operands in channels_last, as the fused module makes it."""
     format_ = {2: torch.channels_last, 3: torch.channels_last_3d}.get(convolution.dimensions, torch.contiguous_format)
-    layer = copy.deepcopy(original.get_submodule(convolution.name)).to(memory_format=format_)
+    layer: Any = copy.deepcopy(original.get_submodule(convolution.name))
+    layer.to(memory_format=format_)
     layer.register_parameter("bias", None)
     x = given.detach().contiguous(memory_format=format_).requires_grad_()
     grad = grad_output.to(x.dtype).contiguous(memory_format=format_)

@@ -43,7 +43,17 @@ class Positions:
             self.symbols.argument(step.groups, "groups", ("int",))
         same = getattr(step, "padding", None) == "same"
         made = Convolution(
-            step.name, source, self.spatial, step.transposed, *channels, step.groups, *options.values(), same, *names
+            name=step.name,
+            source=source,
+            dimensions=self.spatial,
+            transposed=step.transposed,
+            in_channels=channels[0],
+            out_channels=channels[1],
+            groups=step.groups,
+            same=same,
+            weight=names[0],
+            result=names[1],
+            **options,
         )
         self._check(made)
         return made
@@ -67,8 +77,9 @@ class Positions:
     def _check(self, made: Convolution) -> None:
         """What nn.ConvNd would refuse at the sizes that planning assumes."""
         named = {*made.kernel_size, *made.stride, *made.padding, *made.dilation, *made.output_padding, made.groups}
-        numbers = {each: self.symbols.typical(each) for each in named}
-        if None in numbers.values():
+        typical = {each: self.symbols.typical(each) for each in named}
+        numbers = {each: value for each, value in typical.items() if value is not None}
+        if len(numbers) < len(typical):
             return
         number = numbers.__getitem__
         groups, counts = number(made.groups), [self.symbols.typical(c) for c in (made.in_channels, made.out_channels)]
@@ -84,10 +95,11 @@ class Positions:
                 message = "output_padding has to be less than the stride or the dilation"
                 self.diagnostics.refuse("FG205", message, "output_padding")
                 return
-        given = [self.symbols.typical(dim) for dim in self.given[2:]]
-        if None in given or min(number(stride) for stride in made.stride) < 1:
+        found = [self.symbols.typical(dim) for dim in self.given[2:]]
+        given = [size for size in found if size is not None]
+        if len(given) < len(found) or min(map(number, made.stride)) < 1:
             return
-        self.sizes = made.positions([size for size in given if size is not None], number)
+        self.sizes = made.positions(given, number)
         if min(self.sizes) < 1:
             message = f"the result would have no positions: {list(self.sizes)} of {given}"
             self.diagnostics.refuse("FG303", message, "kernel_size")

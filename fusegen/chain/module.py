@@ -37,7 +37,7 @@ class ModuleBuilder:
         form = shape_form(self.spatial) if self.spatial else ("rows", "channels")
         of_unknown = bool(spec.chain) and spec.chain[0] is None
         self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
-        first = self.inputs[0].shape if self.inputs else (None,) * len(form)
+        first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
         self.rows, self.channels = (ROWS if self.spatial else first[0]), first[1]
         self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}
