@@ -98,6 +98,9 @@ class BatchNorm(Norm):
             new = graph.add("mul", factor, batch, name=f"{key}_new", temporary=True)
             chain.update_buffer(running, graph.add("add", old, new, name=f"new_{running.name}"))
 
+    def not_over_positions(self) -> None:
+        return None
+
     def submodule(self, spatial: int) -> str:
         return f"nn.BatchNorm{max(spatial, 1)}d"
 

@@ -101,8 +101,10 @@ class Step(BaseModel):
         return 0
 
     def not_over_positions(self) -> str | None:
-        """Why it cannot be behind a convolution; None where it can."""
-        return None
+        """Why it cannot be behind a convolution, whose channels are dimension 1; None where it can."""
+        if self.matrix_only == "never" and not self.needs_elements:
+            return None
+        return "its entry does not say what it does over positions"
 
     def reset(self) -> list[str]:
         """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""

@@ -25,17 +25,19 @@ def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tenso
         label = str(format_).removeprefix("torch.")
         given = [x.detach().clone(memory_format=format_).requires_grad_() for x in inputs]
         found += summed_up(label, compare_module(fused, original, given, train=True))
-        mine, theirs = (run(module, given, None, train=False).output for module in (fused, original))
-        note = f"{mine.stride()}, eager {theirs.stride()}"
-        found.append(Comparison.statement(f"{label}, the result's strides", _same_format(mine, theirs), note))
+        mine = run(fused, given, None, train=False).output
+        kept = mine.is_contiguous(memory_format=format_)
+        found.append(Comparison.statement(f"{label}, the result's format", kept, f"strides {mine.stride()}"))
     single = [x.detach()[0].clone().requires_grad_() for x in inputs]
     refusal = _refusal(original, single)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch's operators, which run then
-        if refusal is None:
+        mine = _refusal(fused, single)
+        if mine is None and refusal is None:
             found += summed_up("without a batch", compare_module(fused, original, single, train=False))
         else:
-            found.append(Comparison.statement("refused without a batch", _refusal(fused, single) is refusal))
+            note = f"raises {mine and mine.__name__}, eager {refusal and refusal.__name__}"
+            found.append(Comparison.statement("without a batch", mine is refusal, note))
     many = _refusal(fused, [x.detach()[None] for x in inputs])
     return [*found, Comparison.statement("a dimension too many refused", many is ValueError)]
 
@@ -47,9 +49,3 @@ def _refusal(module: nn.Module, inputs: Sequence[Tensor]) -> type[Exception] | N
     except (ValueError, RuntimeError) as problem:
         return type(problem)
     return None
-
-
-def _same_format(a: Tensor, b: Tensor) -> bool:
-    """Strides of dimensions with one index say nothing."""
-    pairs = zip(a.shape, a.stride(), b.stride(), strict=True)
-    return a.shape == b.shape and all(one == other for size, one, other in pairs if size > 1)

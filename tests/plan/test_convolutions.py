@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from fusegen.errors import SpecError
 from fusegen.explain.text import report
+from fusegen.ops.step import Step
 from fusegen.plan.load import plan_document, plan_file
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import positions_of, typical
@@ -111,3 +113,22 @@ def test_chains_that_are_refused_with_the_reason(name: str) -> None:
     spatial, step, reason = REFUSED[name]
     with pytest.raises(SpecError, match=reason):
         plan_document(parse_yaml(refused_spec(spatial, step), "refused.yaml"))
+
+
+def test_an_op_that_says_nothing_of_positions_is_refused() -> None:
+    """An entry of the catalogue that looks at a whole row may look at another dimension there."""
+
+    class OfRows(Step):
+        op: Literal["of_rows"]
+        needs_elements = True
+        matrix_only = "never"
+
+    class OfMatrices(Step):
+        op: Literal["of_matrices"]
+
+    class OfElements(Step):
+        op: Literal["of_elements"]
+        matrix_only = "never"
+
+    assert OfRows(op="of_rows").not_over_positions() and OfMatrices(op="of_matrices").not_over_positions()
+    assert OfElements(op="of_elements").not_over_positions() is None
