@@ -6,6 +6,7 @@ into it, and a result is brought into the format that PyTorch's would have.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
+Only its own depthwise kernels, which it takes for contiguous operands, add it before they round.
 """
 
 from typing import NamedTuple
