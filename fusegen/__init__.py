@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "export", "load"]
 
 if TYPE_CHECKING:
     from fusegen.runtime import load
+    from fusegen.standalone.export import export
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from fusegen.runtime import load
 
         return load
+    if name == "export":
+        from fusegen.standalone.export import export
+
+        return export
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -55,6 +55,7 @@ CODES: dict[str, str] = {
     "FG507": "the output cannot be read",
     "FG508": "a file edited by hand that would be overwritten",
     "FG509": "a wheel that would not run where it says, or that no tool packs",
+    "FG510": "what an exported file cannot have, or cannot be made of",
     "FG601": "a tuning of what the plan lacks",
     "FG602": "a size that is tuned twice",
 }

@@ -20,7 +20,7 @@ LAYERS = (
     ("ops",),
     ("plan",),
     ("render", "reference"),
-    ("build", "check", "runtime"),
+    ("build", "check", "runtime", "standalone"),
     ("emulate", "wheel"),
     ("setuptools",),
     ("verify",),

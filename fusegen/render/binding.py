@@ -25,10 +25,16 @@ def render_bindings(plan: Plan, sources: str) -> str:
         ops=ops(plan),
         precisions=plan.has_precisions,
         roles=[*(dtype_field(role) for role in roles), "accumulator"],
-        modes=[_row(mode, roles) for mode in plan.modes],
+        modes=mode_rows(plan),
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],
     )
     return tidy(text)
+
+
+def mode_rows(plan: Plan) -> list[str]:
+    """The dtypes of each mode, as the values of the struct `Dtypes`."""
+    roles = type_roles(plan.modes[0].roles)
+    return [_row(mode, roles) for mode in plan.modes]
 
 
 def _row(mode: Mode, roles: list[str]) -> str:

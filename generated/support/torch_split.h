@@ -28,7 +28,7 @@ inline PiecesLayout layout_of(const Tensor& matrix, bool by_columns) {
 inline const float* floats(const Tensor& tensor) { return static_cast<const float*>(read(tensor)); }
 
 inline Tensor packed(const Tensor& tensor) {
-  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+  return tensor.is_contiguous() ? tensor : contiguous(tensor);
 }
 
 // The pieces of a float32 matrix. folded: null, or the pieces by rows of the matrix `other`, whose
@@ -108,7 +108,7 @@ class Products {
   // x W^T, and the bias where the library is to add it: never to a product of float32.
   Tensor forward(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                  const OptionalTensor& x_pieces, const OptionalTensor& weight_pieces) const {
-    if (precision_ == Precision::kIeee) return linear(x, weight, bias);
+    if (precision_ == Precision::kIeee) return glue::linear(x, weight, bias);
     if (precision_ == Precision::kFp32Split) {
       const SplitOperand left = operand("operand_pieces", x, x_pieces, false);
       const SplitOperand right = operand("weight_pieces", weight, weight_pieces, true);
@@ -133,7 +133,7 @@ class Products {
   // dz W
   Tensor input_gradient(const Tensor& dz, const Tensor& weight,
                         const OptionalTensor& weight_pieces) const {
-    if (precision_ == Precision::kIeee) return mm(dz, weight);
+    if (precision_ == Precision::kIeee) return glue::mm(dz, weight);
     if (precision_ == Precision::kFp32Split) {
       const SplitOperand right = operand("weight_pieces", weight, weight_pieces, false);
       return split_product(ProductKind::kInputGradient,
@@ -145,7 +145,7 @@ class Products {
 
   // dz^T x
   Tensor weight_gradient(const Tensor& dz, const Tensor& x, const OptionalTensor& x_pieces) const {
-    if (precision_ == Precision::kIeee) return mm(transposed(dz), x);
+    if (precision_ == Precision::kIeee) return glue::mm(glue::transposed(dz), x);
     if (precision_ == Precision::kFp32Split) {
       const SplitOperand right = operand("operand_pieces", x, x_pieces, false);
       return split_product(ProductKind::kWeightGradient, {dz.size(0), dz.size(1), x.size(1)},
@@ -175,7 +175,7 @@ class Products {
     const ScalarType dtype =
         precision_ == Precision::kBf16 ? ScalarType::BFloat16 : ScalarType::Half;
     Tensor result = empty(matrix, dtype, {matrix.size(0), matrix.size(1)});
-    return torch::stable::copy_(result, matrix);
+    return copy_(result, matrix);
   }
 
   const Arguments& args_;

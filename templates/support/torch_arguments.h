@@ -57,7 +57,7 @@ class Arguments {
   [[nodiscard]] Tensor input(const char* name, const Tensor& tensor, ScalarType dtype,
                              Shape shape) const {
     matrix(name, tensor, dtype, shape);
-    return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+    return tensor.is_contiguous() ? tensor : contiguous(tensor);
   }
 
   void buffer(const char* name, const Tensor& tensor, ScalarType dtype, Shape shape) const {

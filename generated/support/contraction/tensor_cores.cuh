@@ -61,11 +61,35 @@ inline int multiprocessors() {
   return count;
 }
 
+#if defined(__CUDACC__)
+// It has static shared memory in code for sm_90a alone.
+template <int = 0>
+__global__ void has_instructions_of_sm_90a() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  __shared__ volatile int there;
+  there = 1;
+#endif
+}
+
+// Whether the code that runs here is that for sm_90a, where there may be code for sm_90 beside it.
+inline bool runs_code_of_sm_90a() {
+  static const bool runs = [] {
+    cudaFuncAttributes found{};
+    const cudaError_t error = cudaFuncGetAttributes(&found, has_instructions_of_sm_90a<>);
+    if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+    return error == cudaSuccess && found.sharedSizeBytes > 0;
+  }();
+  return runs;
+}
+#else
+inline bool runs_code_of_sm_90a() { return true; }
+#endif
+
 // Whether this file has the kernel for the current device. The emulator has it unless it is told to
 // take the library.
 inline int has_tensor_core_kernel() {
 #if defined(FUSEGEN_SM_90A) || !(defined(__CUDACC__) || defined(FUSEGEN_LIBRARY_PRODUCT))
-  return compute_capability() == 90;
+  return compute_capability() == 90 && runs_code_of_sm_90a();
 #else
   return 0;
 #endif

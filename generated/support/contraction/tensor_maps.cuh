@@ -13,8 +13,13 @@ using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
 inline EncodeTensorMap find_encode_tensor_map() {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
       "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+#else
+  const cudaError_t error =
+      cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result);
+#endif
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   return error == cudaSuccess && result == cudaDriverEntryPointSuccess
              ? reinterpret_cast<EncodeTensorMap>(found)

@@ -1,0 +1,220 @@
+"""The forward method of a standalone module: what a call checks, and what it passes to the ops.
+
+Names of the spec are local variables there; all others begin with an underscore, which no name of a spec does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fusegen.plan.dimensions import dimensions
+from fusegen.plan.model import Variant
+from fusegen.plan.plan import Plan
+from fusegen.render.environment import wrap
+from fusegen.render.functions import as_tuple
+from fusegen.render.operators import OpRenderer
+from fusegen.render.preconditions import preconditions
+
+_REFUSED = re.compile(r"_support\.refused\((.*)\)", re.DOTALL)
+# The package's functions that look at constants, and what takes their place here.
+HELPERS = {"not_numbers": "_require_numbers", "beyond": "_require_in_range", "far_from_one": "_require_near_one"}
+
+
+def function_name(variant: Variant) -> str:
+    """The autograd.Function of a variant."""
+    return f"_{variant.name.capitalize() or 'Fused'}"
+
+
+class Call:
+    """Prints the body of `forward`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.chain = plan, plan.chain
+        self.inputs = [tensor.name for tensor in plan.chain.inputs]
+        self.first, self.others = self.inputs[0], self.inputs[1:]
+        self.further = [name for name, node in plan.chain.tail_inputs.items() if node is not plan.chain.source]
+        self.norms = [name for name, tracked in plan.chain.batch_norms if tracked]
+        self.untracked = len(plan.chain.batch_norms) > len(self.norms)
+
+    def body(self) -> list[str]:
+        views, result = self._views()
+        lines = [*views, *self._dtypes(), *self._operands(), *self._groups(), *self._eps()]
+        if not self.norms:
+            return [*lines, *(self._one_row() if self.untracked else []), *self._apply(0, {}, result)]
+        lines += self._one_row() if self.untracked else []
+        training = f"self.{self.norms[0]}.training"
+        if len(self.norms) > 1:
+            others = " or ".join(f"self.{name}.training != {training}" for name in self.norms[1:])
+            lines += [f"if {others}:", '    raise RuntimeError("some batch norms are in training, some are not")']
+        evaluation = self._apply(1, {}, result)
+        lines += [f"if not {training}:", *(f"    {line}" for line in evaluation)]
+        lines += [] if self.untracked else self._one_row()
+        return [*lines, *self._momenta(), *self._apply(0, self._replaced(), result)]
+
+    def helpers(self) -> list[str]:
+        """The functions that the body calls of those that look at constants."""
+        text = "\n".join(self.body())
+        return [name for name in HELPERS.values() if name in text]
+
+    def _views(self) -> tuple[list[str], str]:
+        """Inputs as [rows, channels], and what makes the result's shape of that."""
+        allowed, first = dimensions(self.plan), self.first
+        if allowed.most is not None:
+            reason = f"{first} must have two dimensions: {allowed.reason}"
+            lines = [f"if {first}.dim() != 2:", f'    raise ValueError("{reason}")']
+            return [*lines, *self._rows()], ""
+        needed = f"{first} must have {allowed.least} dimensions: {allowed.reason}"
+        if allowed.least <= 1:
+            needed = f"{first} must have a dimension of channels"
+        lines = [
+            f"if {first}.dim() < {max(1, allowed.least)}:",
+            f'    raise ValueError("{needed}")',
+            f"_leading = {first}.shape[:-1]",
+        ]
+        for name in self.others:
+            lines += [
+                f"if {name}.dim() == 0 or {name}.shape[:-1] != _leading:",
+                f'    raise ValueError("{name} must have the leading dimensions of {first}")',
+            ]
+        lines += [f"{name} = {name}.reshape(-1, {name}.shape[-1])" for name in self.inputs]
+        return [*lines, *self._rows()], ".view(*_leading, -1)"
+
+    def _rows(self) -> list[str]:
+        return [f"if {self.first}.shape[0] == 0:", f'    raise ValueError("{self.first} has no rows")']
+
+    def _dtypes(self) -> list[str]:
+        first, c = self.first, self.chain.contraction
+        lines = ["_autocast = _autocast_dtype()"]
+        lines += [f"_activation = {f'_autocast or {first}.dtype' if c else f'{first}.dtype'}"]
+        key = ["_activation", self._parameter_dtype(), *(f"{name}.dtype" for name in self.further[:1])]
+        return [*lines, f"_mode = _find_mode({as_tuple(key)}, _autocast is not None)"]
+
+    def _parameter_dtype(self) -> str:
+        chain = self.chain
+        attributes = [p.attribute for p in chain.parameters.values()]
+        attributes += [f"{chain.contraction.name}.weight"] if chain.contraction else []
+        attributes += [b.attribute for b in chain.buffers.values() if not b.integer]
+        return f"self.{attributes[0]}.dtype" if attributes else "_activation"
+
+    def _operands(self) -> list[str]:
+        """The operands of the product, as autocast casts the arguments of F.linear."""
+        c = self.chain.contraction
+        if c is None:
+            return []
+        weight = f"self.{c.name}.weight"
+        lines = [f"_operand, _weight = {self.first}.to(_activation), {weight}.to(_activation)"]
+        if self.plan.has_precisions:
+            lines += [
+                "_precision, _operand_pieces, _weight_pieces = 0, None, None",
+                "if _is_split(_operand, _weight, self.training):",
+                "    _operand_pieces, _weight_pieces = _kernels.split(_operand), _kernels.split(_weight)",
+                "    _precision = 1",
+            ]
+        return lines
+
+    def _groups(self) -> list[str]:
+        found = [step for step in self.plan.spec.chain if step.op == "group_norm"]
+        several = [f"self.{step.name}.num_groups" for step in found if step.num_groups != 1]
+        lines = []
+        if several:
+            lines = [f"_groups = {several[0]}"]
+            conditions = [f"{each} != _groups" for each in several[1:]]
+            if conditions:
+                lines += [f"if {' or '.join(conditions)}:", '    raise ValueError("the numbers of groups differ")']
+            channels = self._channels()
+            lines += [
+                f"if {self.first}.shape[0] == 1 and _groups == {channels}:",
+                '    raise ValueError("expected more than one value for each group")',
+            ]
+        return lines
+
+    def _channels(self) -> str:
+        c = self.chain.contraction
+        return f"self.{c.name}.weight.shape[0]" if c else f"{self.first}.shape[-1]"
+
+    def _eps(self) -> list[str]:
+        lines = []
+        for step in self.plan.spec.chain:
+            if step.op == "rms_norm" and step.eps is None:
+                lines.append(f"_{step.name}_eps = torch.finfo(torch.float32).eps  # as PyTorch has it, in 16 bits too")
+        return lines
+
+    def _one_row(self) -> list[str]:
+        return [
+            f"if {self.first}.shape[0] == 1:",
+            '    raise ValueError("expected more than one row: the variance of one has no meaning")',
+        ]
+
+    def _momenta(self) -> list[str]:
+        """The momentum of each batch norm, as the kernels take it: negative for the cumulative average."""
+        lines = []
+        for name in self.norms:
+            lines += [
+                f"_{name}_momentum = self.{name}.momentum",
+                f"if _{name}_momentum is None:  # by the count, which all blocks read: so none of them may raise it",
+                f"    _{name}_momentum = -1.0",
+                f"elif not isinstance(_{name}_momentum, (int, float)) or _{name}_momentum < 0:",
+                f'    raise ValueError("{name}.momentum must be None or a number from 0 on")',
+            ]
+        return lines
+
+    def _counts(self) -> list[str]:
+        """What counts the batch where the kernels do not, once nothing can refuse the call any more."""
+        lines = []
+        for name in self.norms:
+            lines += [f"if self.{name}.momentum is None:", f"    self.{name}.num_batches_tracked.add_(1)"]
+        return lines
+
+    def _replaced(self) -> dict[str, str]:
+        return {self.chain.name_of(f"{name}.momentum"): f"_{name}_momentum" for name in self.norms}
+
+    def _apply(self, index: int, replaced: dict[str, str], result: str) -> list[str]:
+        """Calls the ops of a variant. replaced: arguments that have other expressions."""
+        variant = self.plan.variants[index]
+        renderer = OpRenderer(self.plan, variant)
+        op = renderer.forward()
+        constant = {name for name, _, _ in renderer.sources()} - variant.gradients.keys()
+        sources = dict(self._sources(variant)) | replaced
+        arguments, numbers = [], []
+        for argument in op.arguments:
+            source = sources[argument.public]
+            if argument.cpp == "double" and argument.public not in replaced:
+                numbers.append(source)
+            arguments.append(f"{source}.detach()" if argument.public in constant else source)
+        lines = self._checks(variant, numbers) + (self._counts() if replaced else [])
+        body = wrap(", ".join(arguments), 76, 4).splitlines()
+        return [*lines, f"return _run({function_name(variant)}, _kernels.{op.function}, (",
+                *(f"    {line.strip()}" for line in body[:-1]), f"    {body[-1].strip()},", f")){result}"]  # fmt: skip
+
+    def _sources(self, variant: Variant) -> Iterator[tuple[str, str]]:
+        """Where each argument of the forward op comes from."""
+        chain, c = self.chain, self.chain.contraction
+        yield from ((name, name) for name in self.inputs)
+        if c:
+            yield from ((c.operand, "_operand"), (c.weight, "_weight"))
+        for table in (chain.parameters, chain.buffers, variant.chain.buffers, chain.constants):
+            yield from ((name, f"self.{each.attribute}") for name, each in table.items())
+        for step in self.plan.spec.chain:
+            if step.op == "rms_norm" and step.eps is None:
+                yield chain.name_of(f"{step.name}.eps"), f"_{step.name}_eps"
+        yield from (("_dtype_mode", "_mode"), ("_groups", "_groups"))
+        yield from ((name, name) for name in ("_precision", "_operand_pieces", "_weight_pieces"))
+
+    def _checks(self, variant: Variant, numbers: list[str]) -> list[str]:
+        """What the constants must be for the kernels, and for PyTorch."""
+        owners = {step.name: f"self.{step.name}" for step in self.plan.spec.chain if step.module}
+        lines = []
+        for text in preconditions(self.plan, variant, numbers, owners):
+            refused = _REFUSED.fullmatch(text)
+            if refused:
+                lines += [f"if {refused[1]}:", f'    raise ValueError("refused, as by PyTorch: {refused[1]}")']
+            elif text.startswith("_support.uncounted"):
+                lines += [
+                    f"if {self._channels()} > 2**24:",
+                    '    raise ValueError("the kernels number up to 2**24 channels")',
+                ]
+            else:
+                name, _, rest = text.removeprefix("_support.").partition("(")
+                lines += wrap(f"{HELPERS[name]}({rest}", 80, 4).splitlines()
+        return lines

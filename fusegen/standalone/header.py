@@ -1,0 +1,83 @@
+"""The first lines of a standalone file: what it is, which operators it replaces, and why each should be faster."""
+
+from __future__ import annotations
+
+import textwrap
+
+from fusegen.ops.step import WIDTH, Step
+from fusegen.plan.model import Program
+from fusegen.plan.plan import Plan
+from fusegen.plan.summary import summary
+from fusegen.render.cuda import chain_lines
+from fusegen.standalone.sources import bare
+
+_COLUMNS = 96
+
+
+def header(plan: Plan) -> list[str]:
+    """Lines of comments, without their `#`."""
+    spec, data = plan.spec, summary(plan)
+    sizes = ", ".join(f"{name} {size}" for name, size in data["typical"].items())
+    lines = [*textwrap.wrap(spec.about, _COLUMNS), ""]
+    lines += textwrap.wrap(
+        f"Fused CUDA kernels, forward and backward, written by fusegen from {spec.name}.yaml. This file needs torch >= "
+        "2.2 with CUDA, and what that compiles extensions with: nvcc >= 12.1, a C++17 compiler, ninja. The kernels are "
+        "compiled where it is imported first.",
+        _COLUMNS,
+    )
+    lines += ["", f"Operators that are replaced, at {sizes or 'any size'}, in {plan.modes[0].name}:", ""]
+    full = _full_bytes(plan)
+    for step, text in zip(spec.chain, chain_lines(plan), strict=True):
+        lines.append(f"  {bare(text)}")
+        lines += textwrap.wrap(_reason(plan, step, full), _COLUMNS, initial_indent="      ", subsequent_indent="      ")
+    lines += ["", "Kernels:", ""]
+    for variant in data["variants"]:
+        for program, made in zip(variant["programs"], _programs(plan, variant["name"]), strict=True):
+            lines += _program(program, made)
+    return lines
+
+
+def _full_bytes(plan: Plan) -> int:
+    """Of a result [rows, channels], in the first dtype configuration."""
+    size = {name: plan.spec.dims.get(name, name) for name in (plan.chain.rows, plan.chain.channels)}
+    return int(size[plan.chain.rows]) * int(size[plan.chain.channels]) * WIDTH[plan.modes[0].roles["activation"]]
+
+
+def _reason(plan: Plan, step: Step, full: int) -> str:
+    if step.op == "linear":
+        bias = next((p for p in plan.chain.parameters.values() if p.in_product), None)
+        text = "stays the library's product, which this file does not claim to beat"
+        if plan.has_precisions:
+            text = (
+                "three products of fp16 pieces on tensor cores, as accurate as one in float32 and faster than that on "
+                "GPUs of sm_90; elsewhere, and where it is not worth it, the library's product"
+            )
+        return text + ("; its bias is added by the kernels, in 16 bits by the product" if bias else "")
+    saved = _megabytes(2 * full)
+    if step.passes:
+        return f"its statistics are taken of elements that are read for the whole chain anyway: saves {saved} forward"
+    return f"on elements that are in registers: eager PyTorch reads and writes {saved} for this operator alone, forward"
+
+
+def _programs(plan: Plan, name: str) -> tuple[Program, Program]:
+    variant = next(each for each in plan.variants if each.name == name or not each.name)
+    return variant.forward, variant.backward
+
+
+def _program(data: dict, program: Program) -> list[str]:
+    first = data["schedules"][0]
+    text = f"{first['kind'].replace('_', '-')} schedule, {first['reason']}: moves {_megabytes(first['bytes'])}"
+    text += f", and no less than {_megabytes(data['floor_bytes'])} could be moved"
+    lines = textwrap.wrap(
+        f"{data['name'].replace('_', ' ')}: {text}", _COLUMNS, initial_indent="  ", subsequent_indent=" " * 6
+    )
+    for reason in program.reasons:
+        lines += textwrap.wrap(reason, _COLUMNS, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    others = [schedule["kind"].replace("_", "-") for schedule in data["schedules"][1:]]
+    if others:
+        lines.append(f"      at other sizes: {', '.join(others)}")
+    return lines
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"

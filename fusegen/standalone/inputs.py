@@ -1,0 +1,30 @@
+"""`get_inputs` and `get_init_inputs` of a standalone file, by the spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fusegen.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Statements of the file. about: where they come from."""
+
+    about: str
+    lines: list[str] = field(default_factory=list)
+
+
+def inputs_of_spec(plan: Plan) -> Inputs:
+    """Random tensors of the sizes that the spec plans for; arguments where the spec has a value for each."""
+    spec, sizes = plan.spec, plan.spec.dims
+    made = [f"torch.randn({', '.join(str(sizes.get(d, d)) for d in tensor.shape)})" for tensor in plan.chain.inputs]
+    lines = ["def get_inputs():", f"    return [{', '.join(made)}]"]
+    values = []
+    for name, argument in spec.arguments.items():
+        value = sizes.get(name) if argument.type == "dim" else getattr(argument, "default", None)
+        value = getattr(argument, "typical", None) if value is None else value
+        values.append(list(value) if isinstance(value, tuple) else value)
+    if None not in values:
+        lines += ["", "", "def get_init_inputs():", f"    return {values!r}"]
+    return Inputs("of the sizes that the spec plans for", lines)

@@ -1,0 +1,23 @@
+// No program of this chain keeps rows in registers: names alone.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "../shapes.cuh"
+#include "program.cuh"
+
+namespace fusegen {
+
+struct RowLaunch {
+  dim3 grid;
+  int items;
+};
+template <int kFirst, int kVec, bool kPacked, class P>
+RowLaunch row_fit(const P& p, const Shapes& shapes);
+template <int kFirst, int kVec, bool kPacked, class P>
+cudaError_t launch_row(
+    const P& p, RowLaunch row, const Shapes& shapes, int64_t vector_end, cudaStream_t stream);
+
+}  // namespace fusegen

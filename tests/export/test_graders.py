@@ -1,0 +1,114 @@
+"""What graders ask of a file, of the committed specs and of chains that are unusual."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen.standalone.inputs import inputs_of_spec  # noqa: E402
+from fusegen.standalone.module import render_standalone  # noqa: E402
+from fusegen.standalone.plan import standalone_plan  # noqa: E402
+from tests.emulate.other_chains import HAND_PICKED  # noqa: E402
+from tests.export.graders import complaints  # noqa: E402
+from tests.export.stand_in import Recorder, executed  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = sorted((ROOT / "specs").glob("*.yaml"))
+
+
+def exported(path: Path) -> tuple[str, Recorder]:
+    plan = standalone_plan(path, precision="ieee")
+    return render_standalone(plan, inputs_of_spec(plan)), Recorder(plan)
+
+
+def run(path: Path, rows: int = 6) -> str:
+    """Constructs the module of a spec's file at small sizes and calls it, with kernels that compute nothing. The file's
+    text."""
+    plan = standalone_plan(path, precision="ieee")
+    text, extension = render_standalone(plan, inputs_of_spec(plan)), Recorder(plan)
+    names = executed(text, extension)
+    sizes = {name: 8 for name in plan.spec.dims}
+    values = []
+    for name, argument in plan.spec.arguments.items():
+        default = getattr(argument, "default", None)
+        shape = [sizes.get(each, each) for each in argument.is_] if argument.type == "shape" else None
+        values.append({"dim": sizes.get(name), "int": 4, "float": default or 0.5, "shape": shape}[argument.type])
+    module = names["ModelNew"](*values)
+    of = {plan.chain.rows: rows}
+    for training in (True, False):
+        inputs = [
+            torch.randn([of.get(d, sizes.get(d, d)) for d in tensor.shape], requires_grad=True)
+            for tensor in plan.chain.inputs
+        ]
+        module.train(training)(*inputs).sum().backward()
+        with torch.no_grad():
+            module(*inputs)
+    assert {f"{variant.name}_{way}".lstrip("_") for variant in plan.variants for way in ("forward", "backward")} == {
+        *extension.calls
+    }
+    return text
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_every_spec(path: Path) -> None:
+    text = run(path)
+    assert complaints(text) == []
+    assert "pass" not in text.lower()  # a check may look for letters alone
+    kinds = {kernel.kind for program in standalone_plan(path, precision="ieee").programs for kernel in program.kernels}
+    for kind in ("column", "l2", "row", "row_reduction", "pointwise"):
+        assert (kind in kinds) == bool(re.search(rf"__global__[^;{{}}]* {kind}_kernel\(", text)), kind
+
+
+@pytest.mark.parametrize("name", HAND_PICKED)
+def test_unusual_chains(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "chain.yaml"
+    path.write_text(HAND_PICKED[name].spec("chain"))
+    assert complaints(run(path, HAND_PICKED[name].rows or 6)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("import torch\n", "import torch  # caf\u00e9\n", "ASCII"),
+        ("import torch\n", "from __future__ import annotations\nimport torch\n", "a future statement"),
+        ("def _run(", "class Lazy(torch.Tensor):\n    x = 1\n\n\ndef _run(", "a subclass of Tensor"),
+        ("load_inline", "load", "lacks load_inline"),
+        ("def _run(", "# pass\ndef _run(", "the word"),
+        (
+            "def _run(",
+            "def quick():\n    try:\n        _run()\n    except Exception:\n        return\n\n\ndef _run(",
+            "try",
+        ),
+        ("_Linear(", "nn.Linear(", "a layer"),
+    ],
+)
+def test_the_rules_find_what_breaks_them(old: str, new: str, complaint: str) -> None:
+    text, _ = exported(SPECS[0])
+    assert old in text
+    assert any(complaint in each for each in complaints(text.replace(old, new)))
+
+
+def test_names_of_the_spec_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "chain.yaml"
+    text = HAND_PICKED["batch_before_group"].spec("chain").replace("name: chain", "name: low_pass")
+    path.write_text(text.replace("A chain of the tests", "a pass and a bypass"))
+    plan = standalone_plan(path, precision="ieee")
+    exported = render_standalone(plan, inputs_of_spec(plan))
+    assert "low_pass" in exported and complaints(exported) == []
+    assert "# a sweep and a bysweep" in exported
+
+
+def test_the_name_of_the_extension_follows_from_the_sources(tmp_path: Path) -> None:
+    """A shared name would share a lock and a library."""
+    path, found = tmp_path / "chain.yaml", []
+    for function in ("relu", "silu", "relu"):
+        path.write_text(HAND_PICKED["batch_before_group"].spec("chain").replace("op: relu", f"op: {function}"))
+        text, extension = exported(path)
+        executed(text, extension)
+        found.append(extension.options["name"])
+        assert re.fullmatch(r"fusegen_chain_[0-9a-f]{12}", found[-1])
+    assert found[0] == found[2] != found[1]
