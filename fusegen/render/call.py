@@ -66,7 +66,7 @@ class CallRenderer:
         lines = self._default_eps()
         eps = [step.name for step in self.names.owners if step.op == "rms_norm"]
         replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in eps}
-        single = "_support.is_one_row(_shape)" if chain.convolution else f"{self.names.first}.shape[0] == 1"
+        single = "_support.has_no_variance(_shape)" if chain.convolution else f"{self.names.first}.shape[0] == 1"
         one_row = [f"if {single}:", "    return None, _support.REFUSED"]
         if not norms.names:
             return lines + (one_row if chain.batch_norms else []) + self._apply(0, replaced, [])

@@ -84,7 +84,7 @@ def shapes(plan: Plan) -> list[str]:
     if chain.convolution:
         form = shape_form(chain.spatial)
         lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
-        lines.append("A result has the memory format that PyTorch's would have; channels_last is the faster one.")
+        lines.append("The memory format is that of PyTorch's convolution. Use channels_last: others are copied.")
     else:
         lines.append(f"Returns {text((chain.rows, chain.channels))}.")
     if allowed.most is None:

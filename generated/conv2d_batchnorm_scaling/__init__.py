@@ -114,7 +114,7 @@ class Conv2dBatchnormScaling(_support.FusedModule):
 
     x: [batch, in_channels, height, width]
     Returns [batch, out_channels, height, width].
-    A result has the memory format that PyTorch's would have; channels_last is the faster one.
+    The memory format is that of PyTorch's convolution. Use channels_last: others are copied.
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
@@ -226,7 +226,7 @@ class Conv2dBatchnormScaling(_support.FusedModule):
                 conv_result, conv_bias, bn_weight, bn_bias, _bn_mean, _bn_var, _mode, bn.eps,
                 self.scaling_factor,
             )
-        if _support.is_one_row(_shape):
+        if _support.has_no_variance(_shape):
             return None, _support.REFUSED
         _bn_momentum = bn.momentum
         _bn_cumulative = _bn_momentum is None

@@ -103,7 +103,7 @@ class Convtranspose3dAddHardswish(_support.FusedModule):
     x: [batch, in_channels, depth, height, width]
     add_input: [batch, out_channels, out_depth, out_height, out_width]
     Returns [batch, out_channels, depth, height, width].
-    A result has the memory format that PyTorch's would have; channels_last is the faster one.
+    The memory format is that of PyTorch's convolution. Use channels_last: others are copied.
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.

@@ -2,7 +2,8 @@
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
 that by a view: a row for each position of each of the batch. An input in another format is brought
-into it, and a result is brought into the format that PyTorch's would have.
+into it by a copy, and a result into the format of PyTorch's convolution. Both are saved where the
+input is in channels_last.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
@@ -54,6 +55,8 @@ def misfit_convolution(name, module, weight):
     for each in (module.stride, module.padding, module.dilation, module.output_padding):
         if type(each) is not str and (type(each) is not tuple or len(each) != dimensions):
             return Eager(f"{name} has options that {kind.__name__} would not make")
+    if module.transposed and module.padding_mode != "zeros":
+        return Eager(f"{name} has a padding_mode, which {kind.__name__} refuses")
     if tuple(getattr(kind, method, None) for method in _METHODS) != _OWN[kind]:
         return Eager(f"a method of {kind.__name__} was replaced")
     now = (
@@ -82,9 +85,9 @@ def result_shape(module, x, weight, channels):
     return (x.shape[0], channels, *found)
 
 
-def is_one_row(shape):
-    """Whether a result of this shape has one value in each channel."""
-    return shape[0] == 1 and all(size == 1 for size in shape[2:])
+def has_no_variance(shape):
+    """Whether PyTorch refuses the statistics of a result of this shape, or the shape itself."""
+    return min(shape[2:]) < 1 or (shape[0] == 1 and max(shape[2:]) == 1)
 
 
 def call_convolved(operator, arguments):
@@ -92,20 +95,34 @@ def call_convolved(operator, arguments):
 
     arguments: those of the operator; what has rows among them is [batch, channels, *positions].
     """
-    convolved = arguments[0]
+    convolved = _padded(arguments[0])
     given = [_convolve(convolved), *arguments[1:]]
     for index in operator.with_rows:
         given[index] = given[index].movedim(1, -1)
     result = operator(*given).movedim(-1, 1)
-    return result if _stays_last(convolved) else result.contiguous()
+    # PyTorch's is in channels_last where an operand is.
+    if _is_last(convolved.x) or _is_last(convolved.weight):
+        return result
+    if not result.is_contiguous():
+        return result.contiguous()
+    # Sizes of 1 make both formats one, but the strides would make PyTorch go on in channels_last.
+    return result.flatten(1).view(result.shape)
+
+
+def _padded(convolved):
+    """With what a padding_mode other than zeros adds to the input."""
+    module, x = convolved.module, convolved.x
+    if module.padding_mode == "zeros":
+        return convolved
+    around = module._reversed_padding_repeated_twice
+    return convolved._replace(x=F.pad(x, around, mode=module.padding_mode))
 
 
 def _convolve(convolved):
-    """The convolution without its bias, made in channels_last."""
+    """The convolution without its bias, made in channels_last. Its input is padded."""
     module, x, weight, dtype = convolved
     padding = module.padding
     if module.padding_mode != "zeros":
-        x = F.pad(x, module._reversed_padding_repeated_twice, mode=module.padding_mode)
         padding = (0,) * _DIMENSIONS[type(module)]
     options = [module.stride, padding, module.dilation, module.output_padding]
     # PyTorch has no channels_last for one dimension of positions: it is the last of two.
@@ -136,10 +153,14 @@ def _channels_last(x, dtype):
     return x.to(dtype).contiguous().squeeze(1).unsqueeze(-1).movedim(-1, 1)
 
 
-def _stays_last(convolved):
-    """Whether PyTorch's result would be in channels_last: where an operand is."""
-    format_ = _FORMATS.get(convolved.x.dim())
-    return format_ is not None and any(
-        each.is_contiguous(memory_format=format_) and not each.is_contiguous()
-        for each in (convolved.x, convolved.weight)
-    )
+def _is_last(x):
+    """Whether PyTorch takes an operand for one in channels_last: by its strides, dense or not."""
+    strides = x.stride()
+    if x.dim() not in _FORMATS or strides[1] == 0:
+        return False
+    least = 0
+    for index in (1, *range(x.dim() - 1, 1, -1), 0):
+        if strides[index] < least or (index == 0 and strides[1] == least):
+            return False
+        least = strides[index] * max(x.shape[index], 1)
+    return True

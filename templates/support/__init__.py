@@ -4,7 +4,7 @@ It needs torch and nothing else.
 """
 
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
-from .convolution import UNBATCHED, Convolved, is_one_row, misfit_convolution, result_shape
+from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
 from .dimensions import Dimensions
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
@@ -51,8 +51,8 @@ __all__ = [
     "choose_precision",
     "elsewhere",
     "far_from_one",
+    "has_no_variance",
     "is_autocast",
-    "is_one_row",
     "misfit",
     "misfit_convolution",
     "misfit_operand",

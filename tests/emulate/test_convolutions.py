@@ -187,6 +187,64 @@ def test_one_channel(packages) -> None:
         assert convolution_of(fused)._channels_last(given, torch.float32).stride(1) == 1
 
 
+def formats_of(batch, channels, positions):
+    """Tensors of this shape with all kinds of strides, each with what they are."""
+    height, width = positions
+    yield "contiguous", torch.randn(batch, channels, height, width)
+    yield "channels_last", torch.randn(batch, height, width, channels).movedim(-1, 1)
+    yield "some channels", torch.randn(batch, height, width, channels + 3)[..., :channels].movedim(-1, 1)
+    yield "a part in channels_last", torch.randn(batch, height + 2, width, channels).movedim(-1, 1)[:, :, 1:-1]
+    yield "a part of contiguous ones", torch.randn(batch, channels + 1, height, width + 2)[:, 1:, :, 1:-1]
+    yield "positions exchanged", torch.randn(batch, channels, width, height).transpose(2, 3)
+    yield "positions exchanged in channels_last", torch.randn(batch, width, height, channels).permute(0, 3, 2, 1)
+    yield "one of a batch, expanded", torch.randn(1, channels, height, width).expand(batch, -1, -1, -1)
+    yield "one channel, expanded", torch.randn(batch, 1, height, width).expand(-1, channels, -1, -1)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["contiguous weight", "weight in channels_last"])
+@pytest.mark.parametrize(
+    ("batch", "channels", "positions"),
+    [(2, (3, 8), (5, 6)), (1, (3, 8), (5, 4)), (2, (1, 8), (5, 6)), (2, (3, 1), (5, 6)), (2, (3, 8), (3, 3)),
+     (1, (1, 1), (3, 3))],
+)  # fmt: skip
+def test_strides_of_the_result(packages, batch, channels, positions, last) -> None:
+    """They are eager's, or the next layer of a contiguous model would begin to work in channels_last."""
+    _, cls = packages("conv_relu_bias")
+    torch.manual_seed(4)
+    fused = cls(*channels, 3, (channels[-1], 1, 1))
+    fused.fusegen_strict = True
+    if last:
+        fused.to(memory_format=torch.channels_last)
+    for kind, x in formats_of(batch, channels[0], positions):
+        mine, theirs = fused(x), fused.fusegen_reference(x)
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+        made = fused.conv(x)
+        # Of one in both formats eager's strides depend on the op. What is contiguous in a convolution stays so.
+        if not made.is_contiguous() or made.stride() == torch.empty(made.shape).stride():
+            assert mine.stride() == theirs.stride(), kind
+        else:
+            assert mine.stride() == made.stride(), kind
+
+
+def test_strides_after_padding(packages) -> None:
+    """F.pad decides of the format of a padded input; that for padding_mode circular is contiguous."""
+    fused, _ = pair(packages, "relu_hardswish")
+    (x,) = drawn(packages, "relu_hardswish", last=True)
+    for mode in ("zeros", "circular", "replicate"):
+        fused.conv = nn.Conv2d(3, 8, 3, padding=1, padding_mode=mode)
+        assert fused(x).stride() == fused.fusegen_reference(x).stride(), mode
+
+
+def test_batches_that_pytorch_refuses_are_not_counted(packages) -> None:
+    """PyTorch's batch norm counts what the convolution has made."""
+    fused, _ = pair(packages, "batch_norm_scaling")
+    fused.bn.momentum, fused.fusegen_strict = None, False
+    before = fused.bn.num_batches_tracked.clone()
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        fused(torch.randn(2, 3, 2, 9))
+    assert torch.equal(fused.bn.num_batches_tracked, before)
+
+
 def convolution_of(module):
     """support/convolution.py of a package."""
     support = sys.modules[type(module).__module__]._support
@@ -242,6 +300,10 @@ def test_what_takes_the_place_of_the_layer(packages) -> None:
     assert "options that Conv2d would not make" in changed.fusegen_kernels(x).reason
     fused.conv.register_forward_hook(lambda *_: None)
     assert fused.fusegen_kernels(x).reason == "conv has hooks"
+    transposed, _ = pair(packages, "transposed_tanh")
+    (x,) = drawn(packages, "transposed_tanh")
+    transposed.conv_transpose.padding_mode = "circular"  # which PyTorch refuses
+    assert "padding_mode" in transposed.fusegen_kernels(x).reason
 
 
 @pytest.mark.parametrize("name", ["batch_norm_scaling", "residual_hardswish", "one_dimension"])
