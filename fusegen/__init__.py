@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["__version__", "export", "load"]
+__all__ = ["__version__", "export", "from_module", "fuse", "load"]
 
 if TYPE_CHECKING:
+    from fusegen.fusing.fuse import fuse
+    from fusegen.importing.module import from_module
     from fusegen.runtime import load
     from fusegen.standalone.export import export
 
@@ -19,6 +21,14 @@ def __getattr__(name: str) -> Any:
         from fusegen.runtime import load
 
         return load
+    if name == "from_module":
+        from fusegen.importing.module import from_module
+
+        return from_module
+    if name == "fuse":
+        from fusegen.fusing.fuse import fuse
+
+        return fuse
     if name == "export":
         from fusegen.standalone.export import export
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 # One line a code. FG1xx: the file as YAML. FG2xx: the spec's fields and names. FG3xx: what the chain means.
-# FG4xx: planning. FG5xx: output and tools. FG6xx: the tuning beside a spec. A code keeps its meaning for good; a
-# retired one is not reused.
+# FG4xx: planning. FG5xx: output and tools. FG6xx: the tuning beside a spec. FG7xx: a module to import. A code keeps its
+# meaning for good; a retired one is not reused.
 CODES: dict[str, str] = {
     "FG101": "the file cannot be read",
     "FG102": "the file is not UTF-8 text",
@@ -58,6 +58,17 @@ CODES: dict[str, str] = {
     "FG510": "what an exported file cannot have, or cannot be made of",
     "FG601": "a tuning of what the plan lacks",
     "FG602": "a size that is tuned twice",
+    "FG701": "a module that cannot be loaded, made or traced",
+    "FG702": "control flow that depends on data",
+    "FG703": "an operator that a chain lacks",
+    "FG704": "a change of a tensor in place",
+    "FG705": "a result that is not one new tensor of the input's rows",
+    "FG706": "a parameter, buffer or input that a chain cannot hold",
+    "FG707": "values that do not follow each other as the steps of a chain",
+    "FG708": "a spec that computes something else than its module",
+    "FG709": "a module that is another chain in evaluation",
+    "FG710": "a module that is another chain in another dtype, on another device or in another mode of PyTorch",
+    "FG711": "a forward that changes the module, or draws random numbers",
 }
 
 # A spec may be one line of 256 KiB; show only this much of a line.

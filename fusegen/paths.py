@@ -9,6 +9,7 @@ from fusegen.errors import InternalError
 # Where commands look and write, below the current directory, unless told otherwise.
 DEFAULT_SPECS = Path("specs")
 DEFAULT_OUTPUT = Path("generated")
+DEFAULT_FUSED = Path("fused")  # has directories of these two names
 
 SUPPORT = "support"  # what all packages of an output directory share
 

@@ -27,6 +27,8 @@ LAYERS = (
     ("bench",),
     ("tune",),
     ("explain",),
+    ("importing",),
+    ("fusing",),
     ("fusegen", "commands"),
     ("cli",),
     ("__main__",),

@@ -1,6 +1,6 @@
 """The commands: what each takes, and what it calls."""
 
-from fusegen.commands import sources, export, modules, wheels  # isort: skip  # in the order in which help lists them
+from fusegen.commands import sources, importing, export, modules, wheels  # isort: skip  # as help lists them
 from fusegen.commands.app import app
 
-__all__ = ["app", "export", "modules", "sources", "wheels"]
+__all__ = ["app", "export", "importing", "modules", "sources", "wheels"]

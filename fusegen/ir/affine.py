@@ -19,7 +19,7 @@ What rounding allows:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from fusegen.ir.axes import SCALAR, Axes, broadcast
@@ -126,11 +126,11 @@ def product(graph: Graph, factors: Iterable[Node], name: str) -> Node | None:
     return None if coefficient is None else emit(graph, coefficient, name)
 
 
-def factors_of(node: Node) -> tuple[Node, ...]:
-    """What a coefficient is a product of."""
-    if node.op != "mul":
+def factors_of(node: Node, given: Collection[Node]) -> tuple[Node, ...]:
+    """What a coefficient is a product of. given: nodes in memory, whose operands are no part of the program."""
+    if node.op != "mul" or node in given:
         return (node,)
-    return tuple(factor for operand in node.operands for factor in factors_of(operand))
+    return tuple(factor for operand in node.operands for factor in factors_of(operand, given))
 
 
 def merged_literals(graph: Graph, factors: Iterable[Node]) -> tuple[Node, ...]:

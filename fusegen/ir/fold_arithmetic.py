@@ -33,7 +33,7 @@ def _mul(s: Rewriter, node: Node) -> Form:
     if (pair := _full_and_small(node)) is None:
         return same(s, node)
     full, small = pair
-    return _scaled(s, node, full, factors_of(s.value(small)))
+    return _scaled(s, node, full, factors_of(s.value(small), s.given))
 
 
 def _scaled(s: Rewriter, node: Node, operand: Node, factors: Sequence[Node]) -> Form:

@@ -102,9 +102,9 @@ def _common_factors(
     common = tuple(scale for scale in form.scales if fits(scale, over))
     if not is_in_range((*common, inverse)):
         common = ()
-    reduced = [_without(factors_of(total), common) for total in sums]
+    reduced = [_without(factors_of(total, s.given), common) for total in sums]
     if form.shift is not None or not common or not all(reduced):
-        return s.value(g), (), [factors_of(total) for total in sums]
+        return s.value(g), (), [factors_of(total, s.given) for total in sums]
     rest = tuple(scale for scale in form.scales if scale not in common)
     return written(s.graph, replace(form, scales=rest), f"{g.name}_unscaled", True), common, reduced
 

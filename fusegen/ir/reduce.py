@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fusegen.ir.axes import CHANNEL, SCALAR, Axes
+from fusegen.ir.axes import CHANNEL, ROW, SCALAR, Axes
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.ranges import is_moderate
+from fusegen.ir.reductions import channel_numbers
 
 
 def sum_to(graph: Graph, value: Node, axes: Axes) -> Node:
@@ -16,6 +17,9 @@ def sum_to(graph: Graph, value: Node, axes: Axes) -> Node:
     """
     if value.axes <= axes:
         return value
+    if value.axes == ROW and axes == SCALAR:
+        # What sums to scalars takes values of channels. A row's value goes to its first channel, which is exact.
+        value = graph.add("at_channel", value, channel_numbers(graph), graph.literal(0), name=f"{value.name}_of_row")
     if value.is_full and axes == SCALAR:
         return sum_to(graph, sum_to(graph, value, CHANNEL), SCALAR)
     factors = _factors(graph, value)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fusegen.ir.axes import CHANNEL
+from fusegen.ir.axes import CHANNEL, SCALAR
+from fusegen.ir.functions.gradients import multiply
 from fusegen.ir.graph import Graph, Node
 
 Gradient = Callable[[Graph, Node, Node], Node]
@@ -19,7 +20,8 @@ class Reduction:
     """One entry. cpp: its type in templates/support/reductions.cuh. components: the values that it is made of. value:
     C++: what picks the result of what all elements add up to.
 
-    gradient: None for the moments of a norm, through which the norm's own rule goes, and for what only gradients have.
+    gradient: None for what only gradients have. Of moments it is that of the variance. The mean has none: the rule of a
+    norm goes through both, and the mean alone is a sum.
     of_stored: the backward pass takes it, of an operand that the forward pass has stored: see `stored_operand`.
     """
 
@@ -52,6 +54,17 @@ def _to_ties(graph: Graph, node: Node, g: Node) -> Node:
     return graph.add("at_ties", g, x, peak, ties, name=f"d_{x.name}")
 
 
+def _to_distances(graph: Graph, node: Node, g: Node) -> Node:
+    """2 (x - mean) g / n, of the variance m2 / n."""
+    (x,) = node.operands
+    mean = graph.add("mean", node, name=f"{node.name.removesuffix('_moments')}_mean")
+    n = graph.add("count", axes=SCALAR, attribute=node.axes, name="count")
+    share = graph.add("div", graph.literal(2), n, name="twice_inverse_count")
+    factor = graph.add("mul", g, share, name=f"{g.name}_shared")
+    distance = graph.add("sub", x, mean, name=f"{x.name}_centred", temporary=True)
+    return multiply(graph, distance, factor, f"d_{x.name}")
+
+
 def stored_operand(node: Node) -> Node | None:
     """What must lie in memory for a reduction `of_stored`; None for any other node. A negation is exact anywhere."""
     if not node.is_reduction or not REDUCTIONS[node.op].of_stored:
@@ -71,7 +84,7 @@ REDUCTIONS = {
     reduction.name: reduction
     for reduction in (
         Reduction("sum", "Sum", gradient=_sum),
-        Reduction("moments", "MeanAndSquares", components=2),
+        Reduction("moments", "MeanAndSquares", components=2, gradient=_to_distances),
         Reduction("max", "Largest", value=".value", gradient=_to_first),
         Reduction("argmax", "FirstLargest", components=2, value=".channel"),
         Reduction("amax", "Largest", value=".value", gradient=_to_ties),

@@ -17,12 +17,17 @@ from fusegen.spec.wording import alternatives
 Init = Literal["randn", "rand", "ones", "zeros"] | Number | Identifier
 _OPERANDS = ("parameter", "constant", "value", "input")
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_FORMULAS = {
+    "logaddexp": "log(exp(x) + exp(operand))",
+    "hypot": "sqrt(x^2 + operand^2)",
+    "atan2": "the angle from -pi to pi of the point (operand, x)",
+}
 
 
 class Arithmetic(Step):
     """Exactly one of parameter, constant, value and input names the operand."""
 
-    op: Literal["add", "sub", "mul", "div", "minimum", "maximum"]
+    op: Literal["add", "sub", "mul", "div", "minimum", "maximum", "logaddexp", "hypot", "atan2"]
     parameter: Annotated[
         Given[AttributeName], meaning("a learnable parameter; used again, it is named without shape and init", "scale")
     ] = None
@@ -45,7 +50,7 @@ class Arithmetic(Step):
 
     @classmethod
     def formula_of(cls, op: str) -> str:
-        return f"x {_INFIX[op]} operand" if op in _INFIX else f"the {op} of x and operand"
+        return f"x {_INFIX[op]} operand" if op in _INFIX else _FORMULAS.get(op, f"the {op} of x and operand")
 
     def build(self, chain, x: Node) -> Node:
         self._refuse_keys_of_others(chain)
@@ -134,10 +139,12 @@ class Arithmetic(Step):
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         if self.parameter is not None:
-            # A parameter without dimensions takes part in promotion like a Python number.
-            return (
-                running if dtypes.named.get(f"rank of {self.parameter}") == "0" else promote(running, dtypes.parameter)
-            )
+            # A parameter without dimensions takes part in promotion like a Python number, but for autocast, which
+            # casts the operands of atan2 to one dtype.
+            as_number = dtypes.named.get(f"rank of {self.parameter}") == "0"
+            if as_number and not (dtypes.autocast and self.op == "atan2"):
+                return running
+            return promote(running, dtypes.parameter)
         if dtypes.autocast and self.op == "div" and self.swap and self.constant is not None:
             return (
                 "float32"  # PyTorch computes number / tensor as the tensor's reciprocal, which autocast runs in float32

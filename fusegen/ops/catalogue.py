@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from fusegen.ops import activations, arithmetic, bounds, convolution, linear, norms, powers, reductions
+from fusegen.ops import (
+    activations,
+    arithmetic,
+    bounds,
+    convolution,
+    linear,
+    norms,
+    powers,
+    reductions,
+    rounding,
+    thresholds,
+    transcendental,
+)
 
 STEPS = (
-    *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS),
-    *(*bounds.STEPS, *powers.STEPS, *norms.STEPS, *reductions.STEPS),
+    *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
+    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
+    *(*norms.STEPS, *reductions.STEPS),
 )

@@ -11,11 +11,11 @@ from fusegen.errors import quote
 _CUT = "end the chain before it, and call it on the module's result"
 _IN_FRONT = "call it first, and give its result to the chain, as [rows, channels]"
 _FAMILIES = {
-    "the reductions are sum, mean, max, min, amax, amin and logsumexp": (
+    "the reductions are sum, mean, max, min, amax, amin, logsumexp, var, std and norm": (
         f"{_CUT}; to add a tensor is 'add'",
-        "prod argmin argmax std var norm cumsum cumprod count_nonzero median topk sort ",
+        "prod argmin argmax cumsum cumprod count_nonzero median topk sort ",
     ),
-    "softmax and log_softmax there are": (_CUT, "softmin softmax2d gumbel_softmax"),
+    "softmax, softmin and log_softmax there are": (_CUT, "softmax2d gumbel_softmax"),
     "the convolutions are conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d": (
         _IN_FRONT,
         "conv convolution deform_conv2d unfold fold",
@@ -36,7 +36,7 @@ _FAMILIES = {
     ),
     "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
         "kernels take no sums over positions",
-        "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn normalize weight_norm "
+        "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm "
         "spectral_norm sync_batch_norm",
     ),
     "activations keep the shape [rows, channels]": (
@@ -54,9 +54,11 @@ _FAMILIES = {
     ),
     "its function is not in the catalogue yet": (
         "docs/adding_an_op.md says how to add one",
-        "threshold hardshrink softshrink tanhshrink sin cos tan asin acos atan sinh cosh asinh acosh atanh erf erfc "
-        "erfinv exp2 expm1 log2 log10 log1p floor ceil round trunc frac fmod remainder sign sgn where lerp addcmul "
-        "addcdiv isnan nan_to_num logit logaddexp hypot atan2 eq ne lt le gt ge",
+        "erfinv frac fmod remainder where isnan nan_to_num logit eq ne lt le gt ge",
+    ),
+    "it has two operands besides the running value": (
+        "write it as 'mul', 'div' and 'add', one after the other",
+        "lerp addcmul addcdiv",
     ),
     "it changes nothing": ("leave the step out", "identity noop contiguous clone"),
 }
@@ -92,6 +94,14 @@ OTHER_NAMES = {
         "rms_norm": "rootmeansquarenorm",
         **{f"conv_transpose{n}d": f"deconv{n}d convolutiontranspose{n}d" for n in (1, 2, 3)},
         **{f"conv{n}d": f"convolution{n}d" for n in (1, 2, 3)},
+        "atan2": "arctan2",
+        "normalize": "l2normalize normalise",
+        "norm": "vectornorm linalgvectornorm",
+        "var": "variance",
+        "std": "stddev standarddeviation",
+        "sign": "sgn signum",
+        **{name: name.replace("a", "arc", 1) for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+        "trunc": "fix",
         "gelu": "geluerf",
         "gelu, approximate: tanh": "gelutanh gelufast gelunew",
         **{name: f"reduce{name}" for name in ("sum", "mean", "max", "min")},

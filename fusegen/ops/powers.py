@@ -1,4 +1,4 @@
-"""Powers, roots, logarithms and signs of the running value, by the names that torch has for them."""
+"""Powers, roots, exponentials and logarithms of the running value, by the names that torch has for them."""
 
 from __future__ import annotations
 
@@ -10,82 +10,116 @@ from fusegen.ops.step import Step
 from fusegen.spec.base import Plain, meaning
 
 
-class Power(Step):
-    """A function of the running value and nothing else. function: its name in the graph."""
+class Unary(Step):
+    """A function of the running value and nothing else. function: its name in the graph, where that is not the op's."""
 
     op: str
-    function: ClassVar[str]
+    function: ClassVar[str] = ""
     matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
-        return chain.graph.add(self.function, x, name=f"{self.op}_value")
+        return chain.graph.add(self.function or self.op, x, name=f"{self.op}_value")
 
     def eager(self, x: str) -> str:
         return f"torch.{self.op}({x})"
 
 
-class Abs(Power):
+class Abs(Unary):
     op: Literal["abs"]
     function = "absolute"
     formula = "|x|"
     kinks = (0,)
 
 
-class Neg(Power):
+class Neg(Unary):
     op: Literal["neg"]
     function = "negate"
     formula = "-x"
 
 
-class Exp(Power):
+class Exp(Unary):
     op: Literal["exp"]
-    function = "exp"
     formula = "exp(x)"
     autocast = "float32"
 
 
-class Log(Power):
+class Exp2(Unary):
+    op: Literal["exp2"]
+    formula = "2^x"
+
+
+class Expm1(Unary):
+    """To its own digits where x is small, too."""
+
+    op: Literal["expm1"]
+    formula = "exp(x) - 1"
+    autocast = "float32"
+
+
+class Log(Unary):
     """-infinity at 0, NaN below."""
 
     op: Literal["log"]
-    function = "log"
     formula = "log(x), to the base e"
     kinks = (0,)
     autocast = "float32"
 
 
-class Sqrt(Power):
+class Log2(Unary):
+    """-infinity at 0, NaN below."""
+
+    op: Literal["log2"]
+    formula = "log(x), to the base 2"
+    kinks = (0,)
+    autocast = "float32"
+
+
+class Log10(Unary):
+    """-infinity at 0, NaN below."""
+
+    op: Literal["log10"]
+    formula = "log(x), to the base 10"
+    kinks = (0,)
+    autocast = "float32"
+
+
+class Log1p(Unary):
+    """To its own digits where x is small, too. -infinity at -1, NaN below."""
+
+    op: Literal["log1p"]
+    formula = "log(1 + x), to the base e"
+    kinks = (-1,)
+    autocast = "float32"
+
+
+class Sqrt(Unary):
     """NaN below 0; the gradient is infinite at 0."""
 
     op: Literal["sqrt"]
-    function = "sqrt"
     formula = "sqrt(x)"
     kinks = (0,)
 
 
-class Rsqrt(Power):
+class Rsqrt(Unary):
     """Infinite at 0, NaN below."""
 
     op: Literal["rsqrt"]
-    function = "rsqrt"
     formula = "1 / sqrt(x)"
     kinks = (0,)
     autocast = "float32"
 
 
-class Reciprocal(Power):
+class Reciprocal(Unary):
     """Infinite at 0."""
 
     op: Literal["reciprocal"]
-    function = "reciprocal"
     formula = "1 / x"
     kinks = (0,)
     autocast = "float32"
 
 
-class Square(Power):
+class Square(Unary):
     op: Literal["square"]
-    function = "square"
     formula = "x^2"
     autocast = "float32"  # it is pow(x, 2)
 
@@ -112,4 +146,4 @@ class Pow(Step):
         return [self.exponent]
 
 
-STEPS = (Abs, Neg, Exp, Log, Sqrt, Rsqrt, Reciprocal, Square, Pow)
+STEPS = (Abs, Neg, Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Pow)

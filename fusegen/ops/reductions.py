@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-from fusegen.ir.axes import CHANNEL
+from fusegen.ir.axes import CHANNEL, Axes
 from fusegen.ir.functions import reduced, softmax
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Graph, Node
+from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Step
-from fusegen.spec.base import meaning
+from fusegen.spec.base import NO_TRUTH, meaning
 
 
 class OverChannels(Step):
@@ -19,7 +21,7 @@ class OverChannels(Step):
     """
 
     op: str
-    dim: Annotated[Literal[-1, 1], meaning("the dimension of [rows, channels]: the channels", 1)] = -1
+    dim: Annotated[Literal[-1, 1], NO_TRUTH, meaning("the dimension of [rows, channels]: the channels", 1)] = -1
 
     make: ClassVar[reduced.Reduce]
     pytorch: ClassVar[str]
@@ -48,6 +50,17 @@ class Softmax(OverChannels):
     passes = 2  # the largest, then the sum
     make = staticmethod(softmax.softmax)
     pytorch = "F.softmax({x}, {dim})"
+
+
+class Softmin(OverChannels):
+    """F.softmin over the channels."""
+
+    op: Literal["softmin"]
+    formula = "exp(-x) / sum(exp(-x)), by row"
+    autocast = "float32"
+    passes = 2
+    make = staticmethod(softmax.softmin)
+    pytorch = "F.softmin({x}, {dim})"
 
 
 class LogSoftmax(OverChannels):
@@ -139,4 +152,79 @@ class Logsumexp(ToRows):
     pytorch = "torch.logsumexp({x}, {dim}, keepdim=True)"
 
 
-STEPS = (Softmax, LogSoftmax, Sum, Mean, Max, Min, Amax, Amin, Logsumexp)
+class Spread(ToRows):
+    """A measure of the distances to the mean of a row."""
+
+    correction: Annotated[
+        Literal[0, 1], NO_TRUTH, meaning("what is subtracted from the number of channels that divides the squares", 0)
+    ] = 1
+
+    measure: ClassVar[Callable[[Graph, Node, Axes, str, int], Node]]
+
+    def build(self, chain, x: Node) -> Node:
+        measure = type(self).measure
+        return measure(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.correction)
+
+    def eager(self, x: str) -> str:
+        return f"{x}.{self.op}(dim={self.dim}, correction={self.correction}, keepdim=True)"
+
+
+class Var(Spread):
+    """The variance over the channels."""
+
+    op: Literal["var"]
+    formula = "sum((x - mean)^2) / (channels - correction), by row"
+    measure = staticmethod(reduced.variance)
+
+
+class Std(Spread):
+    """The standard deviation over the channels. The gradient is 0 where it is."""
+
+    op: Literal["std"]
+    formula = "sqrt(sum((x - mean)^2) / (channels - correction)), by row"
+    measure = staticmethod(reduced.deviation)
+
+
+class VectorNorm(ToRows):
+    """torch.linalg.vector_norm over the channels. The gradient is 0 where it is."""
+
+    op: Literal["norm"]
+    p: Annotated[Literal[1, 2], NO_TRUTH, meaning("which norm", 1)] = 2
+    formula = "sqrt(sum(x^2)), or sum(|x|) for p: 1, by row"
+    kinks = (0,)
+    autocast = "float32"
+
+    def build(self, chain, x: Node) -> Node:
+        return reduced.norm(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.p)
+
+    def eager(self, x: str) -> str:
+        return f"torch.linalg.vector_norm({x}, {self.p}, dim={self.dim}, keepdim=True)"
+
+
+class Normalize(OverChannels):
+    """F.normalize over the channels."""
+
+    op: Literal["normalize"]
+    p: Annotated[Literal[1, 2], NO_TRUTH, meaning("which norm", 1)] = 2
+    eps: Annotated[Scalar, meaning("the least that x is divided by", 1e-6)] = 1e-12
+    formula = "x / max(norm(x), eps), by row"
+    kinks = (0,)
+    autocast = "float32"
+    passes = 1
+
+    def build(self, chain, x: Node) -> Node:
+        graph, eps = chain.graph, chain.scalar(self.eps, "eps")
+        norm = reduced.norm(graph, x, graph.view - CHANNEL, "norm", self.p)
+        return graph.add("div", x, graph.add("clamp_min", norm, eps, name="divisor"), name="normalize_value")
+
+    def eager(self, x: str) -> str:
+        return f"F.normalize({x}, {self.p}, {self.dim}, {scalar_text(self.eps)})"
+
+    def converted(self) -> list[float | str]:
+        return [self.eps]
+
+
+STEPS = (
+    *(Softmax, Softmin, LogSoftmax, Normalize),
+    *(Sum, Mean, Max, Min, Amax, Amin, Logsumexp, Var, Std, VectorNorm),
+)

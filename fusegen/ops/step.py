@@ -36,14 +36,16 @@ class Step(BaseModel):
     """One entry of a spec's chain; each subclass is one op of the catalogue.
 
     formula: the op as `fusegen ops` and docs/spec.md print it; x is the running value. kinks: where the derivative
-    jumps or has a pole: values of x, or the keys that hold them. autocast: what PyTorch's autocast does
-    with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype. matrix_only: when the input must be
-    [rows, channels], because PyTorch's op on [..., channels] looks at another dimension than the last: always,
-    never, or a condition in words, which `needs_matrix` then decides. module: the class of the submodule that
-    the op is in the original, if it is one; its attribute is the step's `name`. tensors: what that reads of its own.
-    owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so. needs_elements: whether the running
-    value must have one value for each row and channel, not one for each row. stores_operand: whether the backward pass
-    needs the running value itself, in memory. passes: how many passes over all elements it adds to a program, at most.
+    jumps or has a pole: values of x, or the keys that hold them, "-key" for minus its value. period: how far apart
+    kinks are that repeat without end; 0 where they do not. jumps: whether the value itself jumps at a kink. autocast:
+    what PyTorch's autocast does with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype.
+    matrix_only: when the input must be [rows, channels], because PyTorch's op on [..., channels] looks at another
+    dimension than the last: always, never, or a condition in words, which `needs_matrix` then decides. module: the
+    class of the submodule that the op is in the original, if it is one; its attribute is the step's `name`. tensors:
+    what that reads of its own. owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so.
+    needs_elements: whether the running value must have one value for each row and channel, not one for each row.
+    stores_operand: whether the backward pass needs the running value itself, in memory. passes: how many passes over
+    all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
     """
 
@@ -51,6 +53,8 @@ class Step(BaseModel):
 
     formula: ClassVar[str]
     kinks: ClassVar[tuple[float | str, ...]] = ()
+    period: ClassVar[float] = 0.0
+    jumps: ClassVar[bool] = False
     autocast: ClassVar[Literal["as it is", "float32", "16 bits"]] = "as it is"
     matrix_only: ClassVar[str] = "always"
     module: ClassVar[str] = ""

@@ -16,16 +16,19 @@ _TYPES = {"dim": "int", "int": "int", "float": "float", "shape": "Sequence[int]"
 
 
 def signature(plan: Plan) -> list[str]:
-    """The constructor's arguments, with types and defaults, then PyTorch's `device` and `dtype`, then `precision`."""
-    spec, found = plan.spec, []
+    """The constructor's arguments, with types and defaults, then those taken by name alone: the spec's, PyTorch's
+    `device` and `dtype`, then `precision`."""
+    spec = plan.spec
+    found: list[str] = []
+    named: list[str] = []
     for name, argument in spec.arguments.items():
         default = getattr(argument, "default", None)
         text = f"{name}: {_TYPES[argument.type]}"
         if default is not None:
             value = tuple(default) if argument.type == "shape" else default
             text += f" = {value!r}"
-        found.append(text)
-    found += ["*", "device: torch.device | str | None = None", "dtype: torch.dtype | None = None"]
+        (named if argument.keyword else found).append(text)
+    found += ["*", *named, "device: torch.device | str | None = None", "dtype: torch.dtype | None = None"]
     return [*found, f'precision: str = "{spec.chain[0].precision}"'] if plan.has_precisions else found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 Item = TypeVar("Item")
 
@@ -39,6 +39,15 @@ def _given(value: Any) -> Any:
         raise problem("FG205", "null is not a value here", "leave the key out instead")
     return value
 
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticKnownError("int_type")
+    return value
+
+
+# Beside a choice of numbers: `true` equals 1, and would be taken for it.
+NO_TRUTH = BeforeValidator(_no_truth)
 
 # A YAML list as a tuple. Strict validation would insist on a Python tuple; the elements stay strict.
 Listing = Annotated[tuple[Item, ...], Field(strict=False)]

@@ -17,7 +17,7 @@ from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.names import camel_case, check_class, check_spec_name, is_spoilt
 from fusegen.spec.wording import suggest
 
-_ARGUMENT_KEYS = {"type", "is", "typical"}
+_ARGUMENT_KEYS = {"type", "is", "typical", "keyword"}
 _SECTIONS = {"dims": dict, "arguments": dict, "inputs": dict, "chain": list}
 
 
@@ -98,10 +98,10 @@ def _one_name_one_thing(document: Document) -> Iterator[Diagnostic]:
 
 
 def _defaults_last(document: Document) -> Iterator[Diagnostic]:
-    """As for any Python function, or the constructor could not be written."""
+    """As for any Python function, or the constructor could not be written; those taken by name may stand anywhere."""
     with_default: str | None = None
     for name, argument in _mapping(document.data, "arguments").items():
-        if not isinstance(argument, dict):
+        if not isinstance(argument, dict) or argument.get("keyword") is True:
             continue
         if "default" in argument:
             with_default = with_default or name

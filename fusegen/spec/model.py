@@ -71,10 +71,14 @@ UnknownOp = Callable[[str, Sequence[str]], tuple[str, str | None]]
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 
 
+Keyword = Annotated[bool, meaning("whether the constructor takes it by its name alone", True)]
+
+
 class DimArgument(SpecPart):
     """The size of the symbol of the same name."""
 
     type: Literal["dim"]
+    keyword: Keyword = False
 
 
 class IntArgument(SpecPart):
@@ -83,6 +87,7 @@ class IntArgument(SpecPart):
     type: Literal["int"]
     typical: Annotated[int, meaning("what planning and benchmarks assume", 8)]
     default: Annotated[Given[int], meaning("the constructor's default; without it there is none", 8)] = None
+    keyword: Keyword = False
 
 
 class FloatArgument(SpecPart):
@@ -90,6 +95,7 @@ class FloatArgument(SpecPart):
 
     type: Literal["float"]
     default: Annotated[Given[FiniteFloat], meaning("the constructor's default; without it there is none", 0.5)] = None
+    keyword: Keyword = False
 
 
 class ShapeArgument(SpecPart):
@@ -101,6 +107,7 @@ class ShapeArgument(SpecPart):
         Given[Annotated[Listing[PositiveInt], Field(max_length=MAX_RANK)]],
         meaning("the constructor's default; without it there is none", [1]),
     ] = None
+    keyword: Keyword = False
 
 
 ARGUMENTS = (DimArgument, IntArgument, FloatArgument, ShapeArgument)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -31,7 +30,7 @@ class Chain:
         """An instance of the generated class in the mode's precision, away from its initial values."""
         subject = Subject(self.plan, self.package, self.device)
         with torch.device(self.device):
-            module = subject.fused_class(*subject.arguments(size, random.Random(1)))
+            module = subject.made(subject.fused_class, size, 1)
             spread_out(module)
         with torch.no_grad():
             for parameter in module.parameters():

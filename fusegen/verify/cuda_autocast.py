@@ -70,7 +70,7 @@ def _on_fakes(func: Any, args: tuple, kwargs: dict) -> Any:
 
 def _result_dtype(call: Callable[[], Any], dtype: torch.dtype | None) -> torch.dtype | None:
     """The dtype of what a function gives under autocast to `dtype`; None where that is no tensor, or it refuses."""
-    with _autocast_on_cuda(dtype):
+    with autocast_on_cuda(dtype):
         try:
             result = call()
         except RuntimeError:
@@ -79,7 +79,7 @@ def _result_dtype(call: Callable[[], Any], dtype: torch.dtype | None) -> torch.d
 
 
 @contextlib.contextmanager
-def _autocast_on_cuda(dtype: torch.dtype | None) -> Iterator[None]:
+def autocast_on_cuda(dtype: torch.dtype | None) -> Iterator[None]:
     """As torch.autocast("cuda", dtype), which would ask for a GPU first."""
     enabled, before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
     torch.set_autocast_enabled("cuda", dtype is not None)

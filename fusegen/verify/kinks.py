@@ -3,8 +3,8 @@
 Behind a norm, two correct float32 implementations can fall on different sides of relu's zero, about once in
 a million elements, and 16-bit ones much oftener; one such element then outweighs all rounding. An incoming gradient of
 zero at those elements keeps the comparison about rounding. So it is with the gradient of the largest of a row, which
-goes to one element or another where two are about as large. What happens exactly at a kink is for tests with chosen
-values.
+goes to one element or another where two are about as large. Where the value jumps, as that of floor, the output is left
+out of the comparison as well. What happens exactly at a kink is for tests with chosen values.
 """
 
 from __future__ import annotations
@@ -27,8 +27,13 @@ def _table() -> dict[str, type[Step]]:
             op = step.ops()[0]
             # As it would be written with a value for every key; a submodule calls the function of its own name.
             text = step.model_construct(**dict.fromkeys(step.model_fields, 0.0) | {"op": op}).eager("x")
-            found[op if step.module else text.split("(")[0].rpartition(".")[2]] = step
+            found[op if step.module else _plain(text.split("(")[0].rpartition(".")[2])] = step
     return found
+
+
+def _plain(function: str) -> str:
+    """A function's name as that of an op: F.threshold calls itself _threshold, and torch.linalg has a prefix."""
+    return function.removeprefix("_").removeprefix("linalg_")
 
 
 _WITH_KINKS = _table()
@@ -40,7 +45,8 @@ _ULPS = {torch.float64: 64, torch.float32: 64, torch.bfloat16: 8, torch.float16:
 
 
 class Kinks(TorchFunctionMode):
-    """While active, collects in `near` which elements come within some ulps of a kink.
+    """While active, collects in `near` which elements come within some ulps of a kink, and in `jumped` of one at which
+    the value jumps.
 
     dtype: the one that the computation rounds to, which the values behind an autocast region may not have any more.
     """
@@ -49,40 +55,68 @@ class Kinks(TorchFunctionMode):
         super().__init__()
         self.tolerance = _ULPS[dtype] * torch.finfo(dtype).eps
         self.near: Tensor | None = None
+        self.jumped: Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if args and isinstance(args[0], Tensor):
-            for kink in self._kinks(func, args, kwargs):
-                self._add(args[0].detach(), kink)
+            value = args[0].detach()
+            if func in _PAIRS:
+                for other in args[1:2]:
+                    if isinstance(other, Tensor):
+                        self._add(value, other.detach())
+            elif step := _WITH_KINKS.get(_plain(getattr(func, "__name__", ""))):
+                for kink in _positions(step, args, kwargs):
+                    self._add(value, kink, step)
             largest = _CHOICES.get(getattr(func, "__name__", ""))
-            if largest is not None and "dim" in kwargs and args[0].shape[kwargs["dim"]] > 1:
-                self._add_rows(args[0].detach().movedim(kwargs["dim"], -1), largest, kwargs["dim"])
+            if largest is not None and "dim" in kwargs and value.shape[kwargs["dim"]] > 1:
+                self._add_rows(value.movedim(kwargs["dim"], -1), largest, kwargs["dim"])
         return func(*args, **kwargs)
 
-    @staticmethod
-    def _kinks(func: Any, args: tuple, kwargs: dict) -> list:
-        if func in _PAIRS:
-            return [a.detach() for a in args[1:2] if isinstance(a, Tensor)]
-        step = _WITH_KINKS.get(getattr(func, "__name__", ""))
-        if step is None:
-            return []
-        names = [name for name in step.model_fields if name not in ("op", "save")]
-        given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
-        found = []
-        for kink in step.kinks:
-            value = given.get(kink) if isinstance(kink, str) else kink
-            found.append(step.model_fields[kink].default if value is None and isinstance(kink, str) else value)
-        return [value for value in found if value is not None]
-
-    def _add(self, value: Tensor, kink: Any) -> None:
-        self._note((value - kink).abs() < self.tolerance * value.abs().clamp(min=1.0))
+    def _add(self, value: Tensor, kink: Any, step: type[Step] = Step) -> None:
+        distance = value - kink
+        if step.period:
+            distance = distance - step.period * (distance / step.period).round()
+        near = distance.abs() < self.tolerance * value.abs().clamp(min=1.0)
+        self.near = _either(self.near, near)
+        if step.jumps:
+            self.jumped = _either(self.jumped, near)
 
     def _add_rows(self, value: Tensor, largest: bool, dim: int) -> None:
         """Rows in which two elements are about as large as any: all results of these depend on which is chosen."""
         first, second = value.topk(2, dim=-1, largest=largest).values.unbind(-1)
         near = (first - second).abs() < self.tolerance * first.abs().clamp(min=1.0)
-        self._note(near[..., None].expand(value.shape).movedim(-1, dim))
+        self.near = _either(self.near, near[..., None].expand(value.shape).movedim(-1, dim))
 
-    def _note(self, near: Tensor) -> None:
-        self.near = near if self.near is None or self.near.shape != near.shape else self.near | near
+
+def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:
+    """Where a call of an op's function has kinks."""
+    names = [name for name in step.model_fields if name not in ("op", "save")]
+    given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+    found = []
+    for kink in step.kinks:
+        if not isinstance(kink, str):
+            found.append(kink)
+            continue
+        key = kink.removeprefix("-")
+        value = given.get(key, step.model_fields[key].default)
+        if value is not None:
+            found.append(-value if kink != key else value)
+    return found
+
+
+def _either(before: Tensor | None, near: Tensor) -> Tensor:
+    """Of a value of each row, all of the row. What has another shape altogether is of no use behind it."""
+    wider, narrower = (near, before) if before is None or near.numel() >= before.numel() else (before, near)
+    narrower = spread_over(narrower, wider.shape)
+    if narrower is None:
+        return near
+    return wider | narrower
+
+
+def spread_over(found: Tensor | None, shape: torch.Size) -> Tensor | None:
+    """The same with that shape, where it broadcasts to it; else None."""
+    try:
+        return None if found is None else found.expand(shape)
+    except RuntimeError:
+        return None

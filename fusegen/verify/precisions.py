@@ -69,7 +69,7 @@ def _judged(
     """of_product: what has a gradient that is a product of rounded operands."""
     ulp, length = torch.finfo(narrow).eps, max(eager.output.shape)
     judge = functools.partial(compare, dtype=torch.float32, reduction_length=length)
-    results = [judge(f"{label}output", found.output, eager.output, exact.run.output)]
+    results = [judge(f"{label}output", found.output, eager.output, exact.run.output, left_out=exact.jumped)]
     for name, expected in exact.run.gradients.items():
         mine, theirs = found.gradients[name], eager.gradients[name]
         if expected is None or mine is None or theirs is None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.verify.kinks import Kinks, spread_over
 from fusegen.verify.run import Run, input_name
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -25,10 +26,14 @@ ANCHORS = (nn.Linear, nn.modules.conv._ConvNd)
 
 @dataclass
 class Reference:
-    """The double precision run, and per gradient the root of the summed squares of its terms."""
+    """The double precision run, and per gradient the root of the summed squares of its terms.
+
+    jumped: elements of the output where rounding decides on which side of a jump a value is.
+    """
 
     run: Run
     terms: dict[str, Tensor] = field(default_factory=dict)
+    jumped: Tensor | None = None
 
 
 @dataclass
@@ -40,13 +45,25 @@ class _Seen:
     gradient: Tensor | None = None
 
 
-def reference(original: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor, *, train: bool = True) -> Reference:
-    """Run a double precision copy of `original`, which itself stays untouched, on the same data."""
+def reference(
+    original: nn.Module,
+    inputs: Sequence[Tensor],
+    grad_output: Tensor,
+    *,
+    train: bool = True,
+    dtype: torch.dtype | None = None,
+) -> Reference:
+    """Run a double precision copy of `original`, which itself stays untouched, on the same data.
+
+    dtype: the one that what is compared rounds to, where that is not the first input's.
+    """
     exact = copy.deepcopy(original).double().train(train)
-    return exact_pass(exact, inputs, grad_output)
+    return exact_pass(exact, inputs, grad_output, dtype)
 
 
-def exact_pass(exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) -> Reference:
+def exact_pass(
+    exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor, dtype: torch.dtype | None = None
+) -> Reference:
     """Forward and backward of a module already in double precision; leaves `.grad` and moves the running
     statistics."""
     exact.zero_grad(set_to_none=True)
@@ -62,7 +79,8 @@ def exact_pass(exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) 
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
     try:
-        output = torch.func.functional_call(exact, spread, tuple(inputs64))
+        with Kinks(dtype or inputs[0].dtype) as kinks:
+            output = torch.func.functional_call(exact, spread, tuple(inputs64))
     finally:
         for module in learnt:
             del module.forward
@@ -74,7 +92,7 @@ def exact_pass(exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) 
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
     gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
-    return Reference(Run(output.detach(), gradients, buffers), terms)
+    return Reference(Run(output.detach(), gradients, buffers), terms, spread_over(kinks.jumped, output.shape))
 
 
 def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:

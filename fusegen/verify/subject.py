@@ -68,11 +68,10 @@ class Subject:
     def pair(self, sizes: Sizes, mode: Mode, seed: int) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         """Fused and original with the same random state, and inputs that want their gradients."""
         torch.manual_seed(seed)
-        arguments = self.arguments(sizes, random.Random(seed))
         parameter = getattr(torch, mode.roles["parameter"])
         with torch.device(self.device):
-            original = self.original_class(*arguments)
-            fused = self.fused_class(*arguments)
+            original = self.made(self.original_class, sizes, seed)
+            fused = self.made(self.fused_class, sizes, seed)
             spread_out(original)
             inputs = [torch.randn(shape, dtype=dtype) for shape, dtype in self._inputs(sizes, mode)]
         original, fused = original.to(parameter), fused.to(parameter)
@@ -85,28 +84,35 @@ class Subject:
         for cls in (self.original_class, self.fused_class):
             torch.manual_seed(3)
             with torch.device(self.device):
-                states.append(cls(*self.arguments(sizes, random.Random(3))).state_dict())
+                states.append(self.made(cls, sizes, 3).state_dict())
         a, b = states
         wrong = [k for k in a | b if k not in a or k not in b or not torch.equal(a[k], b[k])]
         if not wrong and list(a) != list(b):
             wrong = ["order of the keys"]
         return [Comparison.statement("same initial values", not wrong, ", ".join(wrong))]
 
-    def arguments(self, sizes: Sizes, numbers: random.Random) -> list[Any]:
-        """The constructor's arguments. A float is drawn beside its default, at which it might have no effect.
+    def made(self, cls: Callable[..., nn.Module], sizes: Sizes, seed: int) -> nn.Module:
+        """An instance of the generated class or the original one. seed: of the arguments."""
+        values = self._arguments(sizes, random.Random(seed))
+        named = {name for name, argument in self.plan.spec.arguments.items() if argument.keyword}
+        positional = [value for name, value in values.items() if name not in named]
+        return cls(*positional, **{name: value for name, value in values.items() if name in named})
+
+    def _arguments(self, sizes: Sizes, numbers: random.Random) -> dict[str, Any]:
+        """The constructor's arguments by name. A float is drawn beside its default, at which it might have no effect.
 
         Where there is no default, lower bounds are drawn around -1 and all else around 1.
         """
         lower = {getattr(step, field, None) for step in self.plan.spec.chain for field in _LOWER_BOUNDS}
-        found: list[Any] = []
+        found: dict[str, Any] = {}
         for name, argument in self.plan.spec.arguments.items():
             if argument.type == "shape":
-                found.append(tuple(sizes.symbols.get(dim, dim) for dim in argument.is_))
+                found[name] = tuple(sizes.symbols.get(dim, dim) for dim in argument.is_)
             elif argument.type == "float":
                 usual = -1.0 if name in lower else 1.0
-                found.append((usual if argument.default is None else argument.default) * numbers.uniform(0.8, 1.25))
+                found[name] = (usual if argument.default is None else argument.default) * numbers.uniform(0.8, 1.25)
             else:
-                found.append(sizes.symbols[name])
+                found[name] = sizes.symbols[name]
         return found
 
     def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:

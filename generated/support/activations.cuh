@@ -169,6 +169,43 @@ FUSEGEN_MATH hardtanh_backward(A g, A x, A low, A high) {
   return x <= low || x >= high ? A(0) : g;
 }
 
+// x above the threshold, else value
+FUSEGEN_MATH threshold(A x, A least, A value) { return x <= least ? value : x; }
+FUSEGEN_MATH threshold_backward(A g, A x, A least, A) { return x <= least ? A(0) : g; }
+
+// Zero from -most to most; beyond, x or its distance to the bound. NaN stays NaN.
+FUSEGEN_MATH hardshrink(A x, A most) { return x >= -most && x <= most ? A(0) : x; }
+FUSEGEN_MATH hardshrink_backward(A g, A x, A most) { return x >= -most && x <= most ? A(0) : g; }
+FUSEGEN_MATH softshrink(A x, A most) {
+  return x > most ? x - most : (x < -most ? x + most : x * A(0));
+}
+FUSEGEN_MATH softshrink_backward(A g, A x, A most) { return hardshrink_backward(g, x, most); }
+
+// x - t with t = tanh(x). In float, where that cancels, by the continued fraction of tanh, cut off
+// at the term of x^2 / 11 (Abramowitz and Stegun 1964, 4.5.70): all that is added has one sign.
+FUSEGEN_MATH tanhshrink(A x, A t) {
+  if (sizeof(A) > 4 || !(fabs(x) < A(1))) return x - t;
+  const A s = x * x;
+  const A above = A(3465) + s * (A(189) + s);
+  const A below = A(10395) + s * (A(4725) + s * (A(210) + s));
+  return x * s * (above / below);
+}
+
+// log(exp(x) + exp(y)); two infinities of one sign are that
+FUSEGEN_MATH_FOR_OUT logaddexp(A x, A y) {
+  if (x == y) return x + A(0.69314718055994530942);
+  return maximum(x, y) + log1p(exponential<Out>(-fabs(x - y)));
+}
+// Of the first operand; of the second one with the operands exchanged.
+FUSEGEN_MATH_FOR_OUT logaddexp_backward(A g, A x, A y) {
+  return g * logistic<Out>(exponential<Out>(y - x));
+}
+
+// d erf(x) / dx = 2 exp(-x^2) / sqrt(pi)
+FUSEGEN_MATH_FOR_OUT erf_backward(A g, A x) {
+  return g * (A(1.12837916709551257390) * exponential<Out>(x * x, A(-1)));
+}
+
 #undef FUSEGEN_MATH
 #undef FUSEGEN_MATH_FOR_OUT
 

@@ -56,7 +56,28 @@ FUSEGEN_MATH real_power(A x, A exponent, A) {
 FUSEGEN_MATH real_power_backward(A g, A x, A exponent, A less_one) {
   return exponent == A(0) ? A(0) : g * (exponent * real_power(x, less_one, less_one));
 }
-FUSEGEN_MATH absolute_backward(A g, A x) { return g * (A(x > A(0)) - A(x < A(0))); }
+
+// Zero for NaN, as PyTorch.
+FUSEGEN_MATH sign(A x) { return A(x > A(0)) - A(x < A(0)); }
+FUSEGEN_MATH absolute_backward(A g, A x) { return g * sign(x); }
+// The gradient of what is constant between its jumps: zero, whatever g is.
+FUSEGEN_MATH no_gradient(A) { return A(0); }
+
+// Derivatives of tan, by its result, and of inverse functions. 1 - x^2 is a product of factors that
+// are exact near its roots, and no square is taken of what has none.
+FUSEGEN_MATH tan_backward(A g, A y) { return g * fma(y, y, A(1)); }
+FUSEGEN_MATH asin_backward(A g, A x) { return g * rsqrt((A(1) - x) * (A(1) + x)); }
+FUSEGEN_MATH atan_backward(A g, A x) { return g / fma(x, x, A(1)); }
+FUSEGEN_MATH asinh_backward(A g, A x) {
+  const A size = fabs(x);
+  return size > A(1e9) ? g / size : g * rsqrt(fma(x, x, A(1)));
+}
+// As PyTorch: of |x|, where x < -1 has no value.
+FUSEGEN_MATH acosh_backward(A g, A x) {
+  const A size = fabs(x);
+  return g * (rsqrt(size - A(1)) * rsqrt(size + A(1)));
+}
+FUSEGEN_MATH atanh_backward(A g, A x) { return g / ((A(1) - x) * (A(1) + x)); }
 
 // The gradient goes to the operand that is the result, half to each at a tie.
 FUSEGEN_MATH minimum_backward(A g, A x, A other) {
@@ -65,6 +86,16 @@ FUSEGEN_MATH minimum_backward(A g, A x, A other) {
 FUSEGEN_MATH maximum_backward(A g, A x, A other) {
   return x == other ? g * A(0.5) : (x < other ? A(0) : g);
 }
+
+// Of the first operand y of atan2(y, x): g x / (x^2 + y^2), where no square leaves the range. Of
+// the second one it is minus that with x and y exchanged. Zero at the origin, as PyTorch.
+FUSEGEN_MATH atan2_backward(A g, A y, A x) {
+  const A radius = hypot(x, y);
+  return radius == A(0) ? A(0) : g * (x / radius / radius);
+}
+
+// g / (2 y) of y = sqrt(x), and zero where y is.
+FUSEGEN_MATH magnitude_backward(A g, A y) { return y == A(0) ? A(0) : g / (y + y); }
 
 // The gradient of one channel of a row: zero in the others, whatever g is.
 FUSEGEN_MATH at_channel(A g, A channel, A chosen) { return channel == chosen ? g : A(0); }

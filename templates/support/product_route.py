@@ -71,7 +71,7 @@ def split_times(speed, multiprocessors, rows, channels, in_features, *, weight_k
 
 
 def library_times(operations, rows, channels, in_features):
-    """Microseconds of the library's forward and backward products, at so many operations in each."""
+    """Microseconds of the library's products forward and backward, at so many operations each."""
     one = 2 * rows * channels * in_features / operations
     return one, 2 * one
 

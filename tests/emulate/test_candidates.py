@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import fields, replace
 from itertools import combinations
 from pathlib import Path
@@ -65,7 +64,7 @@ def test_every_candidate_against_double_precision(name: str, root: Path, emulati
         for rows, channels, groups in SIZES[name]:
             size = sizes(plan, rows, 1, channels, groups)
             torch.manual_seed(rows)
-            module = subject.fused_class(*subject.arguments(size, random.Random(1))).double()
+            module = subject.made(subject.fused_class, size, 1).double()
             spread_out(module)
             tensors = {plan.chain.source.name: torch.randn(rows, channels), "grad_y": torch.randn(rows, channels)}
             tensors = {key: value.double() for key, value in tensors.items()}

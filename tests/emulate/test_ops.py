@@ -77,10 +77,33 @@ CHAINS = {
         "prelu, name: one",
         "prelu, name: each, num_parameters: 12, init: -0.5",
     ),
+    "shrinks_and_rounding": summed(
+        "threshold, threshold: 1.5, value: -1",
+        "hardshrink, lambd: 1.5",
+        "softshrink, lambd: 1.5",
+        "tanhshrink",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "sign",
+        "expm1",
+        "exp2",
+    ),
+    "transcendental": summed("sin", "cos", "tan", "atan", "sinh", "cosh", "asinh", "erf", "erfc"),
+    # Each result is an operand that the next one takes.
+    "inverses": (
+        "op: mul, constant: 0.125; op: asin; op: mul, constant: 0.75; op: acos; op: add, constant: 0.75; op: acosh;"
+        "op: sub, constant: 1.25; op: atanh; op: exp2; op: log10; op: log1p; op: add, constant: 1; op: log2"
+    ),
     # Of e^x and its like: their operands are positive.
     "powers": "op: exp; op: sqrt; op: rsqrt; op: reciprocal; op: pow, exponent: -1.5; op: log; op: pow, exponent: 3",
     "minimum": "op: minimum, input: z; op: minimum, constant: 2.0",
     "maximum": "op: maximum, input: z, swap: true; op: maximum, constant: -2.0",
+    "pairs": (
+        "op: logaddexp, input: z; op: atan2, input: z, swap: true; op: hypot, constant: 2.0; op: hypot, input: z;"
+        "op: logaddexp, parameter: b, shape: [12], init: randn"
+    ),
     "add_sub": (
         "op: relu; op: add, parameter: b, shape: [12], init: randn; op: sub, input: z, swap: true;op: sub, parameter: b"
     ),

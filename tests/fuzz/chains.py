@@ -7,14 +7,16 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
-from fusegen.ops import activations, bounds, norms, powers
+from fusegen.ops import activations, bounds, norms, powers, reductions, rounding, thresholds, transcendental
 from fusegen.ops.arithmetic import Arithmetic
 from fusegen.ops.scalars import Scalar
 from fusegen.ops.step import Step
 from fusegen.spec.base import NOT_NULL
 
 NORMS = {op: step for step in norms.STEPS for op in step.ops()}
-UNARY = {op: step for each in (activations, bounds, powers) for step in each.STEPS for op in step.ops()}
+OVER_CHANNELS = {op: step for step in reductions.STEPS for op in step.ops()}
+OF_ONE = (activations, thresholds, bounds, rounding, powers, transcendental)
+UNARY = {op: step for each in OF_ONE for step in each.STEPS for op in step.ops()}
 BINARY = Arithmetic.ops()
 NAMES = (
     "a",
@@ -67,6 +69,15 @@ class _Draft:
 
     def norm(self) -> dict[str, Any]:
         return self.of(NORMS)
+
+    def over_channels(self) -> dict[str, Any]:
+        return self.of(OVER_CHANNELS)
+
+    def to_elements(self) -> list[dict[str, Any]]:
+        """What makes rows and channels of a value of each row: an input, perhaps behind functions of the value."""
+        self.inputs.setdefault("r", [self.rows, self.width])
+        between = [self.unary() for _ in range(self.draw(st.integers(0, 2)))]
+        return [*between, {"op": self.draw(st.sampled_from(BINARY)), "input": "r"}]
 
     def unary(self) -> dict[str, Any]:
         step = self.of(UNARY)
@@ -139,12 +150,14 @@ def plausible(draw: st.DrawFn) -> dict[str, Any]:
         bias = draw(st.sampled_from(({}, {"bias": False})))
         draft.chain.append({"op": "linear", "name": draft.name(), "out_features": draft.width, **bias})
     for _ in range(draw(st.integers(1, 7))):
-        kind = draw(st.sampled_from((draft.norm, draft.unary, draft.binary, draft.binary)))
+        kind = draw(st.sampled_from((draft.norm, draft.unary, draft.over_channels, draft.binary, draft.binary)))
         step = kind()
         if draw(st.integers(0, 4)) == 0:
             draft.saved.append(f"s{len(draft.saved)}")
             step["save"] = draft.saved[-1]
         draft.chain.append(step)
+        if "keepdim" in step and draw(st.integers(0, 5)):
+            draft.chain += draft.to_elements()
     return _declared(draft)
 
 

@@ -109,6 +109,16 @@ def test_factors_leave_a_sum_over_what_they_do_not_vary_over() -> None:
     assert text(columns) == "mul(sum(tanh(x)), a)" and text(rows) == "sum(mul(tanh(x), a))"
 
 
+def test_what_lies_in_memory_is_no_product() -> None:
+    """Its factors may be of the forward program, which the backward pass would compute once more."""
+    e = Example()
+    total = e.apply("sum", e.x, axes=ROW)
+    scale = e.apply("mul", total, e.graph.literal(0.5))
+    product = e.apply("mul", e.exact, scale)
+    found, _ = simplify(e.graph, [product], {scale}, {e.x})
+    assert set(ancestors([found[product]], {scale})) == {e.exact, scale, found[product]}
+
+
 def test_a_division_by_a_tensor_stays() -> None:
     """1 / b may be infinite where x / b is not."""
     e = Example()

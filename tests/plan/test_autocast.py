@@ -15,14 +15,16 @@ from fusegen.ops.catalogue import STEPS  # noqa: E402
 from tests.emulate.building import arguments, module_class, write  # noqa: E402
 from tests.emulate.other_chains import Other, parameter  # noqa: E402
 
+OF_ROWS = ("sum", "mean", "max", "min", "amax", "amin", "logsumexp", "var", "std", "norm")
 # What an op needs beside its name; others are asked as they are.
 NEEDED = {
     "clamp": "min: 0",
     "pow": "exponent: 1.5",
+    "threshold": "threshold: 0, value: 1",
     "prelu": "name: n",
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
-    **dict.fromkeys(("sum", "mean", "max", "min", "amax", "amin", "logsumexp"), "keepdim: true"),
+    **dict.fromkeys(OF_ROWS, "keepdim: true"),
 }
 ALONE = [op for step in STEPS if not step.anchor and step is not Arithmetic for op in step.ops()]
 STEPS_OF = (
@@ -32,13 +34,14 @@ STEPS_OF = (
     "rms_norm, name: n, affine: false",
     "layer_norm, name: n, affine: false",
     "batch_norm, name: n, affine: false",
+    *(f"{op}, constant: 2{swap}" for op in Arithmetic.ops() for swap in ("", ", swap: true")),
+    *(f"{op}, input: r{swap}" for op in ("add", "div", "minimum", "hypot") for swap in ("", ", swap: true")),
+    *(f"{op}, input: r" for op in ("logaddexp", "atan2")),
     *(
-        f"{op}, constant: 2{swap}"
-        for op in ("add", "sub", "mul", "div", "minimum", "maximum")
-        for swap in ("", ", swap: true")
+        parameter(op, "p", shape)[5:-1]
+        for op in ("sub", "mul", "maximum", "hypot", "logaddexp", "atan2")
+        for shape in ("[]", "[1]", "[features]")
     ),
-    *(f"{op}, input: r{swap}" for op in ("add", "div", "minimum") for swap in ("", ", swap: true")),
-    *(parameter(op, "p", shape)[5:-1] for op in ("sub", "mul", "maximum") for shape in ("[]", "[1]", "[features]")),
 )
 
 

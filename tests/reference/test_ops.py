@@ -76,7 +76,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
     assert unknown_op(op, list(known_ops())) == (f"unknown op '{op}'", hint)
 
 
-@pytest.mark.parametrize("op", ["prod", "Softmin", "argmax", "std", "unfold", "MaxPool2d", "Dropout",
+@pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout",
                                 "matmul", "bmm", "instance_norm", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))

@@ -34,6 +34,11 @@ arguments:
   celu_alpha: {type: float, default: 2.0}
   factor: {type: float, default: 3.0}
   divisor: {type: float, default: 2.0}
+  level: {type: float, default: -0.25}
+  replaced: {type: float, default: -0.5}
+  hard: {type: float, default: 0.01}
+  soft: {type: float, default: 0.02}
+  smallest: {type: float, default: 0.001}
 inputs:
   x: [batch, features]
 dtypes: [float32, float16]
@@ -49,6 +54,10 @@ chain:
   - {op: sub, constant: less}
   - {op: elu, alpha: elu_alpha}
   - {op: celu, alpha: celu_alpha}
+  - {op: threshold, threshold: level, value: replaced}
+  - {op: hardshrink, lambd: hard}
+  - {op: softshrink, lambd: soft}
+  - {op: normalize, eps: smallest}
   - {op: layer_norm, name: ln}
   - {op: group_norm, name: gn, num_groups: groups}
 """
@@ -65,7 +74,7 @@ chain:
   - {op: sub, input: x}
 """
 NAMES = ("low", "high", "slope", "beta", "threshold", "lower", "upper", "least", "less", "factor", "divisor")
-ALPHAS = ("elu_alpha", "celu_alpha")
+MORE = ("elu_alpha", "celu_alpha", "level", "replaced", "hard", "soft", "smallest")
 VALUES = (
     *(0, 0.0, 1e-39, -1.0, -3.0, 3.0, 1e5, -1e5, 1e39, -1e39),
     *(math.inf, -math.inf, math.nan, 10**30, True, None, 1j, "1"),
@@ -108,7 +117,7 @@ def test_every_op_with_constants_is_here() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("name", [*NAMES, *ALPHAS, "bn.eps", "bn.momentum", "ln.eps", "gn.eps", "gn.num_groups"])
+@pytest.mark.parametrize("name", [*NAMES, *MORE, "bn.eps", "bn.momentum", "ln.eps", "gn.eps", "gn.num_groups"])
 def test_no_kernel_runs_where_pytorch_raises(module, name: str, dtype) -> None:
     module, x = module.to(dtype), torch.randn(8, 12, dtype=dtype)
     owner, _, attribute = name.rpartition(".")
@@ -130,7 +139,8 @@ def test_no_kernel_runs_where_pytorch_raises(module, name: str, dtype) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("low", 3.0), ("high", -3.0), ("bn.eps", 0.0), ("lower", 1e39), ("beta", 1e39), ("least", 1e39), ("less", True)],
+    [("low", 3.0), ("high", -3.0), ("bn.eps", 0.0), ("lower", 1e39), ("beta", 1e39), ("least", 1e39), ("less", True)]
+    + [("soft", -1.0), ("soft", math.inf), ("hard", 1e39)],
 )
 def test_what_pytorch_refuses(module, name: str, value: object) -> None:
     """As of torch 2.13; the test above asks the torch at hand."""

@@ -9,7 +9,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.verify.kinks import Kinks  # noqa: E402
 from fusegen.verify.policy import Error, bound, compare, error, table  # noqa: E402
 from fusegen.verify.reference import reference  # noqa: E402
 from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
@@ -276,41 +275,6 @@ def test_special_values_have_to_stand_where_eager_has_them():
     assert compare("a", eager.clone(), eager, exact, **arguments).ok
     for wrong in ([1.0, 2.0, 3.0], [1.0, -math.inf, 3.0], [1.0, math.nan, 3.0], [math.inf, math.inf, 3.0]):
         assert not compare("a", torch.tensor(wrong), eager, exact, **arguments).ok
-
-
-@pytest.mark.parametrize(
-    ("step", "kinks"),
-    [
-        (torch.relu, [0.0]),
-        (lambda v: torch.nn.functional.leaky_relu(v, 0.1), [0.0]),
-        (torch.nn.Hardtanh(), [-1.0, 1.0]),
-        (torch.nn.Hardtanh(min_val=-2.0, max_val=2.0), [-2.0, 2.0]),
-        (lambda v: torch.min(v, torch.tensor(0.5)), [0.5]),
-        (lambda v: v.clamp(min=0.25), [0.25]),
-        (torch.nn.functional.mish, []),
-        (torch.nn.functional.relu6, [0.0, 6.0]),
-        (torch.nn.functional.hardswish, [-3.0, 3.0]),
-        (torch.nn.PReLU(), [0.0]),
-        (torch.abs, [0.0]),
-    ],
-)
-def test_kinks_are_found(step, kinks):
-    values = torch.linspace(-3, 3, 601)  # no kink among them but 0, +-1, +-2
-    values = torch.cat((values[(values.abs() * 4 % 1 - 0.5).abs() < 0.45], torch.tensor(kinks))).detach()
-    with Kinks(torch.float32) as found:
-        step(values[None])
-    near = [] if found.near is None else values[found.near[0]].tolist()
-    assert near == pytest.approx(kinks)
-
-
-@pytest.mark.parametrize("op", ["max", "min", "amax", "amin"])
-def test_rows_in_which_two_elements_may_be_chosen_are_found(op):
-    sign = 1 if "max" in op else -1
-    rows = sign * torch.tensor([[3.0, 1.0, 3.0 + 1e-6], [3.0, 2.0, 2.0], [-1.0, -1.0, -2.0], [5.0, math.nan, 5.1]])
-    with Kinks(torch.float32) as found:
-        getattr(rows, op)(dim=-1, keepdim=True)
-    assert found.near is not None and found.near.shape == rows.shape
-    assert found.near.all(1).tolist() == found.near.any(1).tolist() == [True, False, True, False]
 
 
 def test_the_terms_of_a_learnt_slope():

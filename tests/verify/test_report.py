@@ -48,6 +48,13 @@ def test_failures_are_listed_and_counted() -> None:
     assert "2 failed" in shown and "test_schema: bad" in shown and not report.ok
 
 
+def test_what_was_left_out_of_a_comparison_is_said() -> None:
+    items = [Comparison("output", ZERO, ZERO, LIMIT, True, "", share) for share in (0.0, 0.125, 0.01)]
+    shown = text(Report("demo", 1.0, [Finding("numerics", "3x5", "float32", "train", item) for item in items]))
+    assert "up to 12.5% of an output left out, near jumps" in shown
+    assert "left out" not in text(Report("demo", 1.0, [finding("output", 1e-5)]))
+
+
 def test_what_could_not_be_checked_is_said() -> None:
     report = Report("demo", 1.0, [statement("bitwise", True)], {"CUDA graph": "needs a GPU"})
     assert "not made: needs a GPU" in text(report) and report.ok

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusegen.ir.functions.function import Function
-from fusegen.ir.functions.gradients import through_both, through_input, through_output
+from fusegen.ir.functions.gradients import multiply, through_both, through_input, through_output
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.reductions import stored_operand
 
@@ -26,9 +26,17 @@ def _relu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return through_input(graph, node, g)
 
 
+def _tanhshrink(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    """g t^2 for t = tanh(x), from which the function is made."""
+    x, tanh = node.operands
+    slope = graph.add("square", tanh, name=f"slope_of_{node.name}", temporary=True)
+    return multiply(graph, g, slope, f"d_{x.name}"), None
+
+
 _COMPARISONS = (
     *("leaky_relu", "hardswish", "hardsigmoid", "softsign"),
     *("clamp", "clamp_min", "clamp_max", "hardtanh"),
+    *("threshold", "hardshrink", "softshrink"),
 )
 _SMOOTH = ("gelu_tanh", "softplus", "logsigmoid")
 
@@ -49,6 +57,7 @@ FUNCTIONS = (
     Function("sigmoid_backward"),
     Function("tanh", through_output, costly=True),
     Function("tanh_backward"),
+    Function("tanhshrink", _tanhshrink, operations=3),
     # Of x and of what the gradient needs too
     Function("silu", through_both, "{} * {}"),
     Function("silu_slope", slope=True),

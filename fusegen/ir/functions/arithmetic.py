@@ -39,13 +39,27 @@ def _detach(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return (None,)
 
 
-def _split_at_ties(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
-    """Half of the gradient goes to each of two equal operands."""
+def _by_each(graph: Graph, node: Node, g: Node) -> tuple[Node, Node]:
+    """f_backward(g, x, y) for x, and with the operands exchanged for y."""
     left, right = node.operands
     return (
         graph.add(f"{node.op}_backward", g, left, right, name=f"d_{left.name}", temporary=True),
         graph.add(f"{node.op}_backward", g, right, left, name=f"d_{right.name}", temporary=True),
     )
+
+
+def _hypot(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    """g x / hypot(x, y) for each: NaN where both are zero."""
+    parts = []
+    for operand in node.operands:
+        share = graph.add("div", operand, node, name=f"{operand.name}_share", temporary=True)
+        parts.append(multiply(graph, g, share, f"d_{operand.name}"))
+    return parts
+
+
+def _atan2(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    d_y, d_x = _by_each(graph, node, g)
+    return d_y, negative(graph, d_x)
 
 
 FUNCTIONS = (
@@ -58,10 +72,16 @@ FUNCTIONS = (
     Function("detach", _detach, "{}", operations=0),
     # A value that its operand has for all of a row, or all rows: autodiff makes such of gradients.
     Function("expand", cpp="{}", operations=0),
-    Function("minimum", _split_at_ties),
-    Function("maximum", _split_at_ties),
+    # Half of the gradient goes to each of two equal operands.
+    Function("minimum", _by_each),
+    Function("maximum", _by_each),
     Function("minimum_backward"),
     Function("maximum_backward"),
+    Function("logaddexp", _by_each, by_result=True, costly=True),
+    Function("logaddexp_backward", by_result=True, costly=True),
+    Function("hypot", _hypot, costly=True),
+    Function("atan2", _atan2, costly=True),
+    Function("atan2_backward", costly=True),
     # Zero, but NaN where the value is NaN or infinite.
     Function("vanishing", cpp="{} * Acc(0)"),
     # The share of the newest batch in a batch norm's running statistics.

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from fusegen.ir.functions import activations, arithmetic, normalisation, powers, reduced, softmax
+from fusegen.ir.functions import (
+    activations,
+    arithmetic,
+    normalisation,
+    powers,
+    reduced,
+    rounding,
+    softmax,
+    transcendental,
+)
 from fusegen.ir.functions.function import Function
 from fusegen.ir.graph import Node
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function
-    for module in (arithmetic, powers, activations, normalisation, softmax, reduced)
+    for module in (arithmetic, powers, transcendental, rounding, activations, normalisation, softmax, reduced)
     for function in module.FUNCTIONS
 }
 # What picks a result of a reduction is no function of elements.

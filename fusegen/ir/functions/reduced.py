@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fusegen.ir.axes import Axes
 from fusegen.ir.functions.function import Function
+from fusegen.ir.functions.gradients import through_output
 from fusegen.ir.functions.normalisation import count
 from fusegen.ir.graph import Graph, Node
 
@@ -18,6 +19,29 @@ def total(graph: Graph, x: Node, over: Axes, name: str) -> Node:
 
 def mean(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     return graph.add("div", total(graph, x, over, f"{name}_sum"), count(graph, over), name=name)
+
+
+def variance(graph: Graph, x: Node, over: Axes, name: str, correction: int) -> Node:
+    """The squares of the distances to the mean, over the number of elements less the correction: NaN for 0 / 0."""
+    moments = graph.add("moments", x, axes=over, name=f"{name}_moments")
+    biased = graph.add("variance", moments, name=f"{name}_biased" if correction else name)
+    if not correction:
+        return biased
+    n = count(graph, over)
+    fewer = graph.add("sub", n, graph.literal(correction), name="count_less_correction", temporary=True)
+    return graph.add("mul", biased, graph.add("div", n, fewer, name=f"{name}_bessel"), name=name)
+
+
+def deviation(graph: Graph, x: Node, over: Axes, name: str, correction: int) -> Node:
+    return graph.add("magnitude", variance(graph, x, over, f"{name}_variance", correction), name=name)
+
+
+def norm(graph: Graph, x: Node, over: Axes, name: str, p: int) -> Node:
+    """The p-norm for p = 1 or 2."""
+    if p == 1:
+        return total(graph, graph.add("absolute", x, name=f"{name}_size", temporary=True), over, name)
+    squares = total(graph, graph.add("square", x, name=f"{name}_square", temporary=True), over, f"{name}_squares")
+    return graph.add("magnitude", squares, name=name)
 
 
 def largest(graph: Graph, x: Node, over: Axes, name: str) -> Node:
@@ -44,7 +68,16 @@ def _by_minus(reduce: Reduce, graph: Graph, x: Node, over: Axes, name: str) -> N
     return graph.add("negate", reduce(graph, minus, over, f"{name}_of_minus"), name=name)
 
 
+def _variance(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    """The gradient of moments is that of their variance: `reductions`."""
+    return (g,)
+
+
 FUNCTIONS = (
+    Function("variance", _variance),
+    # A root whose gradient is zero at zero, as PyTorch has it for a deviation and a norm.
+    Function("magnitude", through_output, "sqrt"),
+    Function("magnitude_backward", operations=2),
     # The gradient of the element that a reduction has chosen: of g, the number of each channel, and that of the chosen.
     Function("at_channel"),
     # That of those which equal the largest: of g, x, the largest, and how many there are of it.

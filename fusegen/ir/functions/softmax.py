@@ -23,6 +23,11 @@ def softmax(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     return graph.add("softmax", power, inverse, x, name=name)
 
 
+def softmin(graph: Graph, x: Node, over: Axes, name: str) -> Node:
+    """The softmax of -x."""
+    return softmax(graph, graph.add("negate", x, name=f"minus_{x.name}", temporary=True), over, name)
+
+
 def log_softmax(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     """(x - max) - log(sum(exp(x - max)))."""
     _, total, distance = _powers(graph, x, over, name)

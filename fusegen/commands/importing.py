@@ -1,0 +1,64 @@
+"""The commands that read a module: one writes its spec, one looks for chains inside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fusegen.commands.app import app
+from fusegen.paths import DEFAULT_FUSED
+
+Model = Annotated[str, typer.Argument(metavar="FILE.py:CLASS", help="The nn.Module.", show_default=False)]
+Init = Annotated[str, typer.Option(metavar="FUNCTION", help="Of that file: returns the constructor's arguments.")]
+Inputs = Annotated[str, typer.Option(metavar="FUNCTION", help="Of that file: returns example inputs.")]
+
+
+@app.command("import")
+def import_(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="NAME.yaml", help="The spec to write.")],
+    init: Init = "get_init_inputs",
+    inputs: Inputs = "get_inputs",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a spec that is there.")] = False,
+) -> None:
+    """Write the spec of an nn.Module, which is traced by torch.export and compared with the spec's in double precision.
+
+    This runs the file of the module: its class and the two functions. It runs nothing else, compiles nothing, and
+    writes nothing if a chain cannot express the module.
+    """
+    from fusegen.importing.load import import_spec
+
+    import_spec(model, init, inputs, output, overwrite=overwrite)
+    print(f"wrote {output}")
+
+
+@app.command()
+def fuse(
+    model: Model,
+    directory: Annotated[
+        Path, typer.Option("--directory", "-d", help="Gets specs and generated packages.")
+    ] = DEFAULT_FUSED,
+    init: Init = "get_init_inputs",
+    inputs: Inputs = "get_inputs",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write and compile nothing, only report.")] = False,
+    compile_: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Compile, or only write specs and sources.")
+    ] = True,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", help="Of new specs, such as sm_90; may be repeated.")
+    ] = None,
+) -> None:
+    """Find the chains inside a model, and write and build what `fusegen.fuse` will have run in their place.
+
+    This runs the file of the model and the model itself, once.
+    """
+    from fusegen.fusing.fuse import fuse as fuse_model
+    from fusegen.importing.load import load_model
+
+    loaded = load_model(model, init, inputs)
+    report = fuse_model(
+        loaded.module, loaded.examples, directory=directory, dry_run=dry_run, compile=compile_, targets=target
+    )
+    print(report)

@@ -1,0 +1,95 @@
+"""Specs that lie in a directory already, and names for those that do not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.ops.catalogue import STEPS
+from fusegen.ops.lacking import unknown_op
+from fusegen.spec.model import spec_model
+from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name
+from fusegen.spec.validate import validate
+from fusegen.spec.yaml import parse_yaml, read_yaml
+
+# What may be changed in a spec by hand, and it still is that of the same modules.
+_FREE = ("name", "about", "targets", "dtypes")
+
+
+class Specs:
+    """Of one directory. texts: of those that are to be written, by name. known: the chain of each.
+
+    Raises SpecError for a file that is no spec.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.texts: dict[str, str] = {}
+        self.known = {path.stem: chain_of(_read(path)) for path in sorted(directory.glob("*.yaml"))}
+        self.used: set[str] = set()
+
+    def place(self, text: str, wanted: str) -> str:
+        """The name of the spec that is this one but for its name; a new one, which begins as `wanted`, if none is."""
+        chain = chain_of(parse_yaml(text, wanted).data)
+        name = next((name for name, known in self.known.items() if known == chain), None)
+        if name is None:
+            wanted = next(each for each in (wanted, f"{wanted}_chain", "chain") if _is_usable(each))
+            name, number, taken = wanted, 1, {known.lower() for known in self.known}
+            while name in taken:
+                number += 1
+                name = f"{wanted}_{number}"
+            self.known[name] = chain
+            self.texts[name] = "\n".join(
+                f"name: {name}" if line.startswith("name: ") else line for line in text.split("\n")
+            )
+        self.used.add(name)
+        return name
+
+    def path(self, name: str) -> Path:
+        return self.directory / f"{name}.yaml"
+
+    @property
+    def unused(self) -> list[str]:
+        return sorted(self.known.keys() - self.used)
+
+    def write(self) -> None:
+        """Writes the new ones; no other file is touched."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for name, text in self.texts.items():
+                whole = self.path(name).with_suffix(f".{os.getpid()}")  # other processes may be reading
+                whole.write_text(text, encoding="utf-8", newline="\n")
+                os.replace(whole, self.path(name))
+        except OSError as error:
+            raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document = read_yaml(path)
+    validate(spec_model(STEPS, unknown_op), document)
+    return document.data
+
+
+def _is_usable(name: str) -> bool:
+    """Whether a spec may be called that. A number may come behind it."""
+    try:
+        check_class(camel_case(check_spec_name(name)))
+    except PydanticCustomError:
+        return False
+    return len(name) < MAX_NAME_LENGTH - 8
+
+
+def chain_of(data: dict[str, Any]) -> dict[str, Any]:
+    """What a spec computes: not the sizes that planning assumes, nor the precision, which is the user's choice."""
+    found = {key: value for key, value in data.items() if key not in _FREE}
+    found["dims"] = sorted(data.get("dims", {}))
+    found["arguments"] = data.get("arguments", {})
+    found["chain"] = [
+        {key: value for key, value in step.items() if key not in ("precision", "init") or step["op"] == "prelu"}
+        for step in data["chain"]
+    ]
+    return found

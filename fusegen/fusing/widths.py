@@ -1,0 +1,96 @@
+"""The text of an imported spec with its widths as sizes that modules of one form may differ in."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fusegen.importing.places import refusal
+from fusegen.plan.load import plan_document
+from fusegen.plan.plan import Plan
+from fusegen.reference.keys import flow
+from fusegen.spec.yaml import parse_yaml
+
+_REMARK = "# Written by fusegen.fuse. Parameters are those of the model: how they begin (init) is of no use there."
+_COLUMN = 60
+_REMARKED = re.compile(r"}\s+(# .*)$")
+_WIDTH = 120
+
+
+def with_widths(text: str, count: int, targets: list[str] | None, origin: str | None = None) -> tuple[str, Plan]:
+    """The spec, and its plan.
+
+    count: of the rows, for planning. targets: in place of the text's. origin: what it was imported from, in place of
+    the text's remarks. Raises SpecError where the chain works for one number of rows alone, or the planner refuses it.
+    """
+    data = parse_yaml(text, "the imported spec").data
+    first_line = text.splitlines()[0] if origin is None else f"# Imported from {origin}."
+    comments = _comments(text) if origin is None else [""] * len(data["chain"])
+    first = next(iter(data["inputs"]))
+    rows, width = data["inputs"][first]
+    if isinstance(rows, int):
+        message = f"it works for {rows} rows alone"
+        raise refusal("FG705", message, None, "a view or a parameter has the number of rows of the example")
+    step = data["chain"][0]
+    channels = step["out_features"] if step["op"] == "linear" else width
+    sizes: dict[str, int] = {}
+
+    def size(name: str, value: Any) -> Any:
+        if not isinstance(value, int) or value == 1 or name in _names(data):
+            return value
+        sizes[name] = value
+        return name
+
+    again = any(each.get("input") == first for each in data["chain"])
+    if step["op"] == "linear":
+        channels = size("features" if again else "out_features", channels)
+        width = channels if again else size("in_features", width)
+    else:
+        width = channels = size("features", channels)
+    data["inputs"] = {name: [rows, width if name == first else channels] for name, (rows, _) in data["inputs"].items()}
+    for each in data["chain"]:
+        for key in ("out_features", "num_parameters"):
+            if isinstance(each.get(key), int) and each[key] != 1:
+                each[key] = channels
+        if "shape" in each:
+            each["shape"] = [value if value == 1 else channels for value in each["shape"]]
+            each["init"] = "zeros"
+    data["dims"] = {**data.get("dims", {}), rows: count, **sizes}
+    dims = {name: {"type": "dim"} for name in ("in_features", "out_features", "features") if name in sizes}
+    data["arguments"] = {**dims, **data.get("arguments", {})}
+    data["targets"] = targets or data["targets"]
+    order = ("fusegen", "name", "dims", "arguments")
+    data = {key: data.pop(key) for key in order} | data
+    made = _text(data, comments, first_line)
+    return made, plan_document(parse_yaml(made, "the imported spec"))
+
+
+def _names(data: dict[str, Any]) -> set[str]:
+    """What a size cannot be called."""
+    steps = [each.get(key) for each in data["chain"] for key in ("name", "save", "parameter")]
+    return {*data["inputs"], *data.get("arguments", {}), *data.get("dims", {}), *map(str, steps)}
+
+
+def _text(data: dict[str, Any], comments: list[str], origin: str) -> str:
+    lines = [origin, _REMARK]
+    for key, value in data.items():
+        if key == "chain":
+            lines += ["chain:", *map(_step, value, comments)]
+        elif isinstance(value, dict):
+            lines += [f"{key}:", *(f"  {name}: {flow(each)}" for name, each in value.items())] if value else []
+        else:
+            lines.append(f"{key}: {flow(value)}")
+    return "\n".join([*lines, ""])
+
+
+def _step(step: dict[str, Any], comment: str) -> str:
+    text = f"  - {flow(step)}"
+    line = f"{text.ljust(_COLUMN)}  {comment}" if comment else text
+    return line if len(line) <= _WIDTH else f"{line[: max(len(text), _WIDTH - 3)]}..."
+
+
+def _comments(text: str) -> list[str]:
+    """The remark behind each step."""
+    lines = text.splitlines()
+    found = [_REMARKED.search(line) for line in lines[lines.index("chain:") + 1 :]]
+    return [each[1] if each else "" for each in found]

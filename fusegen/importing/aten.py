@@ -1,0 +1,141 @@
+"""What the operators of a trace are: one line of a table for each, by its name in aten.
+
+A name stands for its overloads unless the table has one. An operator that changes its operand in place (`relu_`) is the
+one without the underscore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Function:
+    """An op of one value. keys: its further arguments in aten's order, which are the op's keys, with their defaults.
+    fixed: arguments behind these, which have to be what they are here."""
+
+    op: str
+    keys: Mapping[str, float | str | None] = field(default_factory=dict)
+    fixed: tuple[float, ...] = ()
+
+
+FUNCTIONS = {
+    **{op: Function(op) for op in ("relu", "relu6", "selu", "silu", "mish", "hardswish", "sigmoid", "hardsigmoid")},
+    **{op: Function(op) for op in ("tanh", "abs", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal", "square")},
+    **{op: Function(op) for op in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh")},
+    **{op: Function(op) for op in ("atanh", "log2", "log10", "ceil", "floor", "round", "trunc", "sign")},
+    **{
+        f"{prefix}{op}": Function(op) for prefix in ("", "special_") for op in ("erf", "erfc", "exp2", "expm1", "log1p")
+    },
+    "gelu": Function("gelu", {"approximate": "none"}),
+    "log_sigmoid": Function("logsigmoid"),
+    "leaky_relu": Function("leaky_relu", {"negative_slope": 0.01}),
+    "elu": Function("elu", {"alpha": 1.0}, fixed=(1.0, 1.0)),
+    "celu": Function("celu", {"alpha": 1.0}),
+    "softplus": Function("softplus", {"beta": 1.0, "threshold": 20.0}),
+    "hardtanh": Function("hardtanh", {"min_val": -1.0, "max_val": 1.0}),
+    "clamp": Function("clamp", {"min": None, "max": None}),
+    "clip": Function("clamp", {"min": None, "max": None}),
+    "clamp_min": Function("clamp", {"min": None}),
+    "clamp_max": Function("clamp", {"max": None}),
+    "pow.Tensor_Scalar": Function("pow", {"exponent": None}),
+    "threshold": Function("threshold", {"threshold": None, "value": None}),
+    "hardshrink": Function("hardshrink", {"lambd": 0.5}),
+    "softshrink": Function("softshrink", {"lambd": 0.5}),
+}
+
+# Of two operands. True: aten has them the other way round.
+ARITHMETIC = {
+    "add.Tensor": ("add", False),
+    "add.Scalar": ("add", False),
+    "sub.Tensor": ("sub", False),
+    "sub.Scalar": ("sub", False),
+    "rsub.Tensor": ("sub", True),
+    "rsub.Scalar": ("sub", True),
+    "mul.Tensor": ("mul", False),
+    "mul.Scalar": ("mul", False),
+    "div.Tensor": ("div", False),
+    "div.Scalar": ("div", False),
+    "minimum": ("minimum", False),
+    "min.other": ("minimum", False),
+    "maximum": ("maximum", False),
+    "max.other": ("maximum", False),
+    "logaddexp": ("logaddexp", False),
+    "hypot": ("hypot", False),
+    "atan2": ("atan2", False),
+}
+
+# Over one dimension, which is the first argument behind the value, or the second of `norm`: op, and whether the shape
+# stays.
+OVER_CHANNELS = {
+    "softmax.int": ("softmax", True),
+    "log_softmax.int": ("log_softmax", True),
+    "sum.dim_IntList": ("sum", False),
+    "mean.dim": ("mean", False),
+    "logsumexp": ("logsumexp", False),
+    "amax": ("amax", False),
+    "amin": ("amin", False),
+    "max.dim": ("max", False),
+    "min.dim": ("min", False),
+    "var.dim": ("var", False),
+    "var.correction": ("var", False),
+    "std.dim": ("std", False),
+    "std.correction": ("std", False),
+    "linalg_vector_norm": ("norm", False),
+    "norm.ScalarOpt_dim": ("norm", False),
+}
+
+# The same elements in another shape, or not even that.
+SAME_ELEMENTS = frozenset(
+    """
+    view reshape flatten unflatten unsqueeze squeeze view_as reshape_as _unsafe_view expand expand_as broadcast_to
+    contiguous clone alias slice dropout feature_dropout alpha_dropout
+    """.split()
+)
+# Those of them that are new tensors: what is changed in place then changes nothing else.
+COPIES = frozenset({"clone"})
+DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout"})
+
+# Sizes and checks, which are nothing of the result unless an operator that is takes them.
+OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
+
+# What is refused in words of its own: what it is, and what to do.
+_CAST = ("a cast to another dtype", "leave it out: the kernels compute in float32")
+_NUMBER = "write a number, or make it an nn.Parameter"
+_PART = "import the part of the module that has a gradient, and call the other one yourself"
+REFUSED = {
+    "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
+    **dict.fromkeys(("to", "type_as", "_to_copy"), _CAST),
+    **{
+        f"{kind}{n}d": ("a convolution, which import does not write", f"write the spec, with 'op: {kind}{n}d'")
+        for kind in ("conv", "conv_transpose")
+        for n in (1, 2, 3)
+    },
+    "item": ("a number read from a tensor", "numbers of a chain are constants"),
+    "wrap_with_set_grad_enabled": ("a part of forward that has no gradient", _PART),
+    "wrap_with_autocast": ("a part of forward under autocast", "use autocast around the whole module"),
+}
+
+# Layers and norms by the class of their module, and the positions of its tensors behind the value.
+MODULES = {
+    "linear": ("Linear", {1: "weight", 2: "bias"}),
+    "prelu": ("PReLU", {1: "weight"}),
+    "batch_norm": ("BatchNorm1d", {1: "weight", 2: "bias", 3: "running_mean", 4: "running_var"}),
+    "group_norm": ("GroupNorm", {2: "weight", 3: "bias"}),
+    "layer_norm": ("LayerNorm", {2: "weight", 3: "bias"}),
+    "rms_norm": ("RMSNorm", {2: "weight"}),
+}
+
+
+def names(target: object) -> tuple[str, str]:
+    """An operator's name with its overload, and without: `add.Tensor`, `add`; without what says `in place`."""
+    _, name, overload = [*str(target).split("."), "", ""][:3] if "aten." in str(target) else ("", str(target), "")
+    name = name[:-1] if is_in_place(target) else name
+    return f"{name}.{overload}", name
+
+
+def is_in_place(target: object) -> bool:
+    """Whether the operator changes its operand."""
+    parts = str(target).split(".")
+    return len(parts) == 3 and parts[1].endswith("_") and not parts[1].startswith("__")

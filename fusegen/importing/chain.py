@@ -1,0 +1,163 @@
+"""Values in the order of a chain: each step goes on from the result before it, and saves what later ones take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from fusegen.importing.operands import lacking
+from fusegen.importing.places import Place, refusal
+from fusegen.importing.values import Number, Value, walk
+from fusegen.ops.arithmetic import Arithmetic
+from fusegen.ops.catalogue import STEPS
+from fusegen.spec.names import check_attribute, check_identifier
+
+# The steps of the catalogue, by their ops.
+MODELS = {op: step for step in STEPS for op in step.ops()}
+ARITHMETIC = Arithmetic.ops()
+_COMMUTATIVE = ("add", "mul", "minimum", "maximum")
+_ASSIGNED = re.compile(r"\s*([A-Za-z]\w*)\s*=[^=]")
+_FIRST = "a chain begins with the first argument of forward"
+
+
+@dataclass
+class Draft:
+    """A step to be: as in a spec, but that a size may be CHANNELS. value: what it computes."""
+
+    data: dict[str, Any]
+    value: Value
+
+    @property
+    def place(self) -> Place | None:
+        return self.value.place
+
+
+def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]:
+    """The steps of a result. inputs: the names of the module's. taken: names that saved values cannot have."""
+    order = [value for value in walk(result) if not value.is_leaf and value.op != "detach"]
+    names = _Names({*inputs, *taken})
+    found: list[Draft] = []
+    first = next((value for value in walk(result) if value.op == "input" and value.name == inputs[0]), None)
+    running: Value | None = first
+    done: dict[int, Draft] = {}
+    for value in order:
+        if value.op not in MODELS:
+            raise lacking(value.op, value.place)
+        if running is None or not any(each is running for each in value.values):
+            raise _branch(value, running, not found)
+        if value.op == "linear" and found:
+            hint = "end the chain before it: import what is in front and behind as modules of their own"
+            raise refusal("FG707", "a linear layer is not the first step", value.place, hint)
+        _check_inputs(value, running if first is None else first)
+        draft = Draft(_data(value, running, done, names), value)
+        found.append(draft)
+        done[id(value)] = draft
+        running = value
+    return found
+
+
+def _data(value: Value, running: Value, done: dict[int, Draft], names: _Names) -> dict[str, Any]:
+    data: dict[str, Any] = {"op": value.op}
+    if value.name:
+        data["name"] = value.name
+    elif "name" in MODELS[value.op].model_fields and value.op not in ARITHMETIC:
+        data["name"] = names.new("norm")
+    if value.op in ARITHMETIC:
+        data |= _operand(value, running, done, names)
+    for key, each in value.keys.items():
+        data[key] = (each.argument or each.value) if isinstance(each, Number) else each
+    return data
+
+
+def _operand(value: Value, running: Value, done: dict[int, Draft], names: _Names) -> dict[str, Any]:
+    """The keys that name the other operand of a step."""
+    left, right = value.operands
+    swap = left is not running
+    other = left if swap else right
+    keys: dict[str, Any] = {}
+    if isinstance(other, Number):
+        keys["constant"] = other.argument or other.value
+    elif other.op == "parameter":
+        _check_parameter(other, value)
+        keys["parameter"] = other.name
+    else:
+        source = other
+        if source.op == "detach":
+            keys["detach"] = True
+            source = source.values[0]
+        if source.op == "input":
+            keys = {"input": source.name, **keys}
+        elif id(source) in done:
+            draft = done[id(source)]
+            draft.data.setdefault("save", names.of(draft))
+            keys = {"value": draft.data["save"], **keys}
+        else:
+            raise _branch(value, running, False)
+    if swap and value.op not in _COMMUTATIVE:
+        keys["swap"] = True
+    return keys
+
+
+def _check_inputs(value: Value, first: Value) -> None:
+    """Every input lies as the first one does."""
+    for each in value.values:
+        source = each.values[0] if each.op == "detach" else each
+        if source.op == "input" and source.layout != first.layout:
+            hint = "a further input of a chain is [rows, channels]"
+            raise refusal("FG707", f"the input '{source.name}' has not the shape of the result", value.place, hint)
+
+
+def _check_parameter(parameter: Value, value: Value) -> None:
+    try:
+        check_attribute(parameter.name)
+    except PydanticCustomError as error:
+        inner = "." in parameter.name
+        message = f"the parameter '{parameter.name}' belongs to a submodule" if inner else error.message()
+        hint = "make it an attribute of the module itself" if inner else "rename it"
+        raise refusal("FG706", message, value.place, hint) from None
+
+
+def _branch(value: Value, running: Value | None, is_first: bool) -> Exception:
+    if all(each.op != "input" for each in walk(value)):
+        hint = "such an operand has to be a parameter, a number, an input or the result of an earlier step"
+        return refusal("FG707", "an operand that is computed from parameters alone", value.place, hint)
+    if not is_first and all(each.is_leaf for each in walk(value) if each is not value):
+        hint = "such an operand has to be an input as it is, a parameter, a number or the result of an earlier step"
+        return refusal("FG707", "an operand that is computed beside the chain", value.place, hint)
+    if any(each.op == "detach" for each in value.values):
+        hint = "of what is detached, a chain has operands alone: of add, mul and the like"
+        return refusal("FG707", f"{value.op} goes on from a detached value", value.place, hint)
+    computed = [each for each in value.values if not each.is_leaf]
+    if is_first and not computed:
+        return refusal("FG707", f"{value.op} does not take the first input", value.place, _FIRST)
+    hint = "a step goes on from the result of the one before it; of earlier results it only takes operands"
+    return refusal("FG707", f"the module branches here: {value.op} starts from an earlier value", value.place, hint)
+
+
+class _Names:
+    """Names for values, which nothing else has."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = taken
+
+    def of(self, draft: Draft) -> str:
+        """The variable that the user's source assigns the value to, if it is one."""
+        source = draft.place.source if draft.place else ""
+        assigned = _ASSIGNED.match(source)
+        return self.new(assigned[1] if assigned and assigned[1] not in self.taken else "v")
+
+    def new(self, wanted: str) -> str:
+        try:
+            check_identifier(wanted)
+        except PydanticCustomError:
+            wanted = "v"
+        number, name = 1, wanted
+        while name in self.taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self.taken.add(name)
+        return name

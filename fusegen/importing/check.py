@@ -1,0 +1,139 @@
+"""Whether an imported spec is its module: compared in double precision, at other sizes, values and dtypes.
+
+What is different is an error. Of some arguments the module makes more than the spec has: they are to be numbers there.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.errors import SpecError
+from fusegen.importing.arguments import Arguments
+from fusegen.importing.cases import Case, alike, constructed
+from fusegen.importing.draft import Sheet
+from fusegen.importing.pairs import Pair
+from fusegen.importing.state import check_state
+from fusegen.importing.variants import check_variants
+from fusegen.importing.vary import Variations
+from fusegen.plan.plan import Plan
+from fusegen.render.module import render_module
+from fusegen.render.package import support_files
+from fusegen.runtime.importing import import_package
+
+# Rows of a comparison: the chain is the same for all.
+_ROWS = 16
+# Norms whose eps is made to show, from the least on.
+_MOST_EPS = 4
+FIXED_ROWS = "It works for {} rows alone: a view, a parameter or a len() of the module has that number."
+SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with varied."
+UNKNOWN_VALUES = "How its parameters begin is not known without the constructor's arguments: load a state_dict."
+OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
+
+
+class NotFollowed(Exception):
+    """names: of arguments and attributes that the module makes more of than the spec: they are to be fixed numbers."""
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__(", ".join(sorted(names)))
+        self.names = names
+
+
+def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
+    """Remarks for those who read the spec. Raises SpecError for a difference, and NotFollowed."""
+    rows = next(iter(sheet.inputs.values()))[0]
+    remarks = [FIXED_ROWS.format(rows)] if isinstance(rows, int) else []
+    with reference_class(plan) as cls, _few_threads(arguments.module):
+        example = Case(sheet.dims, _few(arguments.inputs, sheet), arguments.module)
+        values = constructed(sheet, arguments, sheet.dims)
+        check_state(arguments.module, example.inputs)
+        remarks += check_variants(arguments.module, cls(**values), example.inputs)
+        Pair(arguments.module, cls(**values), example.inputs).check(scales=_scales(sheet, values))
+        varied = Variations(cls, plan, sheet, arguments, example)
+        _check_followed(varied.decided())
+        cases = varied.sizes()
+        small = cases[0] if cases else example
+        for case in cases:
+            fused = cls(**constructed(sheet, arguments, case.dims))
+            try:
+                Pair(case.original, fused, case.inputs).check(again=True)
+            except SpecError as error:
+                if error.diagnostics[0].code != "FG708":
+                    raise
+                raise NotFollowed(varied.unlike_sizes()) from None
+        _check_followed(varied.unlike(small))
+        remarks += varied.check_rows(small)
+        small_values = constructed(sheet, arguments, small.dims)
+        if arguments.constructor is None:
+            drawn = any(draft.data.get("init") in ("rand", "randn") for draft in sheet.chain)
+            return [*remarks, *([UNKNOWN_VALUES] if drawn else [])]
+        remarks += [SAME_SIZES] if varied.free and not cases else []
+        original = small.original if cases else arguments.constructor.instance()
+        return remarks + _beginnings(original, cls, small_values)
+
+
+@contextmanager
+def _few_threads(module: nn.Module) -> Iterator[None]:
+    """One for a small module: it would spend its time on having more."""
+    before = torch.get_num_threads()
+    if sum(parameter.numel() for parameter in module.parameters()) < 2**20:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _check_followed(names: set[str]) -> None:
+    if names:
+        raise NotFollowed(names)
+
+
+def _scales(sheet: Sheet, values: dict[str, Any]) -> list[float]:
+    """The sizes of numbers at which each eps of a norm shows."""
+    eps = {values.get(found, found) for draft in sheet.chain if (found := draft.data.get("eps")) is not None}
+    return [float(each) ** 0.5 for each in sorted(each for each in eps if each > 0)[:_MOST_EPS]]
+
+
+@contextmanager
+def reference_class(plan: Plan) -> Iterator[type[nn.Module]]:
+    """The class that the spec is rendered as, with the chain in PyTorch's operators as its forward. Nothing is
+    compiled."""
+    with tempfile.TemporaryDirectory(prefix="fusegen_import_") as directory:
+        folder = Path(directory).resolve()
+        files = {path: text for path, text in support_files().items() if path.endswith(".py")}
+        files[f"{plan.spec.name}/__init__.py"] = render_module(plan, "")
+        for path, text in files.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        try:
+            package = import_package(folder, plan.spec.name)
+            fused = getattr(package, plan.spec.class_name)
+            yield type(fused.__name__, (fused,), {"forward": fused.fusegen_reference})
+        finally:
+            for name, module in list(sys.modules.items()):
+                if folder.name in name or str(getattr(module, "__file__", None)).startswith(str(folder)):
+                    del sys.modules[name]
+
+
+def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any]) -> list[str]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        fused = cls(**values)
+    return [] if alike(original, fused) == original.state_dict().keys() else [OTHER_VALUES]
+
+
+def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:
+    """The inputs with few rows, where the number of rows is free."""
+    rows = next(iter(sheet.inputs.values()))[0]
+    if isinstance(rows, int) or rows in sheet.arguments:
+        return list(inputs)
+    return [x[:_ROWS] for x in inputs]

@@ -1,0 +1,182 @@
+"""The parts of a spec that are around its chain: sizes, the constructor's arguments, inputs, parameters."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from fusegen.importing.arguments import Arguments, is_name
+from fusegen.importing.chain import Draft
+from fusegen.importing.constructor import Constructor
+from fusegen.importing.places import refusal
+from fusegen.importing.symbols import Size, Sizes, inputs_of
+from fusegen.importing.trace import Trace, forward_of, shape
+from fusegen.importing.values import CHANNELS, Value
+
+
+@dataclass
+class Sheet:
+    """A spec to be. notes: what the constructor of the original takes besides."""
+
+    dims: dict[str, int]
+    arguments: dict[str, dict[str, Any]]
+    inputs: dict[str, list[Size]]
+    chain: list[Draft]
+    notes: list[str] = field(default_factory=list)
+
+
+def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
+    """The sheet of a chain. Raises SpecError for what the module has and the chain does not."""
+    _check_state(trace.module, drafts)
+    inputs = {leaf.name: shape(node) for node, leaf in trace.leaves.items() if leaf.kind == "input"}
+    sizes = Sizes(trace, drafts, arguments, next(iter(inputs.values())))
+    used = {name for draft in drafts for name in inputs_of(draft)}
+    first = next(iter(inputs))
+    for name in inputs:
+        if name != first and name not in used:
+            where = forward_of(trace.module)
+            raise refusal("FG706", f"the chain does not use the input '{name}'", where, "leave it out of forward")
+        if not is_name(name):
+            raise refusal("FG706", f"a chain cannot have an input called '{name}'", None, "rename it")
+    rows, width, channels = sizes.rows, sizes.width, sizes.channels
+    _keep_attributes(drafts, arguments)
+    _complete(drafts, arguments, sizes)
+    return Sheet(
+        dims=sizes.dims,
+        arguments=_arguments(arguments, sizes, drafts),
+        inputs={name: [rows, width if name == first else channels] for name in inputs},
+        chain=drafts,
+        notes=_notes(arguments, sizes, drafts),
+    )
+
+
+def _keep_attributes(drafts: list[Draft], arguments: Arguments) -> None:
+    """A number of one step that is only an attribute stays that: the constructor has no argument for it."""
+    for name, value in arguments.attributes.items():
+        users = [draft for draft in drafts if name in draft.data.values()]
+        if len(users) == 1 and users[0].data.get("constant") == name:
+            users[0].data |= {"constant": value, "name": name}
+
+
+def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
+    """Puts sizes into steps, and shapes and initial values to the first use of each parameter."""
+    seen: set[str] = set()
+    for draft in drafts:
+        for key, value in draft.data.items():
+            if value == CHANNELS and key in ("out_features", "num_parameters"):
+                draft.data[key] = sizes.channels
+        name = draft.data.get("parameter")
+        if name is None or name in seen:
+            continue
+        seen.add(name)
+        tensor = arguments.module.get_parameter(name)
+        dims = list(tensor.shape)
+        if len(dims) > 2 or not _lies_as_written(dims, draft.value, name):
+            hint = "a parameter of a chain broadcasts to [rows, channels] as it is"
+            raise refusal(
+                "FG706", f"the parameter '{name}' of shape {dims} is used in another shape", draft.place, hint
+            )
+        draft.data["shape"] = arguments.shape(name) or _shape(dims, sizes)
+        draft.data["init"] = arguments.initial(name)
+
+
+def _shape(dims: list[int], sizes: Sizes) -> list[Size]:
+    labels = [sizes.rows, sizes.channels][2 - len(dims) :]
+    return [1 if size == 1 else label for size, label in zip(dims, labels, strict=True)]
+
+
+def _lies_as_written(dims: list[int], value: Value, name: str) -> bool:
+    """Whether the parameter has its values for the channels last, and for the rows before them."""
+    operand = next(each for each in value.values if each.op == "parameter" and each.name == name)
+    labels = ["0", CHANNELS][2 - len(dims) :]
+    return operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
+
+
+def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    given = arguments.constructor
+    groups = {draft.data.get("num_groups") for draft in drafts}
+    shapes = {draft.data["shape"]: draft for draft in drafts if isinstance(draft.data.get("shape"), str)}
+    for name, value in given.values.items() if given else ():
+        default = {"default": given.defaults[name]} if given and given.defaults.get(name) is not None else {}
+        if name in sizes.dims:
+            found[name] = {"type": "dim"}
+        elif name in shapes:
+            tensor = arguments.module.get_parameter(shapes[name].data["parameter"])
+            default = {key: list(each) for key, each in default.items()}
+            found[name] = {"type": "shape", "is": _shape(list(tensor.shape), sizes), **default}
+        elif name in groups:
+            found[name] = {"type": "int", "typical": value, **default}
+        elif name in arguments.used and _is_used(name, drafts):
+            found[name] = {"type": "float", **{key: float(each) for key, each in default.items()}}
+    for name, value in arguments.attributes.items():
+        if _is_used(name, drafts):
+            typed = {"type": "int", "typical": int(value)} if name in groups else {"type": "float"}
+            found[name] = {**typed, "default": int(value) if name in groups else value}
+    return _by_name(found, given)
+
+
+def _by_name(found: dict[str, dict[str, Any]], given: Constructor | None) -> dict[str, dict[str, Any]]:
+    """With arguments that stand elsewhere than in the module's constructor taken by their names alone."""
+    order = list(given.values) if given else []
+    same = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(found, order, strict=False)))
+    behind = set(list(found)[len(same) :]) if len(same) < len(order) else set()
+    behind |= given.named if given else set()
+    return {name: {**each, "keyword": True} if name in behind else each for name, each in found.items()}
+
+
+def _is_used(name: str, drafts: list[Draft]) -> bool:
+    return any(
+        name == value for draft in drafts for key, value in draft.data.items() if key not in ("op", "name", "save")
+    )
+
+
+def _notes(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> list[str]:
+    given = arguments.constructor
+    if given is None:
+        return []
+    kept = _arguments(arguments, sizes, drafts)
+    left = {name: value for name, value in given.values.items() if name not in (*kept, *_EVERYWHERE)}
+    return [f"{name}={_shown(value)}" for name, value in left.items()]
+
+
+# Arguments that every generated module takes.
+_EVERYWHERE = ("device", "dtype")
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def check_tied(module: nn.Module) -> None:
+    """Raises SpecError where two parameters are one."""
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    names: dict[int, str] = {}
+    for name, parameter in parameters.items():
+        other = names.setdefault(id(parameter), name)
+        if other != name:
+            message = f"one parameter has several names: '{other}' and '{name}'"
+            raise refusal("FG706", message, forward_of(module), "a chain has each once")
+
+
+def _check_state(module: nn.Module, drafts: list[Draft]) -> None:
+    """Every parameter and buffer has to be one of the chain's, or the state_dict would differ. Nothing else may be done
+    with gradients, which no trace shows."""
+    for name, parameter in module.named_parameters():
+        hint = "do that to the module that is made of the spec"
+        if not parameter.requires_grad:
+            raise refusal("FG706", f"the parameter '{name}' wants no gradient", forward_of(module), hint)
+        if parameter._backward_hooks:
+            raise refusal("FG706", f"the parameter '{name}' has a hook on its gradient", forward_of(module), hint)
+    held = [name for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]]
+    used = {draft.data.get("parameter") for draft in drafts}
+    parts = {draft.data.get("name") for draft in drafts}
+    left = [name for name in held if name not in used and name.rpartition(".")[0] not in parts]
+    if left:
+        message = f"the chain does not use {', '.join(map(repr, left))}"
+        hint = "parameters and buffers of the module are those of the chain"
+        raise refusal("FG706", message, forward_of(module), hint)

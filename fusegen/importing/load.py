@@ -1,0 +1,100 @@
+"""A class in a file of the user's, and the functions there that give its arguments and example inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.importing.module import from_module
+from fusegen.importing.places import of_error, refusal
+from fusegen.spec.wording import suggest
+
+_MODEL = "write FILE.py:CLASS"
+
+
+def import_spec(model: str, init: str, inputs: str, output: Path, *, overwrite: bool) -> None:
+    """Writes the spec of a class in a file. model: FILE.py:CLASS. init, inputs: functions of that file. Raises
+    SpecError, and then writes nothing."""
+    if output.suffix not in (".yaml", ".yml"):
+        raise SpecError([Diagnostic("FG504", f"{output} is no spec's file", hint="a spec is in NAME.yaml")])
+    if output.exists() and not overwrite:
+        raise SpecError([Diagnostic("FG502", f"{output} is there already", hint="--overwrite replaces it")])
+    loaded = load_model(model, init, inputs)
+    text = from_module(loaded.module, loaded.examples, arguments=loaded.arguments, name=output.stem)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise SpecError([Diagnostic("FG502", f"{error.filename or output}: {error.strerror}")]) from None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A module that its class has made with these arguments, and example inputs."""
+
+    module: nn.Module
+    examples: Sequence[Tensor]
+    arguments: Any
+
+
+def load_model(model: str, init: str, inputs: str) -> Loaded:
+    """A module of a class in a file. model: FILE.py:CLASS. init, inputs: functions of that file. Raises SpecError."""
+    file, _, name = model.rpartition(":")
+    if not file.endswith(".py") or not Path(file).is_file():
+        raise refusal("FG701", f"there is no file {file or model}", None, _MODEL)
+    source = load_file(Path(file))
+    cls = _found(source, name)
+    if not isinstance(cls, type) or not issubclass(cls, nn.Module):
+        raise refusal("FG701", f"{name} in {file} is no class of nn.Module")
+    arguments: Any = _called(_found(source, init)) if hasattr(source, init) or init != DEFAULT_INIT else []
+    examples = _called(_found(source, inputs))
+    if isinstance(examples, Tensor):
+        examples = [examples]
+    if not isinstance(examples, list | tuple) or not all(isinstance(each, Tensor) for each in examples) or not examples:
+        raise refusal("FG701", f"{inputs}() does not return a list of tensors")
+    if not isinstance(arguments, list | tuple | Mapping):
+        raise refusal("FG701", f"{init}() does not return a list of arguments, or a mapping of them")
+    make: Callable[[], nn.Module] = lambda: cls(**arguments) if isinstance(arguments, Mapping) else cls(*arguments)  # noqa: E731
+    return Loaded(_called(make), examples, arguments)
+
+
+DEFAULT_INIT, DEFAULT_INPUTS = "get_init_inputs", "get_inputs"
+
+
+def load_file(path: Path) -> ModuleType:
+    """A file of Python as a module, as `python FILE` would run it: it finds what lies beside it."""
+    name = f"_fusegen_imported_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        _called(lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return module
+
+
+def _found(module: ModuleType, name: str) -> Any:
+    if not hasattr(module, name):
+        known = [each for each in vars(module) if not each.startswith("_")]
+        hint = suggest(name, known) or _MODEL
+        raise refusal("FG701", f"there is no {name or 'class'} in {Path(str(module.__file__)).name}", None, hint)
+    return getattr(module, name)
+
+
+def _called(function: Callable[[], Any]) -> Any:
+    """What the user's function returns; what it raises is theirs."""
+    try:
+        return function()
+    except Exception as error:
+        raise refusal("FG701", f"{type(error).__name__}: {error}"[:300], of_error(error)) from None

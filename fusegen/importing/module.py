@@ -1,0 +1,136 @@
+"""From a module to the text of its spec: traced in both modes, matched, written, planned and compared."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.importing.arguments import Arguments
+from fusegen.importing.chain import Draft, steps
+from fusegen.importing.check import NotFollowed, compare
+from fusegen.importing.constructor import Constructor
+from fusegen.importing.draft import Sheet, check_tied, sheet
+from fusegen.importing.forms import owned, recognised
+from fusegen.importing.places import of_error, refusal
+from fusegen.importing.read import Reader
+from fusegen.importing.sizes import told_apart
+from fusegen.importing.trace import Trace, trace
+from fusegen.importing.values import Values
+from fusegen.importing.write import line_of_step, spec_text
+from fusegen.plan.load import plan_document
+from fusegen.plan.plan import Plan
+from fusegen.spec.yaml import parse_yaml
+
+Given = Sequence[Any] | Mapping[str, Any] | None
+"""The arguments of a constructor, if they are known."""
+
+_ONE_CHAIN = "only batch norm knows the mode in a chain"
+
+
+def from_module(
+    module: nn.Module,
+    example_inputs: Sequence[Tensor],
+    *,
+    arguments: Given = None,
+    name: str | None = None,
+) -> str:
+    """The text of a spec whose module computes what `module` does and takes its state_dict.
+
+    The module is run, and nothing else. arguments: what its constructor was called with: sizes and numbers that come
+    from these stay arguments; without them, sizes are numbers of the spec. name: the spec's; by default the class's in
+    small letters. Raises fusegen.errors.SpecError with the line of the module's source that a chain cannot express, or
+    where the spec's module differs from this one in double precision.
+    """
+    with torch.random.fork_rng(devices=[]):
+        return _imported(module, example_inputs, arguments, name)
+
+
+def _imported(
+    module: nn.Module,
+    example_inputs: Sequence[Tensor],
+    arguments: Given,
+    name: str | None,
+) -> str:
+    if not example_inputs or not all(isinstance(x, Tensor) for x in example_inputs):
+        raise refusal("FG701", "the example inputs are no tensors", None, "inputs of a chain are tensors")
+    check_tied(module)
+    constructor = None if arguments is None else _constructor(type(module), arguments)
+    inputs = told_apart([x.detach() for x in example_inputs])
+    known = Arguments(module, inputs, constructor)
+    traces = trace(module, inputs, training=True), trace(module, inputs, training=False)
+    chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))
+    while True:
+        found = sheet(traces[0], _drafts(*traces, known), known)
+        text = spec_text(found, chosen, origin, [])
+        try:
+            remarks = compare(_plan(text, found), found, known)
+        except NotFollowed as more:
+            known.fix(more.names)
+            continue
+        return spec_text(found, chosen, origin, remarks) if remarks else text
+
+
+def snake_case(name: str) -> str:
+    """MatmulBn -> matmul_bn."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).strip("_").lower()
+
+
+def _constructor(make: type[nn.Module], arguments: Given) -> Constructor:
+    try:
+        found = Constructor.of(make, arguments)
+        found.examine()
+    except Exception as error:
+        message = f"the constructor of {make.__name__} cannot be called: {type(error).__name__}: {error}"
+        raise refusal("FG701", message[:300], of_error(error)) from None
+    return found
+
+
+def _drafts(training: Trace, evaluation: Trace, known: Arguments) -> list[Draft]:
+    """The steps of both traces, which have to be the same."""
+    values = Values()
+    found = []
+    for each in (training, evaluation):
+        result = owned(recognised(Reader(each, known, values).result(), values), values)
+        inputs = [leaf.name for leaf in each.leaves.values() if leaf.kind == "input"]
+        names = {leaf.name for leaf in each.leaves.values()} | {*known.attributes, "batch", "channels"}
+        names |= {*(known.constructor.values if known.constructor else ())}
+        found.append(steps(result, inputs, names))
+    for index, draft in enumerate(found[0]):
+        other = found[1][index : index + 1]
+        if [draft.data] != [each.data for each in other]:
+            raise refusal("FG709", "the module computes something else in evaluation", draft.place, _ONE_CHAIN)
+    if len(found[1]) > len(found[0]):
+        raise refusal("FG709", "the module computes more in evaluation", found[1][len(found[0])].place, _ONE_CHAIN)
+    return found[0]
+
+
+def _plan(text: str, found: Sheet) -> Plan:
+    """The plan of the text. What it refuses of a step is told with the line of the module that is the step."""
+    document = parse_yaml(text, "the imported spec")
+    try:
+        return plan_document(document)
+    except SpecError as error:
+        lines = {line_of_step(text, index): draft.place for index, draft in enumerate(found.chain)}
+        diagnostics = []
+        for each in error.diagnostics:
+            place = lines.get(each.location.line) if each.location else None
+            location = place.location() if place else None
+            diagnostics.append(
+                Diagnostic(each.code, each.message, location, each.hint, place.source if place else None)
+            )
+        raise SpecError(diagnostics) from None
+
+
+def _origin(cls: type) -> str:
+    """The class and its file, as far as these stay the same from run to run."""
+    try:
+        file = inspect.getsourcefile(cls)
+    except TypeError:
+        file = None
+    return f"{cls.__name__} in {file.rpartition('/')[2]}" if file else cls.__name__

@@ -1,0 +1,112 @@
+"""Layers and norms of a trace: the submodule that each is, or the parameters that it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx, nn
+
+from fusegen.importing import aten
+from fusegen.importing.arguments import Arguments
+from fusegen.importing.places import refusal
+from fusegen.importing.trace import Trace
+from fusegen.importing.values import CHANNELS, Number, Value
+
+_OWN = "give it an attribute of its own in the module: self.{} = ..."
+
+
+class Owners:
+    """Finds the submodule of an operator, and the keys of the step that it is."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def counts_batches(self, name: str) -> bool:
+        """Whether the buffer is the count of a batch norm, which training moves."""
+        path, _, key = name.rpartition(".")
+        return key == "num_batches_tracked" and isinstance(self._part(path), nn.modules.batchnorm._NormBase)
+
+    def owner(self, node: fx.Node, op: str) -> str | None:
+        """The path of the submodule whose tensors, all of them, the operator takes; None if there is none."""
+        kind, positions = aten.MODULES[op]
+        path = self.trace.path(node)
+        part = self._part(path)
+        if not isinstance(part, getattr(nn, kind)) or not path:
+            return None
+        for position, key in positions.items():
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(key)
+            leaf = self.trace.leaves.get(given) if isinstance(given, fx.Node) else None
+            if (leaf.name if leaf else None) != (f"{path}.{key}" if getattr(part, key, None) is not None else None):
+                return None
+        return path
+
+    def step(self, node: fx.Node, op: str, x: Value, arguments: Arguments) -> tuple[str, dict[str, Any], list[fx.Node]]:
+        """The submodule's name, the step's keys, and the tensors that a norm without a submodule is multiplied by and
+        moved by."""
+        self._check_channels(node, op, x)
+        path = self.owner(node, op)
+        if path is None:
+            return "", *self._functional(node, op, arguments)
+        if not path.isidentifier():
+            last = path.rpartition(".")[2]
+            name = last if last.isidentifier() else op
+            raise refusal(
+                "FG706", f"'{path}' is not an attribute of the module itself", self.trace.place(node), _OWN.format(name)
+            )
+        part: Any = self._part(path)
+        keys: dict[str, Any] = {}
+        if op == "linear":
+            return path, {"out_features": CHANNELS, "bias": part.bias is not None}, []
+        if op == "prelu":
+            count = CHANNELS if part.num_parameters > 1 else Number(1)
+            return path, {"num_parameters": count, "init": Number(float(part.init))}, []
+        if op == "group_norm":
+            keys["num_groups"] = Number(part.num_groups, arguments.of_attribute(path, "num_groups"))
+        keys["eps"] = None if part.eps is None else Number(part.eps, arguments.of_attribute(path, "eps"))
+        keys["affine"] = part.weight is not None
+        if op == "layer_norm" and keys["affine"]:
+            keys["bias"] = part.bias is not None
+        if op == "batch_norm":
+            momentum = part.momentum
+            keys["momentum"] = None if momentum is None else Number(momentum, arguments.of_attribute(path, "momentum"))
+            keys["track_running_stats"] = part.running_mean is not None
+            if bool(node.args[5]) != (self.trace.training or part.running_mean is None):
+                hint = "the chain's batch norm follows the module's train() and eval()"
+                raise refusal("FG709", f"the batch norm '{path}' has a mode of its own", self.trace.place(node), hint)
+        return path, keys, []
+
+    def _functional(self, node: fx.Node, op: str, arguments: Arguments) -> tuple[dict[str, Any], list[fx.Node]]:
+        """A norm of tensors that no norm module holds."""
+        if op in ("linear", "prelu", "batch_norm"):
+            kind = aten.MODULES[op][0]
+            message = f"{op} of tensors that no nn.{kind} holds"
+            raise refusal("FG706", message, self.trace.place(node), f"use an nn.{kind}, so that the state_dict stays")
+        names = {"layer_norm": (2, 3, 4), "group_norm": (2, 3, 4), "rms_norm": (2, None, 3)}[op]
+        given: list[Any] = [node.args[at] if at is not None and at < len(node.args) else None for at in names]
+        weight, bias, eps = given
+        if op != "rms_norm":
+            eps = 1e-5 if eps is None else eps
+        value = None if eps is None else Number(eps, arguments.of_number(self.trace, node, names[2] or 0, "eps", eps))
+        keys: dict[str, Any] = {"eps": value, "affine": False}
+        if op == "group_norm":
+            groups: Any = node.args[1]
+            keys["num_groups"] = Number(groups, arguments.of_number(self.trace, node, 1, "num_groups", groups))
+        return keys, [each for each in (weight, bias) if isinstance(each, fx.Node)]
+
+    def _check_channels(self, node: fx.Node, op: str, x: Value) -> None:
+        """A norm has to be one over what the chain's is."""
+        if op in ("batch_norm", "group_norm") or (op == "prelu"):
+            fits = x.layout[:2] == ("0", CHANNELS) and not any(x.layout[2:])
+            fits = fits or (op == "prelu" and node.args[1].meta["val"].numel() == 1)  # type: ignore[union-attr]
+        else:
+            fits = x.layout[-1:] == (CHANNELS,)
+        if op in ("layer_norm", "rms_norm"):
+            fits = fits and len(node.args[1]) == 1  # type: ignore[arg-type]
+        if not fits:
+            raise refusal("FG707", f"{op} over other dimensions than the channels", self.trace.place(node))
+
+    def _part(self, path: str) -> nn.Module | None:
+        try:
+            return self.trace.module.get_submodule(path)
+        except AttributeError:
+            return None

@@ -1,0 +1,262 @@
+"""A trace as values: each operator by the tables, with its numbers, and its dimensions followed through views."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from fusegen.importing import aten
+from fusegen.importing.operands import Operands
+from fusegen.importing.places import refusal
+from fusegen.importing.shapes import broadcast, first_layout, is_channels, merged, reduced, shown, viewed
+from fusegen.importing.trace import forward_of, shape
+from fusegen.importing.values import ROWS, Layout, Number, Value, walk
+
+# What PyTorch has for sizes that change, and for what is computed of them.
+_SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Reader(Operands):
+    """Reads one trace. `values` may be shared with others, so that equal results are one object."""
+
+    def result(self) -> Value:
+        """The value that the module returns."""
+        leaves = sorted(self.trace.leaves.items(), key=lambda item: item[1].kind != "input")
+        self._found |= {node: self._leaf(node, leaf) for node, leaf in leaves}
+        for node in self.trace.nodes:
+            self._found[node] = self._read_whole(node)
+        node, found = self.trace.result, self._found[self.trace.result]
+        source = self._root(node)
+        if source in self.trace.leaves:
+            what = self.trace.leaves[source]
+            raise refusal(
+                "FG705",
+                f"the result is the {what.kind} '{what.name}' itself",
+                self.trace.place(node),
+                "return a new tensor",
+            )
+        if not isinstance(found, Value):
+            raise refusal("FG703", "the result is a constant", self.trace.place(node))
+        if found.layout != first_layout(self._rank):  # [rows, 1] as well: the planner would refuse it, without a line
+            message = f"the result has another shape: {shown(shape(node), self._first)}"
+            raise refusal("FG705", message, self.trace.place(node), "the result of a chain is [rows, channels]")
+        if not self.trace.is_for_all:
+            hint = "views of a chain are right for any number of rows"
+            raise refusal(
+                "FG705", "the module works for some sizes of its inputs alone", forward_of(self.trace.module), hint
+            )
+        return self._without_views(found)
+
+    def _without_views(self, result: Value) -> Value:
+        """The same with one value for all shapes that it is viewed in."""
+        done: dict[int, Value] = {}
+        for value in walk(result):
+            operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
+            layout: Layout = tuple(label for label in value.layout if label is not None)
+            if layout[:1] == (ROWS,):
+                layout = (*first_layout(self._rank)[:-1], *layout[1:])
+            done[id(value)] = self.values.make(value.op, operands, value.keys, value.name, layout, value.place)
+        return done[id(result)]
+
+    # Operators
+
+    def _read_whole(self, node: fx.Node) -> Value | Number | None:
+        """As `_read`, which knows calls as they are written by people: any other one is refused."""
+        try:
+            return self._read(node)
+        except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+            name = aten.names(node.target)[1]
+            hint = "write it as `fusegen ops` has it"
+            raise refusal(
+                "FG703", f"{name} is called in a way that imports do not know", self.trace.place(node), hint
+            ) from None
+
+    def _read(self, node: fx.Node) -> Value | Number | None:
+        if node.op == "get_attr" or isinstance(node.meta.get("val"), _SIZES):
+            return None  # a graph of its own, which the next node runs, or a size
+        if node.target is operator.getitem:
+            return self._item(node)
+        full, name = aten.names(node.target)
+        if name in aten.OF_SIZES:
+            return None
+        if aten.is_in_place(node.target):
+            return self._in_place(node, full, name)
+        return self._apply(node, full, name)
+
+    def _apply(self, node: fx.Node, full: str, name: str) -> Value | Number | None:
+        if name in aten.SAME_ELEMENTS:
+            return self._view(node, name)
+        if name == "detach":
+            source = self._operand(node, 0)
+            self._source[node] = self._node(node, 0)
+            return self._make(node, "detach", (source,), layout=source.layout)
+        if name in ("full", "new_full", "scalar_tensor"):
+            return self._filled(node, name)
+        if name in aten.MODULES:
+            return self._module(node, name)
+        if full in aten.ARITHMETIC:
+            return self._arithmetic(node, *aten.ARITHMETIC[full])
+        if name in aten.ARITHMETIC:
+            return self._arithmetic(node, *aten.ARITHMETIC[name])
+        over = aten.OVER_CHANNELS.get(full) or aten.OVER_CHANNELS.get(name)
+        if over is not None:
+            return self._over_channels(node, *over)
+        function = aten.FUNCTIONS.get(full) or aten.FUNCTIONS.get(name)
+        if function is not None:
+            return self._function(node, function)
+        raise self._lacking(node, name)
+
+    def _function(self, node: fx.Node, function: aten.Function) -> Value:
+        x = self._operand(node, 0)
+        keys: dict[str, Any] = {}
+        for index, (key, default) in enumerate(function.keys.items(), 1):
+            given = self._argument(node, index, key)
+            if isinstance(given, fx.Node):
+                raise refusal(
+                    "FG703", f"{key} of {function.op} is a tensor", self.trace.place(node), "a chain has numbers there"
+                )
+            if isinstance(default, str):
+                keys[key] = given or default
+            elif given is not None or default is not None:
+                keys[key] = self._number(node, index, key, default if given is None else given)
+        for index, value in enumerate(function.fixed, 1 + len(function.keys)):
+            if self._argument(node, index, "") not in (None, value):
+                raise self._lacking(node, function.op)
+        op = function.op
+        if op == "pow":  # of which the kernels are made for one exponent
+            keys["exponent"] = Number(keys["exponent"].value)
+        if op == "pow" and keys["exponent"] == Number(2):
+            op, keys = "square", {}
+        if op == "hardtanh" and keys == {"min_val": Number(0), "max_val": Number(6)}:
+            op, keys = "relu6", {}
+        return self._make(node, op, (x,), keys, layout=x.layout)
+
+    def _arithmetic(self, node: fx.Node, op: str, swapped: bool) -> Value:
+        operands = [self._either(node, index) for index in (0, 1)]
+        alpha = self._argument(node, 2, "alpha")
+        if alpha not in (None, 1):
+            if not isinstance(operands[1], Number):
+                raise refusal("FG703", f"'alpha' of {op}", self.trace.place(node), "multiply by it first")
+            operands[1] = Number(operands[1].value * alpha)
+        layouts = [each.layout for each in operands if isinstance(each, Value)]
+        layout = layouts[0] if len(layouts) < 2 else broadcast(*layouts)
+        if layout is None:
+            hint = "values of a chain are [rows, channels] or [rows, 1]"
+            raise refusal("FG707", f"{op} of values that lie differently", self.trace.place(node), hint)
+        operands = [self._aligned(each, layout) for each in operands]
+        return self._make(node, op, tuple(reversed(operands) if swapped else operands), layout=layout)
+
+    def _aligned(self, operand: Value | Number, layout: Layout) -> Value | Number:
+        """A parameter with what its dimensions run over where it is used."""
+        if isinstance(operand, Number) or operand.op != "parameter":
+            return operand
+        behind = layout[len(layout) - len(operand.layout) :]
+        labels = tuple(None if own is None else each for own, each in zip(operand.layout, behind, strict=True))
+        return self.values.make("parameter", name=operand.name, layout=labels)
+
+    def _over_channels(self, node: fx.Node, op: str, same: bool) -> Value:
+        x = self._operand(node, 0)
+        behind = 2 if op == "norm" else 1  # the order of a norm
+        dims = self._argument(node, behind, "dim")
+        dims = list(dims) if isinstance(dims, list | tuple) else [dims]
+        if len(dims) != 1 or not isinstance(dims[0], int) or not is_channels(x.layout, dims[0]):
+            hint = "a chain reduces over the channels, the last dimension"
+            raise refusal(
+                "FG703", f"{op} over {'all' if dims == [None] else 'other'} dimensions", self.trace.place(node), hint
+            )
+        keys: dict[str, Any] = {} if dims[0] < 0 or self._rank != 2 or len(x.layout) != 2 else {"dim": 1}
+        if same:
+            return self._make(node, op, (x,), keys, layout=x.layout)
+        if op in ("var", "std"):
+            keys["correction"] = self._correction(node, op)
+        if op == "norm":
+            keys["p"] = self._order(node)
+        keep = bool(self._argument(node, 3 if op in ("var", "std", "norm") else 2, "keepdim"))
+        return self._make(node, op, (x,), {"keepdim": True, **keys}, layout=reduced(x.layout, dims[0], keep))
+
+    def _correction(self, node: fx.Node, op: str) -> Number:
+        """What a variance is divided by, less than the number of channels."""
+        if "correction" in str(node.target):
+            given = node.kwargs.get("correction")
+            correction = 1 if given is None else given
+        else:
+            correction = 0 if self._argument(node, 2, "unbiased") is False else 1
+        if correction not in (0, 1):
+            hint = "a chain has a correction of 0 or 1"
+            raise refusal("FG703", f"{op} with a correction of {correction}", self.trace.place(node), hint)
+        return Number(int(correction))
+
+    def _order(self, node: fx.Node) -> Number:
+        given = self._argument(node, 1, "ord")
+        order = 2 if given is None else given
+        if order not in (1, 2):
+            raise refusal("FG703", f"the norm of order {order}", self.trace.place(node), "a chain has those of 1 and 2")
+        return Number(int(order))
+
+    def _item(self, node: fx.Node) -> Value | None:
+        """One of the results of an operator that has several: the values of max and min."""
+        source, index = self._node(node, 0), node.args[1]
+        found = self._found[source]
+        if index != 0 and node.users:
+            raise refusal("FG703", f"the indices of {aten.names(source.target)[1]}", self.trace.place(node))
+        return found if index == 0 and isinstance(found, Value) else None
+
+    def _module(self, node: fx.Node, op: str) -> Value:
+        x = self._operand(node, 0)
+        name, keys, tensors = self.owners.step(node, op, x, self.arguments)
+        found = self._make(node, op, (x,), keys, name, layout=x.layout)
+        for function, tensor in zip(("mul", "add"), tensors, strict=False):
+            operand = self._found[tensor]
+            if not isinstance(operand, Value):
+                raise self._lacking(node, op)
+            found = self._make(node, function, (found, self._aligned(operand, x.layout)), layout=x.layout)
+        return found
+
+    def _filled(self, node: fx.Node, name: str) -> Number:
+        position = {"full": 1, "new_full": 2, "scalar_tensor": 0}[name]
+        if len(shape(node)) or not isinstance(node.args[position], int | float):
+            raise self._lacking(node, name)
+        return self._number(node, position, "", node.args[position])
+
+    # Views, and changes in place
+
+    def _view(self, node: fx.Node, name: str) -> Value | Number:
+        if name in aten.DROPOUTS and self._argument(node, 2, "train") and self._argument(node, 1, "p") != 0:
+            raise self._lacking(node, "dropout")
+        found = self._either(node, 0)
+        if name not in aten.COPIES:
+            self._source[node] = self._node(node, 0)
+        if isinstance(found, Number):
+            return found
+        sizes = shape(node)
+        if node.meta["val"].dtype != self._node(node, 0).meta["val"].dtype:
+            raise self._lacking(node, "to")
+        if name == "slice" and sizes != shape(self._node(node, 0)):
+            raise self._lacking(node, "narrow")
+        before = shape(self._node(node, 0))
+        layout = viewed(found.layout, before, sizes, of_parameter=found.op == "parameter")
+        layout = layout or merged(found.layout, before, sizes, self._first)
+        if layout is None:
+            raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
+        return self.values.make(found.op, found.operands, found.keys, found.name, layout, found.place)
+
+    def _in_place(self, node: fx.Node, full: str, name: str) -> Value | Number | None:
+        target = self._node(node, 0)
+        root = self._root(target)
+        leaf = self.trace.leaves.get(root)
+        if leaf is not None and leaf.kind == "buffer" and self.owners.counts_batches(leaf.name):
+            return None
+        if leaf is not None and name != "detach":
+            hint = "call it on a new tensor, without the underscore"
+            raise refusal(
+                "FG704", f"{name}_ changes the {leaf.kind} '{leaf.name}' in place", self.trace.place(node), hint
+            )
+        made = self._apply(node, full, name)
+        self._source[node] = target
+        for other in [each for each in self._found if self._root(each) is root]:
+            same = shape(other) == shape(node)
+            self._found[other] = made if same else None
+        return made

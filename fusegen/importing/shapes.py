@@ -1,0 +1,98 @@
+"""The dimensions of values: what each runs over, through broadcasting, reductions and views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusegen.importing.values import CHANNELS, ROWS, UNKNOWN, Layout
+
+
+def first_layout(rank: int) -> Layout:
+    """Of the first input: the rows, in as many dimensions as it has, and the channels."""
+    return (*(str(index) for index in range(rank - 1)), CHANNELS)
+
+
+def leaf_layout(sizes: Sequence[Any], of: Layout | None = None) -> Layout:
+    """Of a parameter, or of an input, which lies as the first one (of) does."""
+    labels: list[str | None] = [UNKNOWN] * len(sizes)
+    if of is not None:
+        labels = [*[UNKNOWN] * (len(sizes) - len(of)), *of[max(0, len(of) - len(sizes)) :]]
+    return tuple(None if is_one(size) else label for size, label in zip(sizes, labels, strict=True))
+
+
+def broadcast(left: Layout, right: Layout) -> Layout | None:
+    """Of the result of two operands; None if a dimension of theirs runs over different things."""
+    rank = max(len(left), len(right))
+    found = []
+    for a, b in zip(_padded(left, rank), _padded(right, rank), strict=True):
+        known = {each for each in (a, b) if each not in (None, UNKNOWN)}
+        if len(known) > 1:
+            return None
+        found.append(known.pop() if known else UNKNOWN if UNKNOWN in (a, b) else None)
+    return tuple(found)
+
+
+def is_channels(layout: Layout, dim: int) -> bool:
+    return -len(layout) <= dim < len(layout) and layout[dim] == CHANNELS
+
+
+def reduced(layout: Layout, dim: int, keep: bool) -> Layout:
+    at = dim % len(layout)
+    return (*layout[:at], *([None] if keep else []), *layout[at + 1 :])
+
+
+def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, of_parameter: bool) -> Layout | None:
+    """Of the same elements in another shape: dimensions of one come and go; None if more changes than that.
+
+    A parameter may also be expanded: it broadcasts wherever it is used.
+    """
+    if _same(before, after):
+        return layout
+    if of_parameter and len(before) == len(after) and _expands(before, after):
+        return layout
+    kept = [(label, str(size)) for label, size in zip(layout, before, strict=True) if not is_one(size)]
+    if of_parameter and len(after) > len(before):  # an expansion that adds dimensions in front
+        tail = after[len(after) - len(before) :]
+        if _expands(before, tail) and not _are(kept, after):
+            return (*[None] * (len(after) - len(before)), *layout)
+    if not _are(kept, after):
+        return None
+    labels = iter(label for label, _ in kept)
+    return tuple(None if is_one(size) else next(labels) for size in after)
+
+
+def merged(layout: Layout, before: Sequence[Any], after: Sequence[Any], first: Sequence[Any]) -> Layout | None:
+    """Of a view that takes all rows as one dimension, or as those of the first input again; None for another one."""
+    leading = first_layout(len(first))[:-1]
+    if layout not in ((*leading, CHANNELS), (ROWS, CHANNELS)) or str(before[-1]) != str(after[-1]):
+        return None
+    if len(after) == 2:
+        return ROWS, CHANNELS
+    return (*leading, CHANNELS) if _same(first[:-1], after[:-1]) else None
+
+
+def is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _same(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    return [str(size) for size in before] == [str(size) for size in after]
+
+
+def _expands(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    return all(str(a) == str(b) or is_one(a) for a, b in zip(before, after, strict=True))
+
+
+def _are(kept: Sequence[tuple[str | None, str]], after: Sequence[Any]) -> bool:
+    return [size for _, size in kept] == [str(size) for size in after if not is_one(size)]
+
+
+def _padded(layout: Layout, rank: int) -> Layout:
+    return (*[None] * (rank - len(layout)), *layout)
+
+
+def shown(sizes: tuple[Any, ...], first: tuple[Any, ...]) -> str:
+    """Sizes in words: those that change have names of the trace's. first: the sizes of the first input."""
+    names = {str(size): "rows" for size in first[:-1]}
+    return f"[{', '.join(names.get(str(size), str(size)) for size in sizes)}]"

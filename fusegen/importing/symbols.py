@@ -1,0 +1,108 @@
+"""Which sizes of an imported spec are which: symbols that an argument gives, symbols of inputs alone, or numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusegen.importing.arguments import Arguments
+from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
+from fusegen.importing.places import refusal
+from fusegen.importing.trace import Trace
+
+Size = int | str
+
+
+class Sizes:
+    """Which size is what: a symbol that an argument gives, a symbol of the inputs alone, or a number."""
+
+    def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...]) -> None:
+        self.dims: dict[str, int] = {}
+        self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
+        self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
+        tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
+        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
+        of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
+        of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
+        last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
+        self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
+        if first_op == "linear":
+            inner = [f"{name}.weight[1]"]
+            again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
+            count = tensors[f"{name}.weight"].shape[0]
+            self.width = self._symbol(arguments.sizes([*inner, *of_channels] if again else inner), last)
+            self.channels = self._symbol(arguments.sizes([*inner, *of_channels] if again else of_channels), count)
+        elif of_channels:
+            self.width = self.channels = self._symbol(arguments.sizes(of_channels), last)
+        else:
+            self.width = self.channels = last if isinstance(first[-1], int) else self._free("channels", last)
+
+    def _rows(self, leading: tuple[Any, ...], sizes: tuple[int, ...], facts: list[str], arguments: Arguments) -> Size:
+        fixed = [size for size in leading if isinstance(size, int)]
+        rows = 1
+        for size in sizes[:-1]:
+            rows *= size
+        if fixed and len(leading) > 1:
+            message = f"the module works for a dimension of {fixed[0]} alone"
+            raise refusal("FG705", message, None, "leading dimensions of an input have any size")
+        if facts:
+            return self._symbol(arguments.sizes(facts), rows)
+        return rows if fixed else self._free("batch", rows)
+
+    def _symbol(self, name: str | None, size: int) -> Size:
+        if name is None:
+            return int(size)
+        self.dims[name] = int(size)
+        return name
+
+    def _free(self, name: str, size: int) -> str:
+        while name in self.taken:
+            name = {"batch": "rows", "channels": "features"}.get(name, f"{name}_size")
+        self.taken.add(name)
+        self.dims[name] = int(size)
+        return name
+
+
+def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:
+    """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
+    rows: list[str] = []
+    channels: list[str] = []
+    for name, tensor in tensors.items():
+        for index, size in enumerate(tensor.shape):
+            if size != 1 and arguments.shape(name) is None:
+                (channels if index == tensor.dim() - 1 else rows).append(f"{name}[{index}]")
+    return rows, channels
+
+
+# What norms without tensors call the channels.
+_BARE = {
+    "batch_norm": "num_features",
+    "group_norm": "num_channels",
+    "layer_norm": "normalized_shape[0]",
+    "rms_norm": "normalized_shape[0]",
+}
+
+
+def _facts_of_parts(drafts: list[Draft], tensors: dict[str, Any], parts: dict[str, Any]) -> list[str]:
+    """The sizes of layers and norms that are the channels."""
+    found = []
+    for draft in drafts:
+        name, op = draft.data.get("name"), draft.data["op"]
+        if name is None or op in ARITHMETIC:
+            continue
+        held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
+        found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
+        if not held and op in _BARE and name in parts:
+            found.append(f"{name}.{_BARE[op]}")
+    return found
+
+
+def example(arguments: Arguments) -> tuple[int, ...]:
+    return tuple(arguments.inputs[0].shape)
+
+
+def trace_input(trace: Trace) -> str:
+    return next(leaf.name for leaf in trace.leaves.values() if leaf.kind == "input")
+
+
+def inputs_of(draft: Draft) -> list[str]:
+    return [draft.data["input"]] if "input" in draft.data else []

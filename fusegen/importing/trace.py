@@ -1,0 +1,156 @@
+"""The module as a graph of aten operators, by torch.export, with every size of the inputs dynamic that can be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export.graph_signature import InputKind
+
+from fusegen.importing.places import Place, is_theirs, of_error, of_trace, refusal
+from fusegen.importing.sizes import check_conditions
+
+Kind = Literal["input", "parameter", "buffer", "constant"]
+_KINDS: dict[InputKind, Kind] = {
+    InputKind.USER_INPUT: "input",
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+}
+_DATA_DEPENDENT = "control flow that depends on values of a tensor"
+_NO_FLOW = "a chain is the same for all values: clamp, relu and the like choose by element"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What the graph takes: an input by its name, a parameter, a buffer or a constant by its path in the module."""
+
+    kind: Kind
+    name: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """nodes: the operators in order. leaves: by the nodes that stand for them. result: the node that is returned.
+    is_for_all: whether its operators take any number of rows."""
+
+    module: nn.Module
+    training: bool
+    nodes: tuple[fx.Node, ...]
+    leaves: dict[fx.Node, Leaf]
+    result: fx.Node
+    is_for_all: bool = True
+
+    def path(self, node: fx.Node) -> str:
+        """The submodule whose forward runs the node; "" for the module itself."""
+        stack = node.meta.get("nn_module_stack") or {}
+        paths = [str(path) for path, _ in stack.values()]
+        return paths[-1] if paths else ""
+
+    def place(self, node: fx.Node) -> Place | None:
+        """The user's line that made the node; where PyTorch knows none, the forward that did."""
+        found = of_trace(node.meta.get("stack_trace")) or _of_part(node)
+        path = self.path(node)
+        while found is None and path:
+            found = forward_of(self.module.get_submodule(path))
+            path = path.rpartition(".")[0]
+        return found or forward_of(self.module)
+
+
+def _of_part(node: fx.Node) -> Place | None:
+    """The first line of the graph that a node runs as a whole."""
+    root = node.graph.owning_module
+    for each in node.all_input_nodes:
+        if each.op == "get_attr" and root is not None:
+            part = getattr(root, str(each.target), None)
+            nodes = part.graph.nodes if isinstance(part, fx.GraphModule) else ()
+            return next((place for inner in nodes if (place := of_trace(inner.meta.get("stack_trace")))), None)
+    return None
+
+
+def shape(node: fx.Node) -> tuple[Any, ...]:
+    """The sizes of the node's tensor: numbers, or symbols where they are dynamic."""
+    value = node.meta.get("val")
+    sizes = tuple(value.shape) if isinstance(value, Tensor) else ()
+    # A symbol of which the trace has learnt that it is one number still is a symbol, but prints as the number.
+    return tuple(int(str(size)) if str(size).isdecimal() else size for size in sizes)
+
+
+def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
+    """The module's graph in training or evaluation. Its mode and state stay as they are. Raises SpecError."""
+    dynamic = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
+    with _mode(module, training), constant_momentum(module), _quiet():
+        try:
+            exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic, strict=False)
+        except Exception as error:
+            raise _untraceable(error) from None
+    leaves = {}
+    specs = {each.arg.name: each for each in exported.graph_signature.input_specs}
+    for node in exported.graph.find_nodes(op="placeholder"):
+        each = specs[node.name]
+        leaves[node] = Leaf(_KINDS.get(each.kind, "constant"), each.target or node.name)
+    sizes = {leaf.name: node.meta["val"].shape for node, leaf in leaves.items() if leaf.kind == "input"}
+    for_all = check_conditions(exported, sizes)
+    (output,) = exported.graph.find_nodes(op="output")
+    results = output.args[0]
+    if len(results) != 1 or not isinstance(results[0], fx.Node) or not exported.call_spec.out_spec.is_leaf():
+        what = f"returns {len(results)} values" if len(results) != 1 else "returns something else than one tensor"
+        raise refusal("FG705", f"forward {what}", forward_of(module), "a chain has one result, a tensor")
+    nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
+    return Trace(module, training, nodes, leaves, results[0], for_all)
+
+
+def _untraceable(error: Exception) -> Exception:
+    name, where = type(error).__name__, of_error(error)
+    if "DataDependent" in name or "data-dependent" in str(error):
+        return refusal("FG702", _DATA_DEPENDENT, where, _NO_FLOW)
+    text = str(error).strip().splitlines() or [""]
+    return refusal("FG701", f"torch.export cannot trace the module: {name}: {text[0][:200]}", where)
+
+
+def forward_of(module: nn.Module) -> Place | None:
+    """Where a module's forward begins, if it is the user's."""
+    code = getattr(type(module).forward, "__code__", None)
+    return Place(code.co_filename, code.co_firstlineno) if code and is_theirs(code.co_filename) else None
+
+
+@contextmanager
+def _mode(module: nn.Module, training: bool) -> Iterator[None]:
+    """The whole module in one mode, and each part back in its own behind."""
+    before = [(part, part.training) for part in module.modules()]
+    module.train(training)
+    try:
+        yield
+    finally:
+        for part, mode in before:
+            part.training = mode
+
+
+@contextmanager
+def constant_momentum(module: nn.Module) -> Iterator[None]:
+    """A batch norm that averages over all batches reads its count of them, which no graph can: what it does is known
+    without that."""
+    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._NormBase) and m.momentum is None]
+    for norm in norms:
+        norm.momentum = 0.1
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.momentum = None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the graphs that torch.export logs where it fails: the refusal says what matters."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

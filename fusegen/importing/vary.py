@@ -1,0 +1,232 @@
+"""An imported spec beside its module at other sizes, numbers of rows and dimensions, and values of its arguments."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from fusegen.errors import SpecError
+from fusegen.importing.arguments import Arguments
+from fusegen.importing.cases import Case, alike, constructed, others, resized, with_rows
+from fusegen.importing.draft import Sheet
+from fusegen.importing.pairs import Differs, Pair
+from fusegen.importing.places import refusal
+from fusegen.importing.trace import constant_momentum
+from fusegen.importing.variants import differ_by
+from fusegen.importing.watch import Watch, WatchedSizes, decided
+from fusegen.plan.dimensions import dimensions
+from fusegen.plan.plan import Plan
+
+# Of sizes that are arguments: in turn, and the divisor of how large they are at first.
+_SIZES: tuple[tuple[Callable[[int], int], ...], ...] = (
+    (lambda size: size * 2, lambda size: size // 2),
+    (lambda size: size + 1,),
+    (lambda size: size // 2,),
+    (lambda size: size * 3, lambda size: size * 2),
+    (lambda size: size * 2,),
+    (lambda size: size * 3,),
+)
+# Sizes are first made smaller than that.
+_SMALL = 512
+# Other sizes, and other values of an argument, that have to be compared.
+_ENOUGH = 2
+# And of an argument that are enough.
+_MANY = 4
+_ROWS = (1, 2, 3, 17)
+_BY_ROWS = "the module makes a difference between numbers of rows; no spec was written"
+OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
+
+
+class Variations:
+    """cls: the spec's module. example: the case that was imported."""
+
+    def __init__(self, cls: type[nn.Module], plan: Plan, sheet: Sheet, arguments: Arguments, example: Case) -> None:
+        self.cls, self.plan, self.sheet, self.arguments, self.example = cls, plan, sheet, arguments, example
+        self.constructor = arguments.constructor
+        self._begun: tuple[Case, set[str]] | None = None
+
+    @property
+    def free(self) -> list[str]:
+        """Sizes that are arguments."""
+        return [name for name, each in self.sheet.arguments.items() if each["type"] == "dim"]
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Numbers of the module that are arguments or attributes of the spec's."""
+        given = self.constructor.values if self.constructor else {}
+        kinds = {name: each for name, each in self.sheet.arguments.items() if each["type"] in ("int", "float")}
+        found = {name: given[name] if name in given else each["default"] for name, each in kinds.items()}
+        named = [draft.data for draft in self.sheet.chain if "constant" in draft.data and "name" in draft.data]
+        return found | {data["name"]: data["constant"] for data in named}
+
+    # Decisions
+
+    def decided(self) -> set[str]:
+        """Arguments and attributes by which the module decides what it computes."""
+        numbers = self.numbers | {name: self.sheet.dims[name] for name in self.free}
+        if not numbers:
+            return set()
+        return decided(lambda watch: self._attempt(watch, numbers), set(numbers))
+
+    def _attempt(self, watch: Watch, numbers: dict[str, float]) -> None:
+        dims = {name: self.sheet.dims[name] for name in self.free}
+        sizes = {size: frozenset(name for name in dims if dims[name] == size) for size in dims.values()}
+        watched = {name: watch.number(name, value) for name, value in numbers.items()}
+        for training in (True, False):
+            module = self._without_data(watched).train(training)
+            device = self.constructor.device if self.constructor else "meta"
+            inputs = [torch.zeros(x.shape, dtype=x.dtype, device=device) for x in self.example.inputs]
+            with constant_momentum(module), WatchedSizes(watch, sizes):
+                module(*inputs)
+
+    def _without_data(self, numbers: dict[str, Any]) -> nn.Module:
+        """The original with these numbers, on PyTorch's device `meta` if it can be made there."""
+        if self.constructor is None:
+            original = self.arguments.module
+            memo: dict[int, Any] = {id(x): x.detach().to("meta") for x in original.buffers()}
+            memo |= {id(x): nn.Parameter(x.detach().to("meta"), x.requires_grad) for x in original.parameters()}
+            module = copy.deepcopy(original, memo)
+        else:
+            own = {name: value for name, value in numbers.items() if name in self.constructor.values}
+            module = self.constructor.instance(own, self.constructor.device)
+            numbers = {name: value for name, value in numbers.items() if name not in own}
+        vars(module).update(numbers)
+        return module
+
+    # Sizes
+
+    def sizes(self) -> list[Case]:
+        """Cases of other sizes that the original takes."""
+        found: list[Case] = []
+        if self.constructor is None or not self.free:
+            return found
+        most = max(self.sheet.dims[name] for name in self.free)
+        shrunk = 1 << max(0, (most // _SMALL).bit_length() - 1)
+        for divisor, change in itertools.product(dict.fromkeys((shrunk, 1)), _SIZES):
+            changes = zip(self.free, itertools.cycle(change), strict=False)
+            dims = {name: max(1, each(max(1, self.sheet.dims[name] // divisor))) for name, each in changes}
+            case = self._case(self.sheet.dims | dims)
+            if case is not None and all(case.dims != other.dims for other in found):
+                found.append(case)
+            if len(found) == _ENOUGH:
+                break
+        return found
+
+    def _case(self, dims: dict[str, int]) -> Case | None:
+        values = constructed(self.sheet, self.arguments, dims)
+        own = {name: value for name, value in values.items() if name in self.constructor.values}  # type: ignore[union-attr]
+        examples = zip(self.sheet.inputs.values(), self.example.inputs, strict=True)
+        inputs = [resized(example, shape, dims, self.sheet) for shape, example in examples]
+        try:
+            original = self.constructor.instance(own)  # type: ignore[union-attr]
+            copy.deepcopy(original).eval()(*inputs)
+        except Exception:  # theirs to refuse: groups that do not divide, say
+            return None
+        return Case(dims, inputs, original)
+
+    def unlike_sizes(self) -> set[str]:
+        """Sizes from which other numbers of the module follow: all, if it takes no single one of them otherwise."""
+        found = set()
+        for name in self.free:
+            changes = (change(self.sheet.dims[name]) for each in _SIZES for change in each)
+            cases = (self._case(self.sheet.dims | {name: size}) for size in changes if size)
+            case = next((each for each in cases if each is not None), None)
+            try:
+                if case is not None:
+                    Pair(case.original, self._fused(case), case.inputs).check(again=True)
+            except SpecError:
+                found.add(name)
+        return found or set(self.free)
+
+    # Rows
+
+    def check_rows(self, case: Case) -> list[str]:
+        """Remarks for those who read the spec. Raises SpecError where another number of rows is another chain."""
+        rows = next(iter(self.sheet.inputs.values()))[0]
+        if isinstance(rows, int) or rows in self.sheet.arguments:
+            return []
+        pair = Pair(case.original, self._fused(case), case.inputs)
+        leading = case.inputs[0].shape[1:-1]
+        for size in _ROWS[1:3] if pair.is_large else _ROWS:
+            self._check_shape(pair, (size, *leading))
+        allowed = dimensions(self.plan)
+        shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
+        shapes += [()] if allowed.least == 1 else []
+        try:
+            for shape in shapes:
+                self._check_shape(pair, shape)
+        except SpecError:
+            return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
+        return []
+
+    def _check_shape(self, pair: Pair, leading: tuple[int, ...]) -> None:
+        inputs = [with_rows(x, leading) for x in pair.drawn]
+        try:
+            pair.differs([(inputs, True), (inputs, False)], refusing=True)
+        except Differs as difference:
+            message = f"the spec's {difference}, at inputs of shape {list(inputs[0].shape)}"
+            raise refusal("FG708", message, None, _BY_ROWS) from None
+
+    # Values of arguments
+
+    def unlike(self, case: Case) -> set[str]:
+        """Numbers of which the spec has not all that the module has."""
+        return {name for name, value in self.numbers.items() if not self._follows(case, name, value)}
+
+    def _follows(self, case: Case, name: str, value: float) -> bool:
+        compared = 0
+        usual: Pair | None = None
+        for index, other in enumerate(others(value, self.sheet.arguments.get(name, {}).get("type") == "int")):
+            try:
+                pair = self._at(case, name, other)
+                if pair is not None:
+                    usual = usual or Pair(self._original(case), self._fused(case), case.inputs)
+                    if not differ_by(usual.original, pair.original, usual.given, (value, other)):
+                        return False
+                    seen = pair.differs([(pair.drawn, index % 2 == 0)], refusing=True)
+                    compared += "output" in seen
+            except Differs:
+                return False
+            if compared == _MANY:
+                break
+        return compared >= _ENOUGH
+
+    def _at(self, case: Case, name: str, value: float) -> Pair | None:
+        """Both modules with another number; None where one refuses it. Raises Differs if a parameter does not begin
+        with it."""
+        try:
+            original = self._original(case, name, value)
+            fused = self._fused(case, **({name: value} if name in self.sheet.arguments else {}))
+        except Exception:
+            return None
+        if name not in self.sheet.arguments:
+            setattr(fused, name, value)
+        if self.constructor is not None and name in self.constructor.values:
+            other = sorted(self._alike(case) - alike(original, fused))
+            if other:
+                raise Differs(f"'{other[0]}' begins with other values")
+        return Pair(original, fused, case.inputs)
+
+    def _alike(self, case: Case) -> set[str]:
+        """The tensors that begin with the same values in both modules."""
+        if self._begun is None or self._begun[0] is not case:
+            self._begun = case, alike(self._original(case), self._fused(case))
+        return self._begun[1]
+
+    def _original(self, case: Case, name: str = "", value: float = 0.0) -> nn.Module:
+        if self.constructor is not None and (not name or name in self.constructor.values):
+            values = constructed(self.sheet, self.arguments, case.dims) | ({name: value} if name else {})
+            return self.constructor.instance({each: v for each, v in values.items() if each in self.constructor.values})
+        original = copy.deepcopy(case.original)
+        setattr(original, name, value)
+        return original
+
+    def _fused(self, case: Case, **values: float) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return self.cls(**{**constructed(self.sheet, self.arguments, case.dims), **values})
