@@ -97,8 +97,7 @@ class Bench:
             return
         peers = dict(self._peers(place, original, checks))
         del checks  # its double precision results would be memory that no subject has
-        shape = (place.sizes.rows, place.sizes.channels)
-        grad_output = torch.randn(shape, device=subject.device, dtype=getattr(torch, mode.roles["output"]))
+        grad_output = torch.randn(place.sizes.result, device=subject.device, dtype=getattr(torch, mode.roles["output"]))
         for what in options.modes:
             counts = tail_bytes(subject.plan, mode, place.sizes, what)
             works = {COPY: copy_work(counts, subject.device)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -47,13 +48,16 @@ def measure_ceilings(
 
 @contextlib.contextmanager
 def matmul_settings(precision: Precision) -> Iterator[None]:
-    """Products as `precision` has them, in every thread; what was set before is put back."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = precision.tf32
+    """Products and convolutions as `precision` has them, in every thread; what was set before is put back."""
+    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [backend.allow_tf32 for backend in backends]
+    for backend in backends:
+        backend.allow_tf32 = precision.tf32
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        for backend, allowed in zip(backends, before, strict=True):
+            backend.allow_tf32 = allowed
 
 
 def _median_ms(clock: Clock, call: Call) -> float:

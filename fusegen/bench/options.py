@@ -12,7 +12,7 @@ import typer
 
 from fusegen.bench.names import DEFAULT_PRECISIONS, MODES, PEERS, PRECISIONS, TYPICAL
 
-_SHAPE = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*){1,2}")
+_SHAPE = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*){1,4}")
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def names(text: str, known: Iterable[str], option: str) -> tuple[str, ...]:
 
 
 def shapes(text: str, option: str) -> tuple[str, ...]:
-    """The comma-separated shapes in `text`: rows x input features x channels, or rows x channels. Raises
-    BadParameter."""
+    """The comma-separated shapes in `text`: rows x input features x channels, rows x channels, or batch x channels x
+    positions in front of a convolution. Raises BadParameter."""
     chosen = _split(text)
     wrong = [shape for shape in chosen if shape != TYPICAL and not _SHAPE.fullmatch(shape)]
     if wrong or not chosen:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fusegen.bench.names import TYPICAL
 from fusegen.plan.plan import Plan
-from fusegen.verify.sizes import Sizes, sizes, typical
+from fusegen.verify.sizes import Sizes, of_input, sizes, typical
 
 
 def sizes_of(plan: Plan, shape: str) -> Sizes:
-    """`shape` is "typical", or extents with x between them: rows, the linear layer's input features, channels.
+    """`shape` is "typical", or extents with x between them: rows, the linear layer's input features, channels; in front
+    of a convolution those of the input, batch, channels and positions.
 
     The number of groups stays the typical one where it divides the channels. Raises ValueError where the spec does not
     allow that shape.
@@ -17,6 +18,8 @@ def sizes_of(plan: Plan, shape: str) -> Sizes:
     if shape == TYPICAL:
         return usual
     extents = [int(extent) for extent in shape.split("x")]
+    if usual.given:
+        return _in_front_of_convolution(plan, usual, shape, extents)
     expected = 2 if usual.source is None else 3
     if len(extents) != expected:
         form = "rows x channels" if expected == 2 else "rows x input features x channels"
@@ -24,4 +27,14 @@ def sizes_of(plan: Plan, shape: str) -> Sizes:
     found = sizes(plan, extents[0], extents[1], extents[-1], usual.free_groups(plan))
     if str(found) != shape:
         raise ValueError(f"the spec does not allow {shape}; the nearest is {found}")
+    return found
+
+
+def _in_front_of_convolution(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes:
+    """`extents` are those of the first input; the channels of the result are the typical ones."""
+    if len(extents) != len(usual.given):
+        raise ValueError(f"{shape} has {len(extents)} extents, it takes those of the input, {len(usual.given)}")
+    found = of_input(plan, extents)
+    if min(found.made) < 1 or found.given != tuple(extents):
+        raise ValueError(f"the spec does not allow {shape}")
     return found

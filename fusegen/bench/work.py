@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.bench.names import EVAL, STEP
+from fusegen.chain.model import Convolution
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.verify.emulated import in_product
@@ -51,10 +53,12 @@ def module_work(
 def contraction_work(
     plan: Plan, mode: Mode, original: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor, what: str
 ) -> Work | None:
-    """The library calls that the fused module makes for its linear layer; None for a chain that has none.
+    """The library calls that the fused module makes for its anchor; None for a chain that has none.
 
     In float32 without the bias, which the kernels add, see docs/architecture.md.
     """
+    if plan.chain.convolution:
+        return _convolution_work(plan.chain.convolution, original, inputs[0], grad_output, what)
     contraction = plan.chain.contraction
     if contraction is None:
         return None
@@ -70,6 +74,27 @@ def contraction_work(
 
     def step() -> tuple[Tensor, ...]:
         return forward(), grad @ weight, grad.t() @ data
+
+    return Work(step if what == STEP else forward)
+
+
+def _convolution_work(
+    convolution: Convolution, original: nn.Module, given: Tensor, grad_output: Tensor, what: str
+) -> Work:
+    """The convolution alone: without its bias, its operands in channels_last, as the fused module makes it."""
+    format_ = {2: torch.channels_last, 3: torch.channels_last_3d}.get(convolution.dimensions, torch.contiguous_format)
+    layer: Any = copy.deepcopy(original.get_submodule(convolution.name))
+    layer.to(memory_format=format_)
+    layer.register_parameter("bias", None)
+    x = given.detach().contiguous(memory_format=format_).requires_grad_()
+    grad = grad_output.to(x.dtype).contiguous(memory_format=format_)
+
+    def forward() -> Tensor:
+        with torch.no_grad():
+            return layer(x)
+
+    def step() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(layer(x), (x, layer.weight), grad)
 
     return Work(step if what == STEP else forward)
 

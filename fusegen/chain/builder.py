@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Contraction
+from fusegen.chain.model import Chain, Contraction, Convolution
 from fusegen.chain.module import ModuleBuilder, shape_text
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
@@ -22,6 +22,7 @@ class ChainBuilder(ModuleBuilder):
         self.training = training
         self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
+        self.convolution: Convolution | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
@@ -33,9 +34,9 @@ class ChainBuilder(ModuleBuilder):
     # From the first step to the last
 
     def start(self) -> Node | None:
-        """The running value before the first step; None where that is a linear layer, whose product is a leaf."""
+        """The running value before the first step; None where that is an anchor, whose result is a leaf."""
         first = self.spec.chain[0] if self.spec.chain else None
-        if first is not None and first.op == "linear":
+        if first is not None and first.anchor:
             return None
         return self._begin(self.inputs[0].name if self.inputs else "x")
 
@@ -59,6 +60,24 @@ class ChainBuilder(ModuleBuilder):
         self.places.setdefault(step.name, self.diagnostics.place("name"))
         self.channels = out
         return self._begin(self.contraction.product)
+
+    def convolve(self, step, x: Node | None) -> Node:
+        """The result of a convolution of the running value x, without its bias."""
+        self.own(step.name)
+        out = self.symbols.size(step.out_channels, "out_channels")
+        if x is not None or self.positions is None:
+            self.refuse("FG308", f"{step.op} can only be the first step of a chain")
+            self.channels = None
+            return x or self._begin("x")
+        self.symbols.constructed((self.channels,), None)
+        self.symbols.constructed((out,), "out_channels")
+        source = self.inputs[0].name if self.inputs else "x"
+        self.positions.check_symbols(("inputs", source), (self.channels, out))
+        names = [self.name_of(step.name, key) for key in ("weight", "result")]
+        self.convolution = self.positions.begin(step, source, (self.channels, out), names)
+        self.places.setdefault(step.name, self.diagnostics.place("name"))
+        self.channels = out
+        return self._begin(self.convolution.result)
 
     def remember(self, name: str | None, value: Node | None) -> None:
         """Keeps the result of a step under the name that it is saved by."""
@@ -100,6 +119,7 @@ class ChainBuilder(ModuleBuilder):
             running=self.running,
             result=result or source,
             contraction=self.contraction,
+            convolution=self.convolution,
             training=self.training,
             parameters=self.parameters,
             buffers=self.buffers,
@@ -154,12 +174,16 @@ class ChainBuilder(ModuleBuilder):
                 self.refuse("FG301", f"no input named '{name}'", "input", hint)
             return self.graph.tensor(name, self.graph.view)
         self.symbols.references.use("input", name)
-        sizes = (self.rows, self.channels)
-        unknown = None in (*sizes, *known[name]) or self.spec.inputs[name] is None
-        if not unknown and known[name] != sizes:
-            message = (
-                f"the input '{name}' has the shape {shape_text(known[name])}, but {shape_text(sizes)} is needed here"
-            )
+        wanted = None if self.spec.inputs[name] is None else self._other_shape(known[name])
+        if wanted is not None:
+            message = f"the input '{name}' has the shape {shape_text(known[name])}, but {wanted} is needed here"
             self.refuse("FG303", message, "input")
         self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
         return self.tail_inputs[name]
+
+    def _other_shape(self, shape: tuple[Dim | None, ...]) -> str | None:
+        """The shape of the running value, if it is known to be another one than this."""
+        if self.positions is not None:
+            return self.positions.misfit(shape, self.channels)
+        sizes = (self.rows, self.channels)
+        return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fusegen.ir.axes import Axes, Dim
@@ -32,6 +33,55 @@ class Contraction:
     operand: str
     weight: str
     product: str
+
+
+ROWS = "_rows"
+"""The symbol of the rows behind a convolution: each position of each of the batch's elements is one."""
+
+Sizing = int | str
+"""A size of a convolution in one dimension of positions: a number, or an argument of type int."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """The convolution that the chain begins with: its result is the graph's leaf `result`, as [rows, channels].
+
+    PyTorch's own op makes it, in front of the tail's. name: the layer. source: the module's input that it takes.
+    weight: what a call names the layer's weight. kernel_size and the next four have an entry for each dimension of
+    positions.
+    same: whether padding is "same".
+    """
+
+    name: str
+    source: str
+    dimensions: int
+    transposed: bool
+    in_channels: Dim
+    out_channels: Dim
+    groups: Sizing
+    kernel_size: tuple[Sizing, ...]
+    stride: tuple[Sizing, ...]
+    padding: tuple[Sizing, ...]
+    dilation: tuple[Sizing, ...]
+    output_padding: tuple[Sizing, ...]
+    same: bool
+    weight: str
+    result: str
+
+    def positions(self, given: Sequence[int], number: Callable[[Sizing], int]) -> tuple[int, ...]:
+        """The sizes of the result for those of an input, as PyTorch computes them. number: what an entry stands for."""
+        if self.same:
+            return tuple(given)
+        found = []
+        options = (self.kernel_size, self.stride, self.padding, self.dilation, self.output_padding)
+        for size, *each in zip(given, *options, strict=True):
+            kernel, stride, padding, dilation, output_padding = map(number, each)
+            reach = dilation * (kernel - 1) + 1
+            if self.transposed:
+                found.append((size - 1) * stride - 2 * padding + reach + output_padding)
+            else:
+                found.append((size + 2 * padding - reach) // stride + 1)
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -76,9 +126,9 @@ class Constant:
 class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
-    source: the leaf that enters the tail: the contraction's output, or the module's input where there is no
-    contraction.
-    running: the value before each step; None before a linear layer.
+    source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
+    contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution.
+    running: the value before each step; None before an anchor.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
@@ -92,6 +142,7 @@ class Chain:
     running: list[Node | None]
     result: Node
     contraction: Contraction | None
+    convolution: Convolution | None
     training: bool
     parameters: dict[str, Parameter] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -101,6 +152,16 @@ class Chain:
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
     places: dict[str, DocumentPath] = field(default_factory=dict)
+
+    @property
+    def has_anchor(self) -> bool:
+        """Whether the tail's source is made by a layer, in the dtype that autocast gives it."""
+        return self.contraction is not None or self.convolution is not None
+
+    @property
+    def spatial(self) -> int:
+        """How many dimensions of positions the module's inputs have."""
+        return self.convolution.dimensions if self.convolution else 0
 
     def name_of(self, attribute: str) -> str:
         """The ops' name of a parameter, buffer or constant of the module. attribute: such as "bn.weight"."""

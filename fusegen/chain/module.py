@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
+from fusegen.chain.convolution import Positions, shape_form
 from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.model import Buffer, Constant, Input, Parameter
+from fusegen.chain.model import ROWS, Buffer, Constant, Input, Parameter
 from fusegen.chain.symbols import Symbols
 from fusegen.ir.axes import CHANNEL, MATRIX, SCALAR, Axes, Dim
 from fusegen.ir.graph import Graph, Node
@@ -22,7 +23,7 @@ class ModuleBuilder:
 
     A method that finds an error adds a diagnostic and returns a stand-in, so that the step's other errors are found
     too. step: the index of the present step. rows, channels: the sizes of the running value; None where nobody can
-    tell.
+    tell. spatial: how many dimensions of positions the values have, which are rows of the graph's.
     """
 
     def __init__(self, spec, diagnostics: Diagnostics) -> None:
@@ -32,8 +33,13 @@ class ModuleBuilder:
         self.step = 0
         self.graph = Graph(_names(spec), MATRIX)
         self.symbols = Symbols(spec, diagnostics)
-        self.inputs = [Input(name, self.symbols.of_input(name)) for name in spec.inputs]
-        self.rows, self.channels = self.inputs[0].shape if self.inputs else (None, None)
+        self.spatial = spec.chain[0].spatial if spec.chain and spec.chain[0] is not None else 0
+        form = shape_form(self.spatial) if self.spatial else ("rows", "channels")
+        of_unknown = bool(spec.chain) and spec.chain[0] is None
+        self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
+        first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
+        self.rows, self.channels = (ROWS if self.spatial else first[0]), first[1]
+        self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
         self.constants: dict[str, Constant] = {}
@@ -106,6 +112,11 @@ class ModuleBuilder:
 
     def _axes_of(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
         """Where a tensor of this shape varies when it is broadcast to [rows, channels]; None if it does not fit."""
+        if self.positions is not None:
+            found = self.positions.axes_of(shape, self.channels)
+            if isinstance(found, str):
+                self.refuse("FG303", f"the shape {shape_text(shape)} {found}", field)
+            return None if isinstance(found, str) else found
         rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
         pairs = ((rows, self.rows), (channels, self.channels))
         if len(shape) > 2 or any(dim not in (1, full, None) and full is not None for dim, full in pairs):

@@ -54,15 +54,19 @@ class Symbols:
             self.diagnostics.refuse("FG209", f"'{value}' is not a symbol of dims", field, hint)
         return known
 
-    def of_input(self, name: str) -> tuple[Dim | None, ...]:
-        """The shape of an input. The first has two dimensions in any case: rows and channels."""
+    def of_input(self, name: str, form: Sequence[str] | None = ("rows", "channels")) -> tuple[Dim | None, ...]:
+        """The shape of an input. form: the first one's dimensions, which it has in any case; None if nobody can tell
+        how many."""
         written = self.spec.inputs[name]
         shape = tuple(self._declared(dim) for dim in written or ())
-        if name == next(iter(self.spec.inputs)) and len(shape) != 2:
-            if written is not None:
-                message = "the first input must have the shape [rows, channels]"
-                self.diagnostics.add("FG303", message, ("inputs", name))
-            return None, None
+        if name == next(iter(self.spec.inputs)):
+            if form is None:
+                return (*shape, None, None)[:2]
+            if len(shape) != len(form):
+                if written is not None:
+                    message = f"the first input must have the shape [{', '.join(form)}]"
+                    self.diagnostics.add("FG303", message, ("inputs", name))
+                return (None,) * len(form)
         return shape
 
     def typical(self, dim: Dim | None) -> int | None:
@@ -72,7 +76,7 @@ class Symbols:
         if dim in self.spec.dims:
             return self.spec.dims[dim]
         argument = self.spec.arguments.get(dim)
-        return argument.typical if argument is not None else None
+        return argument.typical if argument is not None and argument.type == "int" else None
 
     def constructed(self, dims: Iterable[Dim | None], field: Field) -> None:
         """Refuses sizes that the constructor needs and does not get."""

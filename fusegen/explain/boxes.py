@@ -144,7 +144,11 @@ def _names(verb: str, names: Sequence[str]) -> Iterator[Line]:
 def _product(
     report: model.Report, program: model.Program, microseconds: float | None, made_by: str | None
 ) -> list[Box]:
-    """The product of a linear layer."""
+    """The product of a linear layer, or a convolution."""
+    if report.convolution is not None:
+        what = "convolution" if program.direction == "forward" else "its two gradients"
+        name = lines(f"{report.convolution.name}: {what}", "title")
+        return [Box("product", (*name, *lines(f"by {report.convolution.by}")))]
     if report.contraction is None:
         return []
     what = "product" if program.direction == "forward" else "two products"

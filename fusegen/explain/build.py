@@ -57,6 +57,10 @@ class _Build:
         if found:
             ends = {key: str(found[key]) for key in ("name", "in_features", "out_features", "by")}
             contraction = model.Contraction(**ends, bias=wording.bias(plan, found))
+        convolution = None
+        if "convolution" in data:
+            found = {key: str(each) if key.endswith("_channels") else each for key, each in data["convolution"].items()}
+            convolution = model.Convolution(**found | {"bias": wording.KERNELS_ADD if found["bias"] else None})
         return model.Report(
             name=plan.spec.name,
             about=plan.spec.about,
@@ -68,6 +72,7 @@ class _Build:
             chosen=self.choices is not None,
             chain=tuple(map(wording.step, plan.spec.chain)),
             contraction=contraction,
+            convolution=convolution,
             variants=tuple(map(self._variant, plan.variants, data["variants"])),
             dtypes=wording.dtypes(plan),
             tuning=tuple(wording.tuning(plan, each) for each in plan.tuning),

@@ -40,7 +40,8 @@ class Traffic:
 
 def operators(plan: Plan, variant: Variant) -> list[tuple[Traffic, Traffic]]:
     """Forward and backward of each step. The product of a linear layer is left out, and its sum with the bias: both
-    sides have the former, and the latter is the product's in eager PyTorch."""
+    sides have the former, and the latter is the product's in eager PyTorch. So is a convolution, but not its sum with
+    the bias, for which PyTorch has a pass of its own."""
     steps = [_Operator(plan, variant, index) for index in range(len(plan.spec.chain))]
     same: dict[str, str] = {}
     for step in steps:
@@ -101,8 +102,8 @@ class _Operator:
         self.gradient_of_operand = "" if running is None else self.gradient_of(self._tensors([running])[0]).name
 
     def _name(self, value: Node) -> str:
-        """The plan's. The result of a linear layer is the kernels' input, with a bias or without."""
-        if self.chain.contraction is not None and value is self.values[1]:
+        """The plan's. The result of an anchor is the kernels' input, with a bias or without."""
+        if self.chain.has_anchor and value is self.values[1]:
             return self.chain.source.name
         return self.variant.result if value is self.chain.result else value.name
 
@@ -131,7 +132,7 @@ class _Operator:
         return replace(tensor, name=name)
 
     def forward(self) -> Traffic:
-        if self.step.op == "linear":
+        if self.step.anchor and not (self.chain.convolution and self.step.bias):
             return Traffic()
         updates = self.builder.updates
         reads = self._tensors(ancestors([self.node, *updates.values()]))

@@ -174,6 +174,20 @@ class Contraction(Part):
     bias: str | None
 
 
+class Convolution(Part):
+    """The convolution in front of the kernels. by: who makes it. memory_format, reason: in which format, and why.
+    bias: who adds that."""
+
+    name: str
+    in_channels: str
+    out_channels: str
+    by: str
+    memory_format: str
+    reason: str
+    rows: int
+    bias: str | None
+
+
 class Device(Part):
     """What times are estimated for. Speeds are None where nobody has measured products."""
 
@@ -206,6 +220,7 @@ class Report(Part):
     chosen: bool
     chain: tuple[str, ...]
     contraction: Contraction | None
+    convolution: Convolution | None
     variants: tuple[Variant, ...]
     dtypes: dict[str, dict[str, str]]
     tuning: tuple[Tuning, ...]

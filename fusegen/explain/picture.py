@@ -69,6 +69,7 @@ def drawing_of(report: model.Report) -> Drawing:
             parts += [left.moved(_EDGE, y), right.moved(_EDGE + WIDTH + _BETWEEN, y)]
             y = max(part.height for part in parts[-2:])
     after = " of what follows the product" if report.contraction else ""
+    after = " of what follows the convolution" if report.convolution else after
     note = f"Bytes{after}, and the time that they are expected to take."
     parts.append(written([Line("", "plain"), Line(note, "muted")]).moved(_EDGE, y))
     sheet = together(parts)

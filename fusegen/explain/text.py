@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 
 from fusegen.explain import model
 from fusegen.explain.build import build
@@ -54,6 +55,12 @@ def _plan(report: model.Report) -> Iterator[str]:
         c = report.contraction
         yield f"contraction  {c.name}: {c.in_features} -> {c.out_features} by {c.by}"
         yield from [f"             {c.bias}"] if c.bias else []
+        yield ""
+    if report.convolution:
+        v = report.convolution
+        yield f"convolution  {v.name}: {v.in_channels} -> {v.out_channels} by {v.by}, {v.rows} rows"
+        yield from (f"             {line}" for line in wrap(f"in {v.memory_format}: {v.reason}", 100))
+        yield from [f"             {v.bias}"] if v.bias else []
         yield ""
     for variant in report.variants:
         saved = [f"its input {each.name}" if each.is_input else each.name for each in variant.saved]

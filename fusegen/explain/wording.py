@@ -53,15 +53,18 @@ def _value(value: object) -> str:
     return f"[{', '.join(map(_value, value))}]" if isinstance(value, list) else str(value)
 
 
+KERNELS_ADD = "the kernels add the bias"
+
+
 def bias(plan: Plan, contraction: dict[str, Any]) -> str | None:
     """Who adds the bias, if there is one."""
     if not contraction["bias"]:
         return None
     narrow = {WIDTH[mode.roles["activation"]] == 2 for mode in plan.modes if is_built(mode)}
-    library, kernels = "adds the bias before it rounds", "the kernels add the bias"
+    library = "adds the bias before it rounds"
     if narrow == {True, False}:
-        return f"in 16 bits that {library}; in float32 {kernels}"
-    return f"that {library}" if narrow == {True} else kernels
+        return f"in 16 bits that {library}; in float32 {KERNELS_ADD}"
+    return f"that {library}" if narrow == {True} else KERNELS_ADD
 
 
 def read(plan: Plan, tensor: Tensor) -> str:
@@ -84,6 +87,9 @@ def why_input_saved(variant: Variant, name: str) -> str:
     contraction = variant.chain.contraction
     if contraction is not None and contraction.source == name:
         return "the weight's gradient is a product with it"
+    convolution = variant.chain.convolution
+    if convolution is not None and convolution.source == name:
+        return "the weight's gradient is a convolution with it"
     return "the gradient reads it"
 
 
@@ -91,7 +97,7 @@ def dtypes(plan: Plan) -> dict[str, dict[str, str]]:
     """Of each dtype configuration: the dtype of everything there is."""
     chain = plan.chain
     roles = {"activation": "activations"}
-    if chain.parameters or chain.buffers or chain.contraction:
+    if chain.parameters or chain.buffers or chain.has_anchor:
         roles["parameter"] = "parameters"
     roles |= {role: role for role in plan.modes[0].roles if role.startswith("input ")}
     roles["output"] = "result"
@@ -162,6 +168,11 @@ def estimates(plan: Plan, *, chosen: bool) -> tuple[str, ...]:
         lines.append(
             f"a product takes its operations over the speed on {gpu.target}, {gpu.float32_tflop_s:g} TFLOP/s in "
             f"float32 and {gpu.tensor_core_tflop_s:g} in 16 bits; of few rows it takes its bytes"
+        )
+    if plan.chain.convolution is not None:
+        lines.append(
+            "both sides have the convolution, which is left out; eager PyTorch adds its bias in a pass of its own, and "
+            "copies between memory formats come on top"
         )
     if getattr(plan.spec.chain[0], "precision", "ieee") == "fp32_split" and gpu.float32_tflop_s is not None:
         lines.append(

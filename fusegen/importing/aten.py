@@ -107,6 +107,11 @@ _PART = "import the part of the module that has a gradient, and call the other o
 REFUSED = {
     "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
     **dict.fromkeys(("to", "type_as", "_to_copy"), _CAST),
+    **{
+        f"{kind}{n}d": ("a convolution, which import does not write", f"write the spec, with 'op: {kind}{n}d'")
+        for kind in ("conv", "conv_transpose")
+        for n in (1, 2, 3)
+    },
     "item": ("a number read from a tensor", "numbers of a chain are constants"),
     "wrap_with_set_grad_enabled": ("a part of forward that has no gradient", _PART),
     "wrap_with_autocast": ("a part of forward under autocast", "use autocast around the whole module"),

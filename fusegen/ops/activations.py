@@ -157,6 +157,9 @@ class Prelu(Step):
     def needs_matrix(self) -> bool:
         return self.num_parameters != 1  # PyTorch's channels are dimension 1
 
+    def not_over_positions(self) -> None:
+        return None
+
     def construct(self, channels: Dim) -> list[str]:
         return [f"self.{self.name} = nn.PReLU({self.num_parameters}, init={scalar_text(self.init)}, **_factory)"]
 

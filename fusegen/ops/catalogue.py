@@ -6,6 +6,7 @@ from fusegen.ops import (
     activations,
     arithmetic,
     bounds,
+    convolution,
     linear,
     norms,
     powers,
@@ -16,7 +17,7 @@ from fusegen.ops import (
 )
 
 STEPS = (
-    *(*linear.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
+    *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
     *(*norms.STEPS, *reductions.STEPS),
 )

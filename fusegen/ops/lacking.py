@@ -16,9 +16,9 @@ _FAMILIES = {
         "prod argmin argmax cumsum cumprod count_nonzero median topk sort ",
     ),
     "softmax, softmin and log_softmax there are": (_CUT, "softmax2d gumbel_softmax"),
-    "a chain has no convolution": (
+    "the convolutions are conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d": (
         _IN_FRONT,
-        "conv convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold",
+        "conv convolution deform_conv2d unfold fold",
     ),
     "a chain has no pooling": (
         _IN_FRONT,
@@ -35,9 +35,9 @@ _FAMILIES = {
         "matmul mm bmm batch_matmul addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),
     "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
-        "a row of [rows, channels] has no positions to normalise over",
+        "kernels take no sums over positions",
         "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm "
-        "spectral_norm batch_norm2d batch_norm3d sync_batch_norm",
+        "spectral_norm sync_batch_norm",
     ),
     "activations keep the shape [rows, channels]": (
         "change the shape of the module's input or result",
@@ -89,9 +89,11 @@ OTHER_NAMES = {
         "log": "ln loge",
         "exp": "exponential",
         "leaky_relu": "lrelu",
-        "batch_norm": "batchnorm1d bn",
+        "batch_norm": "batchnorm1d batchnorm2d batchnorm3d bn",
         "group_norm": "gn",
         "rms_norm": "rootmeansquarenorm",
+        **{f"conv_transpose{n}d": f"deconv{n}d convolutiontranspose{n}d" for n in (1, 2, 3)},
+        **{f"conv{n}d": f"convolution{n}d" for n in (1, 2, 3)},
         "atan2": "arctan2",
         "normalize": "l2normalize normalise",
         "norm": "vectornorm linalgvectornorm",

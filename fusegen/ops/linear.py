@@ -42,6 +42,7 @@ class Linear(Step):
     tensors = ("weight", "bias")
     owns = ("input", "product")
     matrix_only = "never"
+    anchor = True
 
     def build(self, chain, x: Node) -> Node:
         product = chain.contract(self, x)

@@ -13,6 +13,8 @@ from fusegen.spec.base import meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName, Identifier
 
+_LAST = "it needs sums over positions, of which the last dimension is one there"
+
 
 class Norm(Step):
     """A normalisation kept as a submodule `name`; its eps stays an attribute of that submodule."""
@@ -46,7 +48,8 @@ class Norm(Step):
 
 
 class BatchNorm(Norm):
-    """nn.BatchNorm1d: per-channel statistics over the rows in training, running statistics in evaluation."""
+    """nn.BatchNorm1d, nn.BatchNorm2d or nn.BatchNorm3d: per-channel statistics over the rows (and positions) in
+    training, running statistics in evaluation."""
 
     op: Literal["batch_norm"]
     eps: Annotated[Positive | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
@@ -95,12 +98,18 @@ class BatchNorm(Norm):
             new = graph.add("mul", factor, batch, name=f"{key}_new", temporary=True)
             chain.update_buffer(running, graph.add("add", old, new, name=f"new_{running.name}"))
 
-    def construct(self, channels: Dim) -> list[str]:
+    def not_over_positions(self) -> None:
+        return None
+
+    def submodule(self, spatial: int) -> str:
+        return f"nn.BatchNorm{max(spatial, 1)}d"
+
+    def construct_over(self, channels: Dim, spatial: int) -> list[str]:
         options = [f"eps={scalar_text(self.eps, '')}"]
         options.append(f"momentum={None if self.momentum is None else scalar_text(self.momentum, '')}")
         options += [] if self.affine else ["affine=False"]
         options += [] if self.track_running_stats else ["track_running_stats=False"]
-        return [f"self.{self.name} = nn.BatchNorm1d({channels}, {', '.join(options)}, **_factory)"]
+        return [f"self.{self.name} = {self.submodule(spatial)}({channels}, {', '.join(options)}, **_factory)"]
 
 
 class GroupNorm(Norm):
@@ -112,6 +121,9 @@ class GroupNorm(Norm):
     autocast = "float32"
     module = "nn.GroupNorm"
     tensors = ("weight", "bias")
+
+    def not_over_positions(self) -> str:
+        return "it needs sums over positions"
 
     def build(self, chain, x: Node) -> Node:
         groups: Dim = chain.groups(self.num_groups)
@@ -135,6 +147,9 @@ class LayerNorm(Norm):
     module = "nn.LayerNorm"
     tensors = ("weight", "bias")
     matrix_only = "never"
+
+    def not_over_positions(self) -> str:
+        return _LAST
 
     def build(self, chain, x: Node) -> Node:
         xhat, _, _ = normalisation.centred(chain.graph, x, chain.graph.view - CHANNEL, self._eps(chain), self.name)
@@ -160,6 +175,9 @@ class RmsNorm(Norm):
     module = "nn.RMSNorm"
     tensors = ("weight",)
     matrix_only = "never"
+
+    def not_over_positions(self) -> str:
+        return _LAST
 
     def build(self, chain, x: Node) -> Node:
         xhat = normalisation.uncentred(chain.graph, x, chain.graph.view - CHANNEL, self._eps(chain), self.name)

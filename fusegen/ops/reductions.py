@@ -31,6 +31,9 @@ class OverChannels(Step):
     def needs_matrix(self) -> bool:
         return self.dim != -1
 
+    def not_over_positions(self) -> str | None:
+        return None if self.dim == 1 else "dimension -1 is one of positions there, 'dim: 1' the channels"
+
     def build(self, chain, x: Node) -> Node:
         return type(self).make(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value")
 

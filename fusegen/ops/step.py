@@ -46,6 +46,7 @@ class Step(BaseModel):
     needs_elements: whether the running value must have one value for each row and channel, not one for each row.
     stores_operand: whether the backward pass needs the running value itself, in memory. passes: how many passes over
     all elements it adds to a program, at most.
+    anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -62,6 +63,7 @@ class Step(BaseModel):
     stores_operand: ClassVar[bool] = False
     passes: ClassVar[int] = 0
     owns: ClassVar[tuple[str, ...]] = ()
+    anchor: ClassVar[bool] = False
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
 
@@ -88,6 +90,25 @@ class Step(BaseModel):
         `_factory` holds the constructor's device and dtype.
         """
         return []
+
+    def construct_over(self, channels: Dim, spatial: int) -> list[str]:
+        """As construct(), in a chain whose values have so many dimensions of positions."""
+        return self.construct(channels)
+
+    def submodule(self, spatial: int) -> str:
+        """The class of the op's submodule in such a chain."""
+        return self.module
+
+    @property
+    def spatial(self) -> int:
+        """How many dimensions of positions the values behind it have, as a convolution says."""
+        return 0
+
+    def not_over_positions(self) -> str | None:
+        """Why it cannot be behind a convolution, whose channels are dimension 1; None where it can."""
+        if self.matrix_only == "never" and not self.needs_elements:
+            return None
+        return "its entry does not say what it does over positions"
 
     def reset(self) -> list[str]:
         """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""

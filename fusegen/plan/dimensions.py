@@ -21,6 +21,9 @@ class Dimensions:
 def dimensions(plan: Plan) -> Dimensions:
     """Of all inputs alike: a further input has the leading dimensions of the first."""
     chain = plan.chain
+    if chain.convolution:
+        # The batch may be absent: PyTorch's operators run then.
+        return Dimensions(chain.spatial + 1, chain.spatial + 2, f"{plan.spec.chain[0].op} takes no others")
     for step in plan.spec.chain:
         if step.needs_matrix():
             condition = "" if step.matrix_only == "always" else f" {step.matrix_only}"
@@ -38,5 +41,7 @@ def dimensions(plan: Plan) -> Dimensions:
 
 def has_free_rows(chain: Chain) -> bool:
     """Whether the number of rows is any: neither a number of the spec's nor the symbol of another size."""
+    if chain.convolution:
+        return False
     width = chain.contraction.in_features if chain.contraction else None
     return isinstance(chain.rows, str) and chain.rows not in (chain.channels, width)

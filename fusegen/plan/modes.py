@@ -16,7 +16,7 @@ def modes(spec, chain: Chain) -> list[Mode]:
     """Plain modes (everything in one dtype), then autocast modes: activations in 16 bits, parameters in float32.
 
     Under autocast a further input may come in float32 or already in the autocast dtype; each is a mode of its
-    own. Without a contraction autocast casts nothing, so the first input may be in float32 as well. The last
+    own. Without an anchor autocast casts nothing, so the first input may be in float32 as well. The last
     mode is float64, which only verification builds compile.
     """
     found = [_mode(spec, chain, dtype, dtype, dtype, False) for dtype in spec.dtypes]
@@ -31,13 +31,13 @@ def modes(spec, chain: Chain) -> list[Mode]:
 
 
 def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
-    if not chain.contraction and any(step.autocast == "16 bits" for step in spec.chain):
+    if not chain.has_anchor and any(step.autocast == "16 bits" for step in spec.chain):
         return  # the result has autocast's own dtype, which no tensor at hand tells
     further = [name for name in chain.tail_inputs if name != chain.source.name]
     for dtype in spec.dtypes:
-        if chain.contraction and dtype == "float32":
+        if chain.has_anchor and dtype == "float32":
             continue
-        parameter = "float32" if chain.contraction or chain.parameters or chain.buffers else dtype
+        parameter = "float32" if chain.has_anchor or chain.parameters or chain.buffers else dtype
         for other in dict.fromkeys(("float32", dtype)) if further else ("float32",):
             yield _mode(spec, chain, dtype, parameter, other, True)
 

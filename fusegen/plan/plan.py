@@ -91,8 +91,8 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
     forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
-    # A product has a rounding error of its own; what the module is given may be exact.
-    inexact = {chain.source} if chain.contraction else set()
+    # An anchor's result has a rounding error of its own; what the module is given may be exact.
+    inexact = {chain.source} if chain.has_anchor else set()
     forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact).program()
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))

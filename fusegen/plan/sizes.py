@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from fusegen.chain.model import ROWS
+from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Kernel, Mode, Program, Tensor
@@ -35,9 +37,20 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
     """How many values over these axes there are along the rows, and along the channels."""
 
     def number(dim: Dim) -> int:
+        if dim == ROWS:
+            return positions_of(plan, sizes)
         return dim if isinstance(dim, int) else sizes[dim]
 
     return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))
+
+
+def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
+    """The rows behind a convolution: each position of its result, for each element of the batch."""
+    c = plan.chain.convolution
+    if c is None:
+        raise InternalError(f"{plan.spec.name} has no convolution")
+    batch, _, *given = (dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape)
+    return batch * math.prod(c.positions(given, lambda each: each if isinstance(each, int) else sizes[each]))
 
 
 def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tensor) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fusegen.chain.model import Convolution
 from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.model import Mode, Program, Schedule, Variant
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import is_built, kernel_bytes, program_bytes, read_of, typical
+from fusegen.plan.sizes import is_built, kernel_bytes, positions_of, program_bytes, read_of, typical
 from fusegen.plan.tuning import Architecture, ranges
 
 # How a float32 product is made, unless the module is told otherwise.
@@ -33,6 +34,7 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
         "chain": [_step(step) for step in plan.spec.chain],
         "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes if is_built(mode)],
         "contraction": _contraction(plan),
+        **({"convolution": _convolution(plan, sizes, plan.chain.convolution)} if plan.chain.convolution else {}),
         "variants": [_variant(plan, mode, sizes, variant) for variant in plan.variants],
     }
     return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
@@ -78,6 +80,21 @@ def _contraction(plan: Plan) -> dict[str, Any] | None:
     }
 
 
+def _convolution(plan: Plan, sizes: Mapping[str, int], c: Convolution) -> dict[str, Any]:
+    step = plan.spec.chain[0]
+    return {
+        "name": c.name,
+        "in_channels": c.in_channels,
+        "out_channels": c.out_channels,
+        "by": f"torch.nn.functional.{step.op}",
+        "bias": step.bias,
+        "memory_format": "channels_last_3d" if c.dimensions == 3 else "channels_last",
+        "reason": "the kernels take the channels as rows of memory, [batch * positions, channels], and the library is "
+        "faster so; contiguous inputs and their results are copied",
+        "rows": positions_of(plan, sizes),
+    }
+
+
 def has_bias(plan: Plan) -> bool:
     """Whether the linear layer that the chain begins with has a bias."""
     return any(parameter.in_product for parameter in plan.chain.parameters.values())
@@ -102,13 +119,16 @@ def _variant(plan: Plan, mode: Mode, sizes: Mapping[str, int], variant: Variant)
 def _saved(variant: Variant) -> list[str]:
     """What the forward op makes for the backward op."""
     c = variant.chain.contraction
-    return [*([c.product] if c and variant.needs_source else []), *(tensor.name for tensor in variant.saved)]
+    made = c.product if c else variant.chain.convolution.result if variant.chain.convolution else None
+    return [*([made] if made and variant.needs_source else []), *(tensor.name for tensor in variant.saved)]
 
 
 def _inputs_saved(variant: Variant) -> list[str]:
     """The module's inputs that the backward op reads."""
     c = variant.chain.contraction
     read = {tensor.name for tensor in variant.backward.inputs} | ({c.source} if c else set())
+    if variant.chain.convolution:
+        read.add(variant.chain.convolution.source)  # by PyTorch's own node
     return [tensor.name for tensor in variant.chain.inputs if tensor.name in read]
 
 

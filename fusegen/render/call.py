@@ -5,6 +5,7 @@ Names of the spec are local variables there; all others begin with an underscore
 
 from __future__ import annotations
 
+from fusegen.ops.step import Step
 from fusegen.plan.plan import Plan
 from fusegen.render import call_inputs
 from fusegen.render.call_fit import groups_fit, tensors_fit
@@ -31,7 +32,10 @@ class CallRenderer:
     def kinds(self) -> str:
         """A tuple of (attribute, submodule, class) of each."""
         names = self.names
-        return as_tuple([f'("{step.name}", {names.local[step.name]}, {step.module})' for step in names.owners])
+        return as_tuple([f'("{step.name}", {names.local[step.name]}, {self._class(step)})' for step in names.owners])
+
+    def _class(self, step: Step) -> str:
+        return step.submodule(self.chain.spatial)
 
     def body(self) -> list[str]:
         names = self.names
@@ -62,7 +66,8 @@ class CallRenderer:
         lines = self._default_eps()
         eps = [step.name for step in self.names.owners if step.op == "rms_norm"]
         replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in eps}
-        one_row = [f"if {self.names.first}.shape[0] == 1:", "    return None, _support.REFUSED"]
+        single = "_support.has_no_variance(_shape)" if chain.convolution else f"{self.names.first}.shape[0] == 1"
+        one_row = [f"if {single}:", "    return None, _support.REFUSED"]
         if not norms.names:
             return lines + (one_row if chain.batch_norms else []) + self._apply(0, replaced, [])
         untracked = len(norms.names) < len(chain.batch_norms)

@@ -12,13 +12,17 @@ def tensors_fit(call: CallNames) -> list[str]:
     c = call.chain.contraction
     if c:
         checks.append(f'_support.misfit_operand("{c.name}.weight", {c.weight}, _activation, _autocast)')
+    v = call.chain.convolution
+    if v:
+        checks.append(f'_support.misfit_operand("{v.name}.weight", {v.weight}, _activation, _autocast)')
     groups: dict[tuple[Dim, ...], list[tuple[str, str]]] = {}
     for p in call.chain.parameters.values():
         groups.setdefault(p.shape, []).append((p.attribute, p.name))
     checks += [misfit(found, "_parameter", _shape(call, shape)) for shape, found in groups.items()]
     if call.further:
         named = [(name, name) for name in call.further]
-        checks.append(misfit(named, f"{call.further[0]}.dtype", f"(*{call.first}.shape[:-1], _channels)"))
+        shape = "_shape" if v else f"(*{call.first}.shape[:-1], _channels)"
+        checks.append(misfit(named, f"{call.further[0]}.dtype", shape))
     checks += _unexpected(call)
     norms = [call.local[step.name] for step in call.owners if step.op in ("layer_norm", "rms_norm")]
     return refuse([*checks, *(f"_support.other_shape({norm}, _channels)" for norm in norms)])
@@ -35,6 +39,8 @@ def _unexpected(call: CallNames) -> list[str]:
     known |= {b.attribute for variant in call.plan.variants for b in variant.chain.buffers.values()}
     if call.chain.contraction:
         known.add(f"{call.chain.contraction.name}.weight")
+    if call.chain.convolution:
+        known.add(f"{call.chain.convolution.name}.weight")
     tracked = call.tracked()
     names = []
     for step in call.owners:

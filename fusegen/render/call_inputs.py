@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fusegen.chain.convolution import shape_form
+from fusegen.chain.model import Convolution
 from fusegen.ir.axes import CHANNEL
 from fusegen.render.call_names import CallNames, refuse
 from fusegen.render.functions import as_tuple
@@ -13,11 +15,16 @@ def parameters(call: CallNames) -> list[str]:
     if call.chain.contraction:
         c = call.chain.contraction
         lines.append(f"{c.weight} = {call.tensor(f'{c.name}.weight')}")
+    v = call.chain.convolution
+    if v:
+        lines.append(f"{v.weight} = {call.tensor(f'{v.name}.weight')}")
     return lines + [f"{p.name} = {call.tensor(p.attribute)}" for p in call.chain.parameters.values()]
 
 
 def sizes(call: CallNames) -> list[str]:
     """What the kernels take as the numbers of rows and channels. An input of another width fits nothing."""
+    if call.chain.convolution:
+        return _sizes_of_convolution(call, call.chain.convolution)
     name, c = call.first, call.chain.contraction
     if c:
         lines = [
@@ -38,6 +45,28 @@ def sizes(call: CallNames) -> list[str]:
     return lines
 
 
+def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
+    name, layer = call.first, call.local[c.name]
+    form = shape_form(c.dimensions)
+    own, per_group = f"{c.weight}.shape[0]", f"{c.weight}.shape[1] * {layer}.groups"
+    channels, width = (per_group, own) if c.transposed else (own, per_group)
+    lines = [
+        f"if {name}.dim() != {len(form)}:",
+        "    return None, _support.UNBATCHED",
+        *refuse([f'_support.misfit_convolution("{c.name}", {layer}, {c.weight})']),
+        f"_channels = {channels}",
+        f"_width = {width}",
+        f"if {name}.shape[1] != _width:",
+        f"    _came = list({name}.shape)",
+        "    raise ValueError(",
+        f'        f"{{_package.name}}: {name} must be [{form[0]}, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
+        "    )",
+    ]
+    if call.further or call.chain.batch_norms:
+        lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
+    return lines
+
+
 def _width(call: CallNames) -> str | None:
     dim = call.chain.channels
     if isinstance(dim, int):
@@ -54,7 +83,7 @@ def dtypes(call: CallNames) -> list[str]:
         "_modes = _AUTOCAST_MODES if _autocast else _MODES",
         f"_activation = {call.first}.dtype",
     ]
-    if call.chain.contraction:
+    if call.chain.has_anchor:
         lines += [
             "if _autocast and _activation != torch.float64:",
             "    _activation = torch.get_autocast_dtype(_device)",
@@ -77,6 +106,8 @@ def _parameter_dtype(call: CallNames) -> str:
         return f"_activation if {names[0]} is None else {names[0]}.dtype"
     if call.chain.contraction:  # as it is before autocast
         return f"{call.chain.contraction.weight}.dtype"
+    if call.chain.convolution:
+        return f"{call.chain.convolution.weight}.dtype"
     statistics = [b.attribute for b in call.chain.buffers.values() if not b.integer]
     if statistics:
         read = call.tensor(statistics[0])
@@ -85,7 +116,11 @@ def _parameter_dtype(call: CallNames) -> str:
 
 
 def operands(call: CallNames) -> list[str]:
-    """The operands of the matrix product, as autocast casts the arguments of F.linear."""
+    """The operands of the matrix product, as autocast casts the arguments of F.linear; or what a convolution takes."""
+    v = call.chain.convolution
+    if v:
+        given = f"{call.local[v.name]}, {call.first}, {v.weight}, _activation"
+        return [f"{v.result} = _support.Convolved(", f"    {given}", ")"]
     c = call.chain.contraction
     if not c:
         return []

@@ -29,6 +29,8 @@ class CallNames:
         """By submodule: the variable that holds it, beside the arguments of the ops."""
         taken = {argument.public for renderer in self.renderers for argument in renderer.forward().arguments}
         taken |= {tensor.name for tensor in self.chain.inputs} | set(self.chain.parameters)
+        if self.chain.convolution:
+            taken.add(self.chain.convolution.weight)
         found: dict[str, str] = {}
         for step in self.owners:
             name = step.name

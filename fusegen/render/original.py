@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
 from fusegen.plan.dimensions import dimensions
@@ -45,8 +46,8 @@ def construct(plan: Plan, eager: list[str]) -> list[str]:
     made = []
     channels: Dim = chain.inputs[0].shape[1]
     for step in spec.chain:
-        made += step.construct(channels)
-        channels = chain.channels if step.op == "linear" else channels
+        made += step.construct_over(channels, chain.spatial)
+        channels = chain.channels if step.anchor else channels
     if any("**_factory" in line for line in made):
         lines.append('_factory = {"device": device, "dtype": dtype}')
     lines += made
@@ -83,7 +84,12 @@ def shapes(plan: Plan) -> list[str]:
 
     spec, chain, allowed = plan.spec, plan.chain, dimensions(plan)
     lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
-    lines.append(f"Returns {text((chain.rows, chain.channels))}.")
+    if chain.convolution:
+        form = shape_form(chain.spatial)
+        lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
+        lines.append("The memory format is that of PyTorch's convolution. Use channels_last: others are copied.")
+    else:
+        lines.append(f"Returns {text((chain.rows, chain.channels))}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
         lines.append(f"In place of {chain.rows} there may be {any_number}, alike for all of these.")

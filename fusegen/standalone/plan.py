@@ -39,6 +39,9 @@ def standalone_plan(
     whole = tuned(plan_document(document), path)
     spec, first = whole.spec, whole.spec.chain[0]
     changes: dict[str, object] = {}
+    if whole.chain.convolution is not None:
+        hint = "`fusegen build` makes a package that has them"
+        raise SpecError([document.diagnostic("FG510", "an exported file has no convolutions", ("chain", 0), hint=hint)])
     if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
         if wanted not in (IEEE, SPLIT):

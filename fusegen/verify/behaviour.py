@@ -117,7 +117,7 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 
 
 def _transposed(x: Tensor) -> Tensor:
-    return x.t().contiguous().t()
+    return x.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 def _sliced(x: Tensor) -> Tensor:

@@ -85,7 +85,11 @@ def _largest(count: int, smaller: Callable[[int], Sizes], fits: Callable[[Sizes]
 
 
 def _weights(plan: Plan, size: Sizes) -> int:
-    """Elements of the linear layer's weight."""
+    """Elements of the anchor's weight."""
+    made = plan.chain.convolution
+    if made:
+        kernel = math.prod(size.number(each) for each in made.kernel_size)
+        return size.channels * (size.source or 1) * kernel // size.number(made.groups)
     return size.channels * size.source if plan.chain.contraction is not None and size.source else 0
 
 

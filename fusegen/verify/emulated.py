@@ -147,14 +147,18 @@ def in_product(plan: Plan, mode: Mode, name: str) -> bool:
 
 
 class _Given(nn.Module):
-    """Stands in for a linear layer whose product is handed in: only adds the bias, if that is still to be done."""
+    """Stands in for an anchor whose result is handed in: only adds the bias, if that is still to be done.
 
-    def __init__(self, bias: Tensor | None, product: Tensor) -> None:
+    spatial: how many dimensions of positions the chain has. Each row is an element of the batch with one position.
+    """
+
+    def __init__(self, bias: Tensor | None, product: Tensor, spatial: int) -> None:
         super().__init__()
-        self.bias, self.product = bias, product
+        self.bias, self.product, self.ones = bias, product, (1,) * spatial
 
     def forward(self, _: Tensor) -> Tensor:
-        return self.product if self.bias is None else self.product + self.bias
+        product = self.product.view(*self.product.shape, *self.ones)
+        return product if self.bias is None else product + self.bias.view(-1, *self.ones)
 
 
 def tail_reference(
@@ -172,12 +176,14 @@ def tail_reference(
     owned = dict(exact.named_parameters())
     given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
     leaves = {name: value.detach().double().requires_grad_() for name, value in given.items()}
-    if chain.contraction:
-        bias = getattr(exact, chain.contraction.name).bias
+    anchor, ones = chain.contraction or chain.convolution, (1,) * chain.spatial
+    if anchor:
+        bias = getattr(exact, anchor.name).bias
         added = any(in_product(plan, mode, name) for name in chain.parameters)
-        setattr(exact, chain.contraction.name, _Given(None if added else bias, leaves[chain.source.name]))
+        given_result = _Given(None if added else bias, leaves[chain.source.name], chain.spatial)
+        setattr(exact, anchor.name, given_result)
     inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
-    result = exact.fusegen_reference(*inputs)
+    result = exact.fusegen_reference(*(x.view(*x.shape, *ones) for x in inputs)).flatten(1)
     result.backward(tensors[variant.result_gradient].double())
     values = {variant.result: result.detach()}
     for name, tensor in variant.gradients.items():

@@ -69,8 +69,8 @@ class Kinks(TorchFunctionMode):
                 for kink in _positions(step, args, kwargs):
                     self._add(value, kink, step)
             largest = _CHOICES.get(getattr(func, "__name__", ""))
-            if largest is not None and "dim" in kwargs and value.shape[-1] > 1:
-                self._add_rows(value, largest)
+            if largest is not None and "dim" in kwargs and value.shape[kwargs["dim"]] > 1:
+                self._add_rows(value.movedim(kwargs["dim"], -1), largest, kwargs["dim"])
         return func(*args, **kwargs)
 
     def _add(self, value: Tensor, kink: Any, step: type[Step] = Step) -> None:
@@ -82,11 +82,11 @@ class Kinks(TorchFunctionMode):
         if step.jumps:
             self.jumped = _either(self.jumped, near)
 
-    def _add_rows(self, value: Tensor, largest: bool) -> None:
+    def _add_rows(self, value: Tensor, largest: bool, dim: int) -> None:
         """Rows in which two elements are about as large as any: all results of these depend on which is chosen."""
         first, second = value.topk(2, dim=-1, largest=largest).values.unbind(-1)
         near = (first - second).abs() < self.tolerance * first.abs().clamp(min=1.0)
-        self.near = _either(self.near, near[..., None].expand(value.shape))
+        self.near = _either(self.near, near[..., None].expand(value.shape).movedim(-1, dim))
 
 
 def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:

@@ -23,13 +23,17 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
     operator that needs it, so that its peak, in the products of the linear layer, has none of them.
 
+    A convolution and what is behind it take channels_last: a copy of each operand that comes in another format is
+    saved.
+
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
     """
     grad_output = draw_gradient(original, inputs)
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
-    statistics = 8 * sum(grad_output.shape) + 4 * _ROUNDING
-    pieces = _pieces_bytes(fused, inputs)
+    channels = grad_output.shape[1]
+    statistics = 8 * (grad_output.numel() // channels + channels) + 4 * _ROUNDING
+    pieces = _pieces_bytes(fused, inputs) + _copied_bytes(fused, inputs)
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
@@ -48,6 +52,13 @@ def _pieces_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
     weight = next(each.weight for each in fused.modules() if isinstance(each, nn.Linear))
     rows = inputs[0].numel() // inputs[0].shape[-1] + weight.shape[0]
     return rows * (4 * (weight.shape[1] + 8) + 8) + 4 * _ROUNDING
+
+
+def _copied_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
+    """Of a convolution's weight and all inputs, in the format in which they are taken; 0 where there is none."""
+    layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
+    copied = [tensor for layer in layers for tensor in (*inputs, layer.weight)]
+    return sum(tensor.numel() * tensor.element_size() + _ROUNDING for tensor in copied)
 
 
 def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:

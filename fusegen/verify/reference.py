@@ -3,7 +3,7 @@
 A gradient that cancels to nearly nothing (a linear bias in front of a batch norm, the scale between the
 two) carries rounding noise of the size of the cancelling terms. Those terms are known to the double
 precision run: it gives every parameter that acts element by element one copy per row, so that its gradient
-comes out before the sum over rows, and it looks at what the linear and norm modules receive and return.
+comes out before the sum over rows, and it looks at what the linear layer, convolution and norms receive and return.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fusegen.verify.kinks import Kinks, spread_over
 from fusegen.verify.run import Run, input_name
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+ANCHORS = (nn.Linear, nn.modules.conv._ConvNd)
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Reference:
 @dataclass
 class _Seen:
     name: str
-    module: Any  # a linear or norm module; their attributes differ
+    module: Any  # an anchor or a norm; their attributes differ
     input: Tensor
     output: Tensor
     gradient: Tensor | None = None
@@ -71,7 +72,7 @@ def exact_pass(
     hooks = [
         module.register_forward_hook(lambda m, args, out, name=name: seen.append(_Seen(name, m, args[0], out)))
         for name, module in exact.named_modules()
-        if isinstance(module, (nn.Linear, *NORMS))
+        if isinstance(module, (*ANCHORS, *NORMS))
     ]
     spread = _spread(exact, grad_output.shape)
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
@@ -100,15 +101,22 @@ def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
 
 
 def _spread(exact: nn.Module, shape: torch.Size) -> dict[str, Tensor]:
-    """The parameters that no linear or norm module holds, one copy per element of the running value."""
-    held = {id(p) for m in exact.modules() if isinstance(m, (nn.Linear, *NORMS)) for p in m.parameters()}
+    """The parameters that no anchor or norm holds, one copy per element of the running value."""
+    held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
     spread = {}
     for name, parameter in exact.named_parameters():
         if id(parameter) in held:
             continue
-        copies = parameter.detach().expand(shape).clone(memory_format=torch.contiguous_format)
+        values = parameter.detach().reshape(_form(exact, name, len(shape)))
+        copies = values.expand(shape).clone(memory_format=torch.contiguous_format)
         spread[name] = copies.requires_grad_(parameter.requires_grad)
     return spread
+
+
+def _form(exact: nn.Module, name: str, dimensions: int) -> tuple[int, ...]:
+    """The shape in which a parameter broadcasts to the running value: nn.PReLU's has a value for each channel."""
+    parameter, owner = exact.get_parameter(name), exact.get_submodule(name.rpartition(".")[0])
+    return (parameter.numel(), *(1,) * (dimensions - 2)) if isinstance(owner, nn.PReLU) else tuple(parameter.shape)
 
 
 def _backward(
@@ -125,67 +133,108 @@ def _backward(
     output.backward(grad_output, retain_graph=True)
     for item in seen:
         item.gradient = item.output.grad
-    linears = [s for s in seen if isinstance(s.module, nn.Linear) and s.gradient is not None]
+    anchors = [s for s in seen if isinstance(s.module, ANCHORS) and s.gradient is not None]
     norms = [s for s in seen if isinstance(s.module, NORMS) and s.gradient is not None]
-    squares = {id(s): s.gradient.square() for s in linears} | {
+    squares = {id(s): s.gradient.square() for s in anchors} | {
         name: copies.grad.square() for name, copies in spread.items() if copies.grad is not None
     }
-    _add_frozen_norms(norms, linears, spread, squares)
+    _add_frozen_norms(norms, anchors, spread, squares)
 
     terms: dict[str, Tensor] = {}
     for name, copies in spread.items():
         if copies.grad is not None:
-            parameter = exact.get_parameter(name)
-            parameter.grad = copies.grad.sum_to_size(parameter.shape)
-            terms[name] = squares[name].sum_to_size(parameter.shape).sqrt()
+            parameter, form = exact.get_parameter(name), _form(exact, name, copies.dim())
+            parameter.grad = copies.grad.sum_to_size(form).view(parameter.shape)
+            terms[name] = squares[name].sum_to_size(form).sqrt().view(parameter.shape)
     for item in norms:
         terms |= _norm_terms(item)
-    for item in linears:
+    for item in anchors:
         square = squares[id(item)]
-        terms[f"{item.name}.bias"] = square.sum(0).sqrt()
-        terms[f"{item.name}.weight"] = (square.T @ item.input.detach().square()).sqrt()
+        terms[f"{item.name}.bias"] = _sum_to_channels(square, item.module).sqrt()
+        terms[f"{item.name}.weight"] = _weight_terms(item, square)
         for index, x in enumerate(inputs):
             if item.input is x:
-                terms[input_name(index)] = (square @ item.module.weight.detach().square()).sqrt()
+                terms[input_name(index)] = _input_terms(item, square)
     return terms
 
 
-def _add_frozen_norms(norms: list[_Seen], linears: list[_Seen], spread: dict, squares: dict) -> None:
+def _add_frozen_norms(norms: list[_Seen], anchors: list[_Seen], spread: dict, squares: dict) -> None:
     """Add what would flow back if the statistics were constants: the terms before a norm's gradient cancels
     them."""
-    targets = {id(s): s.output for s in linears} | {n: c for n, c in spread.items() if c.requires_grad}
-    if not targets:  # a chain without a linear layer, whose parameters are all its norms'
+    targets = {id(s): s.output for s in anchors} | {n: c for n, c in spread.items() if c.requires_grad}
+    if not targets:  # a chain without an anchor, whose parameters are all its norms'
         return
     for norm in norms:
         if not norm.input.requires_grad:
             continue
         gradient = norm.gradient * _inverse_deviation(norm.module, norm.input.detach())
         if norm.module.weight is not None:
-            gradient = gradient * norm.module.weight.detach()
+            gradient = gradient * _by_channel(norm.module.weight.detach(), gradient, norm.module)
         values = torch.autograd.grad(norm.input, list(targets.values()), gradient, retain_graph=True, allow_unused=True)
         for key, value in zip(targets, values, strict=True):
             if value is not None and key in squares:
                 squares[key] += value.square()
 
 
+# Of a convolution: the gradients of the same layer of squares, by squares.
+
+
+def _weight_terms(item: _Seen, square: Tensor) -> Tensor:
+    x = item.input.detach().square()
+    if isinstance(item.module, nn.Linear):
+        return (square.T @ x).sqrt()
+    weight = item.module.weight.detach().requires_grad_()
+    result = torch.func.functional_call(item.module, {"weight": weight}, (x,))
+    return torch.autograd.grad(result, weight, square)[0].sqrt()
+
+
+def _input_terms(item: _Seen, square: Tensor) -> Tensor:
+    weight = item.module.weight.detach().square()
+    if isinstance(item.module, nn.Linear):
+        return (square @ weight).sqrt()
+    x = item.input.detach().requires_grad_()
+    result = torch.func.functional_call(item.module, {"weight": weight}, (x,))
+    return torch.autograd.grad(result, x, square)[0].sqrt()
+
+
+def _sum_to_channels(value: Tensor, module: Any) -> Tensor:
+    """One value for each channel of an anchor's or a norm's result."""
+    dim = 1
+    if isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm)):
+        dim = -1
+    elif isinstance(module, nn.modules.conv._ConvNd):  # in front of the positions, with a batch or without
+        dim = -1 - len(module.kernel_size)
+    return value.movedim(dim, -1).flatten(0, -2).sum(0)
+
+
+def _by_channel(values: Tensor, like: Tensor, module: Any) -> Tensor:
+    """A value for each channel, such as a norm's weight, in a shape that broadcasts against `like`."""
+    if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        return values
+    return values.reshape(-1, *(1,) * (like.dim() - 2))
+
+
 def _norm_terms(item: _Seen) -> dict[str, Tensor]:
-    weight = getattr(item.module, "weight", None)
+    module, output = item.module, item.output.detach()
+    weight = getattr(module, "weight", None)
     if weight is None:
         return {}
-    bias = getattr(item.module, "bias", None)
-    normalised = item.output.detach() if bias is None else item.output.detach() - bias.detach()
-    normalised = torch.where(weight.detach() == 0, 0.0, normalised / weight.detach())
-    terms = {f"{item.name}.weight": (item.gradient * normalised).square().sum_to_size(weight.shape).sqrt()}
+    bias, factor = getattr(module, "bias", None), _by_channel(weight.detach(), output, module)
+    normalised = output if bias is None else output - _by_channel(bias.detach(), output, module)
+    normalised = torch.where(factor == 0, 0.0, normalised / factor)
+    terms = {f"{item.name}.weight": _sum_to_channels((item.gradient * normalised).square(), module).sqrt()}
     if bias is not None:
-        terms[f"{item.name}.bias"] = item.gradient.square().sum_to_size(bias.shape).sqrt()
+        terms[f"{item.name}.bias"] = _sum_to_channels(item.gradient.square(), module).sqrt()
     return terms
 
 
 def _inverse_deviation(module: Any, x: Tensor) -> Tensor:
-    """1 / sqrt(variance + eps), in a shape that broadcasts against a (rows, channels) value."""
+    """1 / sqrt(variance + eps), in a shape that broadcasts against the norm's input."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         from_batch = module.training or module.running_var is None
-        variance = x.var(0, correction=0) if from_batch else module.running_var
+        of_batch = [index for index in range(x.dim()) if index != 1]
+        variance = x.var(of_batch, correction=0) if from_batch else module.running_var
+        variance = _by_channel(variance, x, module)
     elif isinstance(module, nn.GroupNorm):
         grouped = x.unflatten(1, (module.num_groups, -1))
         variance = grouped.var(-1, correction=0, keepdim=True).expand(grouped.shape).flatten(1)

@@ -1,7 +1,7 @@
 """One forward and backward of a module, with everything that it leaves behind.
 
-A module's inputs are a sequence of tensors [rows, features], all on one device. The first one's device and dtype stand
-for all of them.
+A module's inputs are a sequence of tensors [rows, features] or, in front of a convolution, [batch, channels,
+*positions], all on one device. The first one's device and dtype stand for all of them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,15 @@ class Run:
 def input_name(index: int) -> str:
     """What the gradient of an input is called: `input`, then `input 2` and so on."""
     return f"input {index + 1}" if index else "input"
+
+
+def row_count(value: Tensor) -> int:
+    """Of a value [rows, channels] or [batch, channels, *positions]: each position of each of the batch is a row."""
+    return value.numel() // max(channel_count(value), 1) if value.ndim else 1
+
+
+def channel_count(value: Tensor) -> int:
+    return value.shape[min(1, value.ndim - 1)] if value.ndim else 1
 
 
 def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fusegen.chain.model import ROWS
 from fusegen.ir.axes import Axes, Dim
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
+from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,15 @@ class Sizes:
     symbols: Mapping[str, int]
     rows: int
     channels: int
-    source: int | None  # the width of the first input, where a matrix product makes the channels of it
+    source: int | None  # the channels of the first input, where an anchor makes others of them
+    # Of a chain behind a convolution: the shapes of the first input and of the result, [batch, channels, *positions].
+    given: tuple[int, ...] = ()
+    made: tuple[int, ...] = ()
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """The shape of the chain's result."""
+        return self.made or (self.rows, self.channels)
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""
@@ -37,6 +47,8 @@ class Sizes:
         return self.number(axes.count("N", self.rows)), self.number(axes.count("C", self.channels))
 
     def __str__(self) -> str:
+        if self.given:
+            return f"{'x'.join(map(str, self.given))} to {self.channels}"
         return "x".join(str(extent) for extent in (self.rows, self.source, self.channels) if extent is not None)
 
 
@@ -59,6 +71,8 @@ LARGE = (
 def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Sizes:
     """The nearest sizes that the spec allows: its numbers stay, and groups divide the channels."""
     chain = plan.chain
+    if chain.convolution:
+        return convolution_sizes(plan, rows, source, channels)
     symbols: dict[str, int] = {}
 
     def settle(dim: Dim, value: int) -> int:
@@ -88,12 +102,36 @@ def typical(plan: Plan) -> Sizes:
     chain = plan.chain
     symbols = dict(plan.spec.dims)
     symbols |= {name: a.typical for name, a in plan.spec.arguments.items() if a.type == "int"}
+    if chain.convolution:
+        return with_positions(plan, symbols)
 
     def value(dim: Dim) -> int:
         return dim if isinstance(dim, int) else symbols[dim]
 
     width = value(chain.contraction.in_features) if chain.contraction else None
     return Sizes(symbols, value(chain.rows), value(chain.channels), width)
+
+
+def convolution_sizes(plan: Plan, rows: int, source: int, channels: int) -> Sizes:
+    """The nearest sizes in front of a convolution: about so many rows, each of which is a position of the result."""
+    return with_positions(plan, symbols_of_convolution(plan, rows, source, channels))
+
+
+def with_positions(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
+    """The sizes that the values of all symbols give in front of a convolution."""
+    chain = plan.chain
+    given = tuple(dim if isinstance(dim, int) else symbols[dim] for dim in chain.inputs[0].shape)
+    channels = chain.channels if isinstance(chain.channels, int) else symbols[chain.channels]
+    positions = result_positions(plan, given[2:], symbols)
+    rows = given[0] * math.prod(positions)
+    return Sizes({**symbols, ROWS: rows}, rows, channels, given[1], given, (given[0], channels, *positions))
+
+
+def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
+    """The sizes for a shape of the first input in front of a convolution. All else is as in the spec."""
+    symbols = dict(typical(plan).symbols)
+    symbols |= {dim: size for dim, size in zip(plan.chain.inputs[0].shape, given, strict=True) if isinstance(dim, str)}
+    return with_positions(plan, {**symbols, **further_positions(plan, given[2:], symbols)})
 
 
 def several(plan: Plan, shapes: Sequence[tuple[int, int, int, int]]) -> list[Sizes]:

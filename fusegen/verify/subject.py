@@ -17,6 +17,7 @@ from fusegen.plan.plan import Plan
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Launcher
 from fusegen.verify.policy import Comparison
+from fusegen.verify.reference import ANCHORS
 from fusegen.verify.sizes import Sizes
 
 _LOWER_BOUNDS = ("min", "min_val")
@@ -115,14 +116,14 @@ class Subject:
         return found
 
     def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:
-        """Shape and dtype of each input. What a linear layer multiplies comes in the parameters' dtype: autocast is to
+        """Shape and dtype of each input. What an anchor takes comes in the parameters' dtype: autocast is to
         cast it."""
         chain = self.plan.chain
         found = []
         for index, given in enumerate(chain.inputs):
             role = mode.roles.get(f"input {given.name}")
             if index == 0:
-                role = mode.roles["parameter" if chain.contraction else "activation"]
+                role = mode.roles["parameter" if chain.has_anchor else "activation"]
             shape = tuple(sizes.symbols.get(dim, dim) for dim in given.shape)
             found.append((shape, getattr(torch, role)))
         return found
@@ -132,7 +133,7 @@ class Subject:
 def spread_out(module: nn.Module) -> None:
     """Away from ones and zeros, at which a forgotten weight, bias or running statistic would not show."""
     for part in module.modules():
-        if not isinstance(part, nn.Linear):
+        if not isinstance(part, ANCHORS):
             for parameter in part.parameters(recurse=False):
                 parameter.add_(torch.randn_like(parameter), alpha=0.3)
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:

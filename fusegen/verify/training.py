@@ -4,6 +4,7 @@ precision."""
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
-from fusegen.verify.run import Run, autocast, draw_gradient, input_name, run
+from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, input_name, row_count, run
 
 REORDERED_RUNS = 8
 
@@ -54,9 +55,11 @@ def compare_module(
 def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -> list[Comparison]:
     """Judge a run that was made earlier; `dtype` is the one that the computation rounds to."""
     results = [_same_kinds(fused, eager)]
-    rows = eager.output.shape[0] if eager.output.ndim else 1
-    given = eager.gradients["input"]
-    width = given.shape[-1] if given is not None else eager.output.shape[-1]
+    rows, channels = row_count(eager.output), channel_count(eager.output)
+    given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
+    width = channel_count(given) if given is not None else channels
+    if eager.output.ndim > 2 and weights:
+        width *= math.prod(max(weights, key=Tensor.numel).shape[2:])  # of a convolution: each position of its kernel
     outputs = (fused.output, eager.output, exact.run.output)
     results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped))
     given_names = {input_name(index) for index in range(len(eager.gradients))}
@@ -65,7 +68,7 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
         if value is None or other is None:
             continue
         if name in given_names:
-            length = eager.output.shape[-1]
+            length = width if eager.output.ndim > 2 else channels
         else:
             length = rows if value.ndim > 1 else max(eager.output.numel() // max(value.numel(), 1), 1)
         results.append(
@@ -107,9 +110,9 @@ def compare_steps(
         return [Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")]
     exact = copy.deepcopy(original).double()
     start = {name: p.detach().clone() for name, p in original.named_parameters()}
-    device, rows = batches[0][0].device, batches[0][0].shape[0]
+    device, batch = batches[0][0].device, batches[0][0].shape[0]
     generator = torch.Generator(device).manual_seed(seed)
-    orders = [torch.randperm(rows, generator=generator, device=device) for _ in range(REORDERED_RUNS)]
+    orders = [torch.randperm(batch, generator=generator, device=device) for _ in range(REORDERED_RUNS)]
     reordered = [copy.deepcopy(original) for _ in orders]
     modules = [fused.train(), original.train(), exact.train(), *(module.train() for module in reordered)]
     optimisers = [
@@ -122,6 +125,7 @@ def compare_steps(
     for step, inputs in enumerate(batches):
         # One over the root of the rows keeps the gradient's size independent of the batch.
         grad_output = draw_gradient(original, inputs, autocast_dtype=autocast_dtype, seed=seed + step)
+        rows = row_count(grad_output)
         grad_output = grad_output / rows**0.5
         dtype = autocast_dtype or inputs[0].dtype
         plain = [x.detach() for x in inputs]

@@ -4,6 +4,7 @@ It needs torch and nothing else.
 """
 
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
+from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
 from .dimensions import Dimensions
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
@@ -36,6 +37,8 @@ __all__ = [
     "OTHER_GROUPS",
     "REFUSED",
     "SOME_FROZEN",
+    "UNBATCHED",
+    "Convolved",
     "Dimensions",
     "Eager",
     "FusedModule",
@@ -48,8 +51,10 @@ __all__ = [
     "choose_precision",
     "elsewhere",
     "far_from_one",
+    "has_no_variance",
     "is_autocast",
     "misfit",
+    "misfit_convolution",
     "misfit_operand",
     "misfit_statistics",
     "misfit_weight",
@@ -58,6 +63,7 @@ __all__ = [
     "obstacle",
     "other_shape",
     "refused",
+    "result_shape",
     "tensor",
     "uncounted",
     "unexpected",

@@ -17,6 +17,9 @@ class Dimensions(NamedTuple):
 
     def form(self):
         """The inputs' shape in words."""
+        if self.most is not None and self.most > self.least:  # in front of a convolution
+            alone = ("channels", *("depth", "height", "width")[2 - self.most :])
+            return f"[batch, {', '.join(alone)}], or without the batch"
         if self.most == 2:
             return "[rows, channels]"
         return "[..., channels]" if self.least == 1 else "[..., rows, channels]"

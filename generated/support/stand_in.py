@@ -31,10 +31,16 @@ class Eager(NamedTuple):
     first_order: bool = False
 
 
-_KINDS = (nn.Linear, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_KINDS = (
+    *(nn.Linear, *_BATCH_NORMS, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU),
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
-_WRAPPED, _CHECK = nn.Module._wrapped_call_impl, nn.BatchNorm1d._check_input_dim
+_WRAPPED = nn.Module._wrapped_call_impl
+_CHECKS = {kind: kind._check_input_dim for kind in _BATCH_NORMS}
 _FUNCTIONS = (F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu)
 _PRE_HOOKS, _HOOKS = _module._global_forward_pre_hooks, _module._global_forward_hooks
 _BACKWARD_PRE_HOOKS = _module._global_backward_pre_hooks
@@ -62,11 +68,11 @@ def obstacle(owner, inputs, submodules):
     and the class that the package was generated for. Raises ValueError for inputs with dimensions
     that the chain does not take.
     """
-    name = owner._fusegen_package.name
+    name, least = owner._fusegen_package.name, owner._fusegen_dimensions.least
     for x in inputs:
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
-        if x.dim() != 2 or inputs[0].dim() != 2:
+        if x.dim() != 2 or inputs[0].dim() != 2 or least > 2:
             check_dimensions(owner, x, inputs[0])
         if type(x) not in _PLAIN and not is_traced(x):
             return Eager(f"an input is of type {type(x).__name__}")
@@ -113,7 +119,7 @@ def obstacle(owner, inputs, submodules):
             or kind.__call__ is not _CALL
             or kind._call_impl is not _CALL_IMPL
             or kind._wrapped_call_impl is not _WRAPPED
-            or nn.BatchNorm1d._check_input_dim is not _CHECK
+            or (kind in _CHECKS and kind._check_input_dim is not _CHECKS[kind])
         ):
             return Eager(f"a method of {kind.__name__} was replaced")
     return None
@@ -153,17 +159,22 @@ def unexpected(names, tensors):
     return None
 
 
-def misfit_weight(name, weight):
-    """Why a linear layer's weight is no plain matrix."""
+def misfit_plain(name, weight, dimensions):
+    """Why a layer's weight is no plain tensor of so many dimensions."""
     if type(weight) not in _PLAIN and not is_traced(weight):
         return _no_tensor(name, weight)
-    if weight.dim() == 2 and weight.layout is torch.strided:
+    if weight.dim() == dimensions and weight.layout is torch.strided:
         return None
-    return Eager(f"{name} is no strided matrix")
+    return Eager(f"{name} is no strided tensor of {dimensions} dimensions")
+
+
+def misfit_weight(name, weight):
+    """Why a linear layer's weight is no plain matrix."""
+    return misfit_plain(name, weight, 2)
 
 
 def misfit_operand(name, weight, dtype, autocast):
-    """Why a linear layer's weight is not in the activations' dtype, to which autocast casts it."""
+    """Why a layer's weight is not in the activations' dtype, to which autocast casts it."""
     if weight.dtype == dtype or (autocast and weight.dtype != torch.float64):
         return None
     return Eager(f"{name} is {weight.dtype}, where the kernels take {dtype}")

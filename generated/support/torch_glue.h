@@ -71,10 +71,12 @@ inline void check_torch(const char* what, AOTITorchError status) {
   fail(what, get_reason ? get_reason() : "failed, torch printed the reason to stderr");
 }
 
-// Contiguous and uninitialised, on the device of `like`, with one dimension or two.
+// Contiguous and uninitialised, on the device of `like`, with eight dimensions at most.
 inline Tensor empty(const Tensor& like, ScalarType dtype, Shape shape) {
-  std::array<int64_t, 2> strides{1, 1};
-  if (shape.size() == 2) strides[0] = shape.begin()[1];
+  std::array<int64_t, 8> strides{1};
+  for (size_t i = shape.size(), stride = 1; i-- > 0; stride *= shape.begin()[i]) {
+    strides[i] = stride;
+  }
   namespace abi = torch::stable::detail;
   const auto number = [](auto value) { return abi::to<int32_t>(abi::from(value)); };
   AtenTensorHandle result = nullptr;

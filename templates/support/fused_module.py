@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from .convolution import Convolved, call_convolved
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .stand_in import NO_ROWS, elsewhere
 
@@ -75,6 +76,8 @@ class FusedModule(nn.Module):
             return self._fusegen_leaf(inputs)
         operator, found = self._fusegen_choose(inputs, count=True)
         if operator is not None:
+            if type(found[0]) is Convolved:
+                return call_convolved(operator, found)
             if operator.split is not None and found[-3] == FP32_SPLIT:
                 found = with_pieces(self, operator, found)
             return operator(*found)

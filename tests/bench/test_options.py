@@ -30,7 +30,7 @@ def test_unknown_names_are_refused_with_those_that_there_are(text: str, expected
     assert caught.value.param_hint == "--against"
 
 
-@pytest.mark.parametrize("text", ["1024", "0x4x4", "4x-1x4", "axbxc", "1x2x3x4", "4x4x", "", "typical,8*8*8"])
+@pytest.mark.parametrize("text", ["1024", "0x4x4", "4x-1x4", "axbxc", "1x2x3x4x5x6", "4x4x", "", "typical,8*8*8"])
 def test_what_is_no_shape_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         shapes(text, "--shapes")

@@ -51,6 +51,7 @@ def test_arguments_without_a_value_are_left_out() -> None:
         ([SPEC, "--inputs-from", "empty.py"], "neither get_inputs() nor get_init_inputs()"),
         ([SPEC, "-o", "absent/fused.py"], "cannot write absent/fused.py"),
         (["absent.yaml"], "absent.yaml"),
+        ([ROOT / "specs" / "conv2d_batchnorm_scaling.yaml"], "an exported file has no convolutions"),
     ],
 )
 def test_refusals(arguments: list[str | Path], text: str, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -77,7 +77,7 @@ REFUSED = {
     "a convolution": (
         Source("self.c = nn.Conv1d(1, 1, 1)", "return self.c(y.unsqueeze(1)).squeeze(1)"),
         "FG703",
-        "a chain has no convolution",
+        "a convolution, which import does not write",
         "self.c(y",
     ),
     "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG703", "kernels draw no random numbers", "F.dropout"),

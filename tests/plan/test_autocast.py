@@ -12,7 +12,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from fusegen.ops.arithmetic import Arithmetic  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
-from fusegen.ops.linear import Linear  # noqa: E402
 from tests.emulate.building import arguments, module_class, write  # noqa: E402
 from tests.emulate.other_chains import Other, parameter  # noqa: E402
 
@@ -27,7 +26,7 @@ NEEDED = {
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
     **dict.fromkeys(OF_ROWS, "keepdim: true"),
 }
-ALONE = [op for step in STEPS if step not in (Linear, Arithmetic) for op in step.ops()]
+ALONE = [op for step in STEPS if not step.anchor and step is not Arithmetic for op in step.ops()]
 STEPS_OF = (
     *(f"{op}, {NEEDED[op]}" if op in NEEDED else op for op in ALONE),
     "gelu, approximate: tanh",

@@ -37,10 +37,11 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     text = example(op)
     assert text in details(op)
     sizes = "hidden" in text
+    positions = ("depth", "height", "width")[-int(op[-2]) :] if op.startswith("conv") else ()
     spec = SPEC.format(
-        hidden=", hidden: 32" if sizes else "",
+        hidden=", hidden: 32" * sizes + "".join(f", {name}: 8" for name in positions),
         arguments="arguments: {hidden: {type: dim}}\n" if sizes else "",
-        width=32 if op == "linear" or not sizes else "hidden",
+        width=", ".join(["32" if op == "linear" or positions or not sizes else "hidden", *positions]),
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}" if "keepdim" in text else text,
     )
@@ -75,7 +76,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
     assert unknown_op(op, list(known_ops())) == (f"unknown op '{op}'", hint)
 
 
-@pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "conv2d", "MaxPool2d", "Dropout",
+@pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout",
                                 "matmul", "bmm", "instance_norm", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))

@@ -1,0 +1,123 @@
+"""The convolutions that a chain may begin with."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from fusegen.ir.axes import CHANNEL, Dim
+from fusegen.ir.graph import Node
+from fusegen.ops.step import Dtypes, Step
+from fusegen.spec.base import Listing, Plain, PositiveInt, meaning
+from fusegen.spec.model import MAX_RANK, Dimension
+from fusegen.spec.names import AttributeName, Identifier
+
+_Count = Annotated[int, Field(ge=0, lt=2**31), Plain("a whole number")]
+_WIDTH = 84  # of lines in a constructor
+# A number or an argument of type int, or one for each dimension of positions.
+_Entries = Annotated[Listing[PositiveInt | Identifier], Field(min_length=1, max_length=MAX_RANK)]
+_Sizes = PositiveInt | Identifier | _Entries
+_CountEntries = Annotated[Listing[_Count | Identifier], Field(min_length=1, max_length=MAX_RANK)]
+_Counts = _Count | Identifier | _CountEntries
+
+
+class Convolving(Step):
+    """What both kinds have in common. transposed: which of them it is."""
+
+    op: str
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds the layer", "conv")]
+    out_channels: Annotated[Dimension, meaning("the channels of the result", "hidden")]
+    kernel_size: Annotated[
+        _Sizes, meaning("positions that a result sees: a number or an argument of type int, or a list of them", 3)
+    ]
+    stride: Annotated[_Sizes, meaning("the step from one result to the next, likewise", 2)] = 1
+    dilation: Annotated[_Sizes, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
+    groups: Annotated[PositiveInt | Identifier, meaning("channels see those of their own group alone", 4)] = 1
+    bias: Annotated[bool, meaning("whether a bias is added", False)] = True
+    anchor = True
+    transposed: ClassVar[bool] = False
+    module = "nn.Conv2d"
+    tensors = ("weight", "bias")
+    owns = ("result",)
+    matrix_only = "never"
+
+    @property
+    def spatial(self) -> int:
+        return int(self.op[-2])
+
+    def submodule(self, spatial: int) -> str:
+        return f"nn.Conv{'Transpose' if self.transposed else ''}{self.spatial}d"
+
+    def build(self, chain, x: Node) -> Node:
+        result = chain.convolve(self, x)
+        if not self.bias:
+            return result
+        bias = chain.owned_parameter(self.name, "bias", (chain.channels,), CHANNEL)
+        return chain.graph.add("add", result, bias, name=self.name)
+
+    def eager(self, x: str) -> str:
+        return f"self.{self.name}({x})"
+
+    def construct_over(self, channels: Dim, spatial: int) -> list[str]:
+        options = [f"stride={_text(self.stride)}", *self._padding(), f"dilation={_text(self.dilation)}"]
+        options.append(f"groups={self.groups}")
+        left_out = ("stride=1", "padding=0", "output_padding=0", "dilation=1", "groups=1", 'padding_mode="zeros"')
+        options = [option for option in options if option not in left_out]
+        options += [] if self.bias else ["bias=False"]
+        arguments = ", ".join([str(channels), str(self.out_channels), _text(self.kernel_size), *options, "**_factory"])
+        made = f"self.{self.name} = {self.submodule(spatial)}("
+        if len(made + arguments) < _WIDTH:
+            return [f"{made}{arguments})"]
+        inside = textwrap.wrap(f"{arguments},", _WIDTH, break_on_hyphens=False)
+        return [made, *(f"    {line}" for line in inside), ")"]
+
+    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
+        return dtypes.activation
+
+    def _padding(self) -> list[str]:
+        """The options that only one of both kinds has."""
+        raise NotImplementedError
+
+
+class Convolution(Convolving):
+    """nn.Conv1d, nn.Conv2d, nn.Conv3d. Only as the first step: PyTorch makes it, in channels_last; the kernels add the
+    bias."""
+
+    op: Literal["conv1d", "conv2d", "conv3d"]
+    padding: Annotated[
+        Literal["same", "valid"] | _Counts, meaning("positions added on each side, likewise; or 'same', 'valid'", 1)
+    ] = 0
+    padding_mode: Annotated[
+        Literal["zeros", "reflect", "replicate", "circular"], meaning("what is there", "circular")
+    ] = "zeros"
+    formula = "convolution(x, W) + b"
+
+    def _padding(self) -> list[str]:
+        return [f"padding={_text(self.padding)}", f'padding_mode="{self.padding_mode}"']
+
+
+class ConvolutionTranspose(Convolving):
+    """nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d. As conv2d."""
+
+    op: Literal["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+    padding: Annotated[_Counts, meaning("positions left out on each side, likewise", 1)] = 0
+    output_padding: Annotated[_Counts, meaning("positions added on one side of the result, likewise", 1)] = 0
+    formula = "transposed convolution(x, W) + b"
+    transposed = True
+
+    def _padding(self) -> list[str]:
+        return [f"padding={_text(self.padding)}", f"output_padding={_text(self.output_padding)}"]
+
+
+def _text(value: int | str | tuple[int | str, ...]) -> str:
+    """An option as Python source in the constructor."""
+    if value in ("same", "valid"):
+        return f'"{value}"'
+    if isinstance(value, tuple):
+        return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"
+    return str(value)
+
+
+STEPS = (Convolution, ConvolutionTranspose)

@@ -1,0 +1,51 @@
+"""Memory formats and dimensions in front of a convolution: results come in the format that PyTorch's would have, and
+inputs in any; what PyTorch takes without a batch is taken, and what it refuses is refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.verify.behaviour import summed_up
+from fusegen.verify.policy import Comparison
+from fusegen.verify.run import run
+from fusegen.verify.training import compare_module
+
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """Inputs in both formats, inputs without a batch, and inputs with a dimension too many."""
+    found = []
+    last = _FORMATS.get(inputs[0].dim())
+    for format_ in (torch.contiguous_format, *([last] if last else [])):
+        label = str(format_).removeprefix("torch.")
+        given = [x.detach().clone(memory_format=format_).requires_grad_() for x in inputs]
+        found += summed_up(label, compare_module(fused, original, given, train=True))
+        mine = run(fused, given, None, train=False).output
+        kept = mine.is_contiguous(memory_format=format_)
+        found.append(Comparison.statement(f"{label}, the result's format", kept, f"strides {mine.stride()}"))
+    single = [x.detach()[0].clone().requires_grad_() for x in inputs]
+    refusal = _refusal(original, single)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PyTorch's operators, which run then
+        mine = _refusal(fused, single)
+        if mine is None and refusal is None:
+            found += summed_up("without a batch", compare_module(fused, original, single, train=False))
+        else:
+            note = f"raises {mine and mine.__name__}, eager {refusal and refusal.__name__}"
+            found.append(Comparison.statement("without a batch", mine is refusal, note))
+    many = _refusal(fused, [x.detach()[None] for x in inputs])
+    return [*found, Comparison.statement("a dimension too many refused", many is ValueError)]
+
+
+def _refusal(module: nn.Module, inputs: Sequence[Tensor]) -> type[Exception] | None:
+    """What a call with these inputs raises."""
+    try:
+        run(module, inputs, None, train=False)
+    except (ValueError, RuntimeError) as problem:
+        return type(problem)
+    return None

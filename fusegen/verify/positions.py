@@ -1,0 +1,63 @@
+"""Sizes in front of a convolution: a batch and positions of which its result has about as many as are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fusegen.chain.model import Convolution, Sizing
+from fusegen.ir.axes import Dim
+from fusegen.plan.plan import Plan
+
+
+def convolution_of(plan: Plan) -> Convolution:
+    """That of a chain that begins with one."""
+    assert plan.chain.convolution is not None
+    return plan.chain.convolution
+
+
+def result_positions(plan: Plan, given: Sequence[int], symbols: Mapping[str, int]) -> tuple[int, ...]:
+    """Those of the result, for the positions of an input and values of the spec's symbols and arguments."""
+    return convolution_of(plan).positions(given, lambda each: _number(each, symbols))
+
+
+def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) -> dict[str, int]:
+    """Values of all symbols: about so many rows of the result, channels of the input and of the result."""
+    made, spec = convolution_of(plan), plan.spec
+    symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
+    groups = _number(made.groups, symbols)
+    for dim, count in ((made.in_channels, source), (made.out_channels, channels)):
+        if isinstance(dim, str):
+            symbols.setdefault(dim, max(1, count // groups) * groups)
+    batch = max(1, round(rows ** (1 / (made.dimensions + 1))))
+    rest, wanted = max(1, rows // batch), []
+    for left in range(made.dimensions, 0, -1):  # of odd and unequal lengths, as the rows are
+        wanted.append(max(1, round(rest ** (1 / left))))
+        rest = max(1, rest // wanted[-1])
+    given = _least_input(plan, wanted, symbols)
+    (name, _, *positions) = plan.chain.inputs[0].shape
+    symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
+    return {**spec.dims, **further_positions(plan, given, symbols), **symbols}
+
+
+def _least_input(plan: Plan, wanted: Sequence[int], symbols: Mapping[str, int]) -> tuple[int, ...]:
+    """The least positions of an input that the layer takes, and of which the result has as many as wanted."""
+    made = convolution_of(plan)
+    given = [max(1, 1 + _number(padding, symbols)) for padding in made.padding]
+    for index, count in enumerate(wanted):
+        while result_positions(plan, given, symbols)[index] < count:
+            given[index] += 1
+    return tuple(given)
+
+
+def further_positions(plan: Plan, given: Sequence[int], symbols: Mapping[str, int]) -> dict[str, int]:
+    """Symbols of the result's positions, which inputs of its shape have. given: the positions of the first input."""
+    own, result = set(plan.chain.inputs[0].shape), result_positions(plan, given, symbols)
+    found: dict[str, int] = {}
+    for each in plan.chain.inputs[1:]:
+        pairs = zip(each.shape[2:], result, strict=True)
+        found |= {dim: size for dim, size in pairs if isinstance(dim, str) and dim not in own}
+    return found
+
+
+def _number(value: Sizing | Dim, symbols: Mapping[str, int]) -> int:
+    return value if isinstance(value, int) else symbols[value]

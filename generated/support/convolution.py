@@ -1,0 +1,166 @@
+"""The convolution that a chain begins with: PyTorch's own op, in channels_last.
+
+The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
+that by a view: a row for each position of each of the batch. An input in another format is brought
+into it by a copy, and a result into the format of PyTorch's convolution. Both are saved where the
+input is in channels_last.
+
+The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
+pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
+Only its own depthwise kernels, which it takes for contiguous operands, add it before they round.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .stand_in import FUNCTION, Eager, misfit_plain
+
+_KINDS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
+_DIMENSIONS = {kind: index % 3 + 1 for index, kind in enumerate(_KINDS)}
+_METHODS = ("_conv_forward", "_output_padding")
+_OWN = {kind: tuple(getattr(kind, name, None) for name in _METHODS) for kind in _KINDS}
+_FUNCTIONS = (
+    *(F.conv1d, F.conv2d, F.conv3d, F.pad),
+    *(F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d),
+)
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+UNBATCHED = Eager("the input has no dimension for the batch")
+
+
+class Convolved(NamedTuple):
+    """Stands for the first argument of an operator: the result of a convolution, yet to be made.
+
+    dtype: of its operands, to which autocast casts them.
+    """
+
+    module: nn.Module
+    x: Tensor
+    weight: Tensor
+    dtype: torch.dtype
+
+
+def misfit_convolution(name, module, weight):
+    """Why the layer is no plain convolution of torch.nn."""
+    own, kind = module.__dict__, type(module)
+    if any(method in own for method in _METHODS):
+        return Eager(f"{name} has a call of its own")
+    dimensions = _DIMENSIONS[kind]
+    for each in (module.stride, module.padding, module.dilation, module.output_padding):
+        if type(each) is not str and (type(each) is not tuple or len(each) != dimensions):
+            return Eager(f"{name} has options that {kind.__name__} would not make")
+    if module.transposed and module.padding_mode != "zeros":
+        return Eager(f"{name} has a padding_mode, which {kind.__name__} refuses")
+    if tuple(getattr(kind, method, None) for method in _METHODS) != _OWN[kind]:
+        return Eager(f"a method of {kind.__name__} was replaced")
+    now = (
+        *(F.conv1d, F.conv2d, F.conv3d, F.pad),
+        *(F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d),
+    )
+    if now != _FUNCTIONS:
+        return FUNCTION
+    return misfit_plain(f"{name}.weight", weight, dimensions + 2)
+
+
+def result_shape(module, x, weight, channels):
+    """That of the convolution's result, [batch, channels, *positions]."""
+    kernel, given = weight.shape[2:], x.shape[2:]
+    if module.padding == "same":
+        return (x.shape[0], channels, *given)
+    padding = (0,) * len(kernel) if module.padding == "valid" else module.padding
+    found = []
+    for index, size in enumerate(given):
+        reach = module.dilation[index] * (kernel[index] - 1) + 1
+        if module.transposed:
+            size = (size - 1) * module.stride[index] + reach + module.output_padding[index]
+            found.append(size - 2 * padding[index])
+        else:
+            found.append((size + 2 * padding[index] - reach) // module.stride[index] + 1)
+    return (x.shape[0], channels, *found)
+
+
+def has_no_variance(shape):
+    """Whether PyTorch refuses the statistics of a result of this shape, or the shape itself."""
+    return min(shape[2:]) < 1 or (shape[0] == 1 and max(shape[2:]) == 1)
+
+
+def call_convolved(operator, arguments):
+    """The operator's result where its first argument is a convolution: makes that first.
+
+    arguments: those of the operator; what has rows among them is [batch, channels, *positions].
+    """
+    convolved = _padded(arguments[0])
+    given = [_convolve(convolved), *arguments[1:]]
+    for index in operator.with_rows:
+        given[index] = given[index].movedim(1, -1)
+    result = operator(*given).movedim(-1, 1)
+    # PyTorch's is in channels_last where an operand is.
+    if _is_last(convolved.x) or _is_last(convolved.weight):
+        return result
+    if not result.is_contiguous():
+        return result.contiguous()
+    # Sizes of 1 make both formats one, but the strides would make PyTorch go on in channels_last.
+    return result.flatten(1).view(result.shape)
+
+
+def _padded(convolved):
+    """With what a padding_mode other than zeros adds to the input."""
+    module, x = convolved.module, convolved.x
+    if module.padding_mode == "zeros":
+        return convolved
+    around = module._reversed_padding_repeated_twice
+    return convolved._replace(x=F.pad(x, around, mode=module.padding_mode))
+
+
+def _convolve(convolved):
+    """The convolution without its bias, made in channels_last. Its input is padded."""
+    module, x, weight, dtype = convolved
+    padding = module.padding
+    if module.padding_mode != "zeros":
+        padding = (0,) * _DIMENSIONS[type(module)]
+    options = [module.stride, padding, module.dilation, module.output_padding]
+    # PyTorch has no channels_last for one dimension of positions: it is the last of two.
+    is_1d = x.dim() == 3
+    if is_1d:
+        x, weight = x.unsqueeze(2), weight.unsqueeze(2)
+        nothing = (1, 0, 1, 0)
+        options = [
+            each if isinstance(each, str) else (one, *each)
+            for one, each in zip(nothing, options, strict=True)
+        ]
+    stride, padding, dilation, output_padding = options
+    x, weight = _channels_last(x, dtype), _channels_last(weight, dtype)
+    if module.transposed:
+        function = F.conv_transpose3d if x.dim() == 5 else F.conv_transpose2d
+        result = function(x, weight, None, stride, padding, output_padding, module.groups, dilation)
+    else:
+        function = F.conv3d if x.dim() == 5 else F.conv2d
+        result = function(x, weight, None, stride, padding, dilation, module.groups)
+    return result.squeeze(2) if is_1d else result
+
+
+def _channels_last(x, dtype):
+    """`x` in the dtype, with channels as the innermost dimension of its memory."""
+    if x.shape[1] > 1:
+        return x.to(dtype=dtype, memory_format=_FORMATS[x.dim()])
+    # Of one channel a contiguous tensor is that already, but PyTorch tells formats by strides.
+    return x.to(dtype).contiguous().squeeze(1).unsqueeze(-1).movedim(-1, 1)
+
+
+def _is_last(x):
+    """Whether PyTorch takes an operand for one in channels_last: by its strides, dense or not."""
+    strides = x.stride()
+    if x.dim() not in _FORMATS or strides[1] == 0:
+        return False
+    least = 0
+    for index in (1, *range(x.dim() - 1, 1, -1), 0):
+        if strides[index] < least or (index == 0 and strides[1] == least):
+            return False
+        least = strides[index] * max(x.shape[index], 1)
+    return True

@@ -1,0 +1,44 @@
+"""Shapes and work of chains behind a convolution."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fusegen.bench.names import EVAL, STEP
+from fusegen.bench.shapes import sizes_of
+from fusegen.bench.work import contraction_work
+from fusegen.verify.sizes import typical
+from tests.bench.standins import stand_in
+from tests.chains.convolutions import EXPRESSIBLE
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory):
+    root: Path = tmp_path_factory.mktemp("convolution")
+    text = EXPRESSIBLE["residual_hardswish"].spec("bench_convolution")
+    return stand_in(root, "bench_convolution", text.replace("{", "{{").replace("}", "}}"))
+
+
+def test_a_shape_is_that_of_the_input(subject) -> None:
+    found = sizes_of(subject.plan, "2x3x2x4x3")
+    assert found.given == (2, 3, 2, 4, 3) and found.result == (2, 8, 4, 8, 6) and found.rows == 2 * 4 * 8 * 6
+    assert [found.symbols[f"out_{name}"] for name in ("depth", "height", "width")] == [4, 8, 6]
+    assert sizes_of(subject.plan, "typical") == typical(subject.plan)
+    with pytest.raises(ValueError, match="it takes those of the input, 5"):
+        sizes_of(subject.plan, "2x3x4")
+
+
+def test_the_convolution_alone(subject) -> None:
+    plan, size = subject.plan, sizes_of(subject.plan, "2x3x2x4x3")
+    _, original, inputs = subject.pair(size, plan.modes[0], seed=1)
+    layer, grad = original.conv_transpose, torch.randn(size.result)
+    forward = contraction_work(plan, plan.modes[0], original, inputs, grad, EVAL).call()
+    bias = layer.bias.view(-1, 1, 1, 1)
+    torch.testing.assert_close(forward + bias, layer(inputs[0]))
+    assert forward.is_contiguous(memory_format=torch.channels_last_3d)
+    of_input, of_weight = contraction_work(plan, plan.modes[0], original, inputs, grad, STEP).call()
+    expected = torch.autograd.grad(layer(inputs[0]), (inputs[0], layer.weight), grad)
+    torch.testing.assert_close((of_input, of_weight), expected)
