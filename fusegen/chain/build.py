@@ -29,6 +29,12 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
     for index, step in enumerate(spec.chain):
         diagnostics.enter(index)
         builder.step = index
+        if step is not None and step.from_ is not None:
+            before = spec.chain[index - 1] if index else None
+            if before is not None and before.save is None:
+                hint = "the next step is from another one"
+                diagnostics.add("FG306", "nothing uses the value of this step", ("chain", index - 1), hint, last=True)
+            running = builder.branch(step.from_)
         builder.running.append(running)
         if step is None:
             builder.pass_over(written[index], running)
@@ -51,5 +57,5 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
         diagnostics.refuse("FG309", "the chain's result must be [rows, channels], and is [rows, 1]", "op", hint)
     chain = builder.finish(running)
     if not diagnostics.found:
-        verify([chain.result, *chain.updates.values()])
+        verify([chain.result, *chain.further.values(), *chain.updates.values()])
     return chain, diagnostics.found

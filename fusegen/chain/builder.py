@@ -11,6 +11,7 @@ from fusegen.chain.module import ModuleBuilder, shape_text
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
+from fusegen.spec.model import RESULT
 from fusegen.spec.wording import nearest
 
 
@@ -49,7 +50,7 @@ class ChainBuilder(ModuleBuilder):
         self.own(step.name)
         out = self.symbols.size(step.out_features, "out_features")
         if x is not None:
-            self.refuse("FG308", "linear can only be the first step of a chain")
+            self.refuse("FG308", "linear cannot be behind a convolution")
             self.channels = None
             return x
         self.symbols.constructed((self.channels,), None)
@@ -106,7 +107,51 @@ class ChainBuilder(ModuleBuilder):
                 self._saved.setdefault(name, running or self.graph.tensor("x", self.graph.view))
                 self.stand_in(name)
 
+    def branch(self, name: str) -> Node:
+        """The running value of a step that says where it is from: a saved value, or the input that enters the tail."""
+        if self._source is not None and name == self._source.name and name in self.spec.inputs:
+            return self._source
+        return self.value(name, "from")
+
+    def _further(self, result: Node) -> dict[str, Node]:
+        """What the module returns besides the value at the end."""
+        found = {}
+        for index, name in enumerate(self.spec.outputs or ()):
+            last = self.last_saved == name or (name == RESULT and name not in self._saved)
+            node = result if last else self.output(name, index)
+            if last:
+                self.symbols.references.use("value", name)
+            elif node is not None:
+                found[name] = node
+        if self.spec.outputs and len(found) == len(self.spec.outputs) and self.spec.chain:
+            place = ("chain", len(self.spec.chain) - 1)
+            hint = f"add {RESULT} to 'outputs'"
+            self.diagnostics.add("FG306", "nothing uses the value of the last step", place, hint, last=True)
+        return found
+
+    def output(self, name: str, index: int) -> Node | None:
+        """A saved value that the module returns."""
+        place = ("outputs", index)
+        if name not in self._saved:
+            hint = self.symbols.references.missing("value", name, self._saved)
+            self.diagnostics.add("FG301", f"no step saves '{name}'", place, hint)
+            return None
+        self.symbols.references.use("value", name)
+        node = self._saved[name]
+        if not node.is_full:
+            self.diagnostics.add("FG309", f"an output must be [rows, channels], and '{name}' is [rows, 1]", place)
+        elif node.is_leaf and node is not self._source:
+            self.diagnostics.add("FG401", f"'{name}' is an input as it is, and no result", place)
+        return node
+
+    @property
+    def last_saved(self) -> str | None:
+        """The name of the value at the end."""
+        last = self.spec.chain[-1] if self.spec.chain else None
+        return last.save if last is not None else None
+
     def finish(self, result: Node | None) -> Chain:
+        further = self._further(result or self.graph.tensor("x", self.graph.view))
         if self.training:  # evaluation has no use for everything
             self.symbols.report_unused(self._saved_by)
         source = self._source or self._begin("x")
@@ -125,6 +170,7 @@ class ChainBuilder(ModuleBuilder):
             buffers=self.buffers,
             constants=self.constants,
             tail_inputs=self.tail_inputs,
+            further=further,
             updates=self.updates,
             batch_norms=self.batch_norms,
             group_counts=self.group_counts,
@@ -152,13 +198,13 @@ class ChainBuilder(ModuleBuilder):
 
     # Values and inputs
 
-    def value(self, name: str) -> Node:
-        """The result of an earlier step."""
+    def value(self, name: str, field: str = "value") -> Node:
+        """The result of an earlier step. field: the key that names it."""
         if name not in self._saved:
             hint = self.symbols.references.missing("value", name, self._saved)
             if name in self.spec.inputs:
                 hint = f"'{name}' is an input: give it as one"
-            self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
+            self.refuse("FG301", f"no step before this one saves '{name}'", field, hint)
             return self.graph.tensor(name, self.graph.view)
         self.symbols.references.use("value", name)
         return self._saved[name]

@@ -129,6 +129,8 @@ class Chain:
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
     contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution.
     running: the value before each step; None before an anchor.
+    result, further: the value at the end, and what the module returns besides, by the names of `save`, in the order of
+    `outputs`.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
@@ -148,6 +150,7 @@ class Chain:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
     tail_inputs: dict[str, Node] = field(default_factory=dict)
+    further: dict[str, Node] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)

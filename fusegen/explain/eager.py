@@ -105,7 +105,9 @@ class _Operator:
         """The plan's. The result of an anchor is the kernels' input, with a bias or without."""
         if self.chain.has_anchor and value is self.values[1]:
             return self.chain.source.name
-        return self.variant.result if value is self.chain.result else value.name
+        if value is self.chain.result:
+            return self.variant.result
+        return next((each.tensor.name for each in self.variant.further if each.tensor.node is value), value.name)
 
     def _leaf(self, value: Node) -> Node:
         return self.builder.graph.tensor(self._name(value), value.axes)
@@ -125,8 +127,9 @@ class _Operator:
     def gradient_of(self, tensor: Tensor) -> Tensor:
         """The gradient of a tensor; that of a value between two operators is one that no fused kernel knows."""
         known = self.variant.gradients
-        if tensor.name == self.variant.result:
-            name = self.variant.result_gradient
+        results = dict(zip(self.variant.results, self.variant.result_gradients, strict=True))
+        if tensor.name in results:
+            name = results[tensor.name]
         else:
             name = known[tensor.name].name if tensor.name in known else f"gradient of {tensor.name}"
         return replace(tensor, name=name)

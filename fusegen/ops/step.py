@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import Dim
@@ -66,6 +66,10 @@ class Step(BaseModel):
     anchor: ClassVar[bool] = False
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
+    from_: Annotated[
+        Given[Identifier],
+        meaning("a saved value or an input that becomes the running value in front of the step: a branch", "x"),
+    ] = Field(default=None, alias="from")
 
     @classmethod
     def ops(cls) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from fusegen.ir.graph import Node
 from fusegen.plan.units import Unit, unit_of
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "input <name>", or
+"output <name>", that of a further result. A count is
 that of the batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign.
 "channel" is the role of the numbers of the channels, which lie nowhere: kernels make them."""
 
@@ -160,11 +161,20 @@ class Program:
 
 
 @dataclass(frozen=True)
+class FurtherResult:
+    """A result besides the one at the end. saved: its name in the spec. gradient: of the one that comes to it."""
+
+    saved: str
+    tensor: Tensor
+    gradient: str
+
+
+@dataclass(frozen=True)
 class Variant:
     """One behaviour of the module: "train", "eval", or "" where both are the same.
 
     result, result_gradient: the names of the chain's result and of the gradient that comes to it: `y` and `grad_y`,
-    unless the spec calls something else so.
+    unless the spec calls something else so. further: the other results, in their order.
     """
 
     name: str
@@ -175,6 +185,17 @@ class Variant:
     needs_source: bool
     result: str
     result_gradient: str
+    further: tuple[FurtherResult, ...] = ()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of all results, the one at the end first."""
+        return (self.result, *(each.tensor.name for each in self.further))
+
+    @property
+    def result_gradients(self) -> tuple[str, ...]:
+        """Of each result, in the same order."""
+        return (self.result_gradient, *(each.gradient for each in self.further))
 
     @property
     def gradients(self) -> dict[str, Tensor]:

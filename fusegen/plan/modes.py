@@ -48,6 +48,8 @@ def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autoc
         if name != chain.source.name:
             roles[f"input {name}"] = other
     roles["output"] = _running_dtypes(spec, chain, activation, parameter, other, autocast)[-1]
+    saved = _saved_dtypes(spec, chain, activation, parameter, other, autocast)
+    roles |= {f"output {name}": saved[name] for name in chain.further if name in saved}
     name = f"autocast {activation}" if autocast else activation
     if autocast and any(role.startswith("input ") for role in roles):
         name += f", inputs {other}"
@@ -64,11 +66,24 @@ def eager_dtypes(spec, chain: Chain, mode: Mode, step: int) -> set[str]:
 
 def _running_dtypes(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> list[str]:
     """Of the value before each step, and of the result."""
+    return _dtypes(spec, chain, activation, parameter, other, autocast)[0]
+
+
+def _saved_dtypes(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> dict[str, str]:
+    """Of each value that has a name."""
+    return _dtypes(spec, chain, activation, parameter, other, autocast)[1]
+
+
+def _dtypes(
+    spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool
+) -> tuple[list[str], dict[str, str]]:
     named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation}
     named |= {f"rank of {p.name}": str(len(p.shape)) for p in chain.parameters.values()}
     found = [activation]
     for step in spec.chain:
+        if step.from_ is not None:
+            found[-1] = named[step.from_]
         found.append(step.result_dtype(found[-1], Dtypes(activation, parameter, autocast, named)))
         if step.save:
             named[step.save] = found[-1]
-    return found
+    return found, named

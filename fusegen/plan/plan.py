@@ -14,7 +14,7 @@ from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.epilogue import is_split, reason, why_after_product
 from fusegen.plan.folding import Folding
-from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
+from fusegen.plan.model import FurtherResult, Mode, Program, Role, Tensor, Variant
 from fusegen.plan.modes import eager_dtypes, modes
 from fusegen.plan.refusals import refusals
 from fusegen.plan.tuning import Tuning
@@ -82,11 +82,14 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
     leaves = {node.name: node for node in _leaves(chain)}
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
-    gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
+    further = _further(chain)
+    flows = {each.tensor.node: graph.tensor(each.gradient, graph.view) for each in further}
+    gradients = differentiate(graph, chain.result, grad, list(leaves.values()), flows)
     outputs, reasons = _gradient_outputs(chain, gradients, names)
-    nodes = saved_nodes([tensor.node for tensor in outputs], grad)
+    nodes = saved_nodes([tensor.node for tensor in outputs], grad, *flows.values())
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
     forward_outputs = [Tensor(result, chain.result, "output")]
+    forward_outputs += [each.tensor for each in further]
     forward_outputs += saved
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
@@ -97,10 +100,21 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
     grad_tensor = Tensor(grad.name, grad, "output")
-    read = [grad_tensor, *sources, *saved]
+    grads = [Tensor(each.gradient, flows[each.tensor.node], each.tensor.role) for each in further]
+    read = [grad_tensor, *grads, *sources, *saved]
     backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
     needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
-    return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name)
+    return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name, further)
+
+
+def _further(chain: Chain) -> tuple[FurtherResult, ...]:
+    """The results besides the one at the end."""
+    found = []
+    for saved, node in chain.further.items():
+        name = chain.graph.claim(saved)
+        gradient = chain.graph.claim(f"grad_{name}")
+        found.append(FurtherResult(saved, Tensor(name, node, f"output {saved}"), gradient))
+    return tuple(found)
 
 
 def _leaves(chain: Chain) -> list[Node]:
@@ -148,7 +162,7 @@ def _gradient_outputs(
     return outputs, reasons
 
 
-def saved_nodes(targets: list[Node], grad: Node) -> list[Node]:
+def saved_nodes(targets: list[Node], *grads: Node) -> list[Node]:
     """What the backward program takes from the forward pass: the operands that it compares, and instead of reducing
     again the statistics, which are what follows from reductions, without the gradient, as full-size values use it."""
     stored = [stored_operand(node) for node in ancestors(targets)]
@@ -161,7 +175,7 @@ def saved_nodes(targets: list[Node], grad: Node) -> list[Node]:
             continue
         seen.add(node)
         again = node.op == "moments" or stored_operand(node) is not None
-        if not node.is_full and not again and _is_statistic(node, grad):
+        if not node.is_full and not again and _is_statistic(node, grads):
             found[node] = None
         else:
             stack.extend(node.operands)
@@ -180,6 +194,6 @@ def _role(spec: SpecModel, chain: Chain, node: Node, found: Sequence[Mode]) -> R
     return "accumulator"
 
 
-def _is_statistic(node: Node, grad: Node) -> bool:
+def _is_statistic(node: Node, grads: Sequence[Node]) -> bool:
     before = ancestors([node])
-    return grad not in before and any(other.is_reduction for other in before)
+    return not any(grad in before for grad in grads) and any(other.is_reduction for other in before)

@@ -13,7 +13,7 @@ class BackwardOp(VariantOps):
     def op(self) -> Op:
         chain, program = self.chain, self.variant.backward
         op = self.start("backward", program)
-        op.arguments.append(Argument(self.variant.result_gradient, *TENSOR))
+        op.arguments += [Argument(name, *TENSOR) for name in self.variant.result_gradients]
         c = chain.contraction
         if c:
             op.arguments += [Argument(self.operand, *OPTIONAL), Argument(c.weight, *OPTIONAL)]
@@ -24,7 +24,9 @@ class BackwardOp(VariantOps):
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
         op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
         shapes = {name: shape for name, _, shape in self.sources()}
-        op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        roles = ["output", *(each.tensor.role for each in self.variant.further)]
+        for name, role in zip(self.variant.result_gradients, roles, strict=True):
+            op.checks.append(self.read_input(name, role, (chain.rows, chain.channels)))
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
@@ -35,8 +37,8 @@ class BackwardOp(VariantOps):
         return op
 
     def backward_inputs(self) -> list[Tensor]:
-        """What the backward op takes besides the result's gradient and the contraction's operands."""
-        return [t for t in self.variant.backward.inputs if t.name != self.variant.result_gradient]
+        """What the backward op takes besides the results' gradients and the contraction's operands."""
+        return [t for t in self.variant.backward.inputs if t.name not in self.variant.result_gradients]
 
     def _backward_body(self, op: Op, program: Program) -> None:
         c = self.chain.contraction

@@ -11,6 +11,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.launchers_header import namespace, struct, symbol
 from fusegen.render.layout import tidy
+from fusegen.render.original import returned
 from fusegen.render.program import StructRenderer
 from fusegen.render.program_text import visits
 from fusegen.render.spelling import type_name
@@ -44,6 +45,7 @@ def render_kernels(plan: Plan) -> str:
     """The text of kernels.cu."""
     text = render(
         "kernels.cu.j2",
+        file=plan.spec.file_stem,
         name=plan.spec.name,
         about=plan.spec.about or plan.spec.name,
         formula=chain_lines(plan),
@@ -64,9 +66,9 @@ def chain_lines(plan: Plan) -> list[str]:
     last = next(name for name in names if name not in taken)
     for step in plan.spec.chain:
         result = step.save or last
-        lines.append(f"{result} = {step.eager(running)}".replace("self.", ""))
+        lines.append(f"{result} = {step.eager(step.from_ or running)}".replace("self.", ""))
         running = result
-    return lines
+    return lines if plan.spec.outputs is None else [*lines, f"return {returned(plan.spec, running)}"]
 
 
 def _roles(plan: Plan) -> str:

@@ -92,7 +92,7 @@ class ForwardOp(VariantOps):
             op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
         names = list(returned)
         if self.variant.needs_source and chain.contraction:
-            names.insert(1, chain.contraction.product)
+            names.insert(len(self.variant.results), chain.contraction.product)
         op.returns = names
         made = {chain.contraction.product} if chain.contraction else set()
         op.launched = self.launched(program, made)

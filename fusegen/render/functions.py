@@ -49,12 +49,15 @@ def variable(variant: Variant) -> str:
 
 def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     saved = {tensor.name: tensor for tensor in variant.saved}
+    further = {each.tensor.name: each.tensor.role for each in variant.further}
     found = []
     for name in renderer.forward().returns:
         if name == variant.result:
             found.append(_result("output", "rows", "channels"))
+        elif name in further:
+            found.append(_result(dtype_field(further[name]), "rows", "channels"))
         elif name in saved:
-            found.append(_result(saved[name].role, *sizes(saved[name])))
+            found.append(_result(dtype_field(saved[name].role), *sizes(saved[name])))
         else:
             found.append(_result("activation", "rows", "channels"))
     return found

@@ -75,6 +75,7 @@ def render_launchers_header(plan: Plan) -> str:
     """The text of launchers.h."""
     text = render(
         "launchers.h.j2",
+        file=plan.spec.file_stem,
         name=plan.spec.name,
         namespace=namespace(plan.spec.name),
         programs=[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.plan.dimensions import dimensions
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.call import CallRenderer
@@ -13,6 +14,7 @@ from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
 from fusegen.render.operators import OpRenderer
 from fusegen.render.original import construct, dimensions_text, extra_repr, reference, reset, shapes, signature
 from fusegen.render.types import TORCH, type_roles
+from fusegen.spec.model import SpecModel
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ def render_module(plan: Plan, sources: str) -> str:
     further = call.names.further
     return render(
         "module.py.j2",
+        file=spec.file_stem,
         name=spec.name,
         about=spec.about.rstrip("."),
         formula=chain_lines(plan),
@@ -46,12 +49,14 @@ def render_module(plan: Plan, sources: str) -> str:
         variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
         linear=chain.contraction is not None,
         precisions=plan.has_precisions,
-        signature=signature(plan),
+        signature=signature(spec, plan.has_precisions),
         construct=construct(plan, eager),
         reset=reset(spec),
-        extra_repr=extra_repr(spec, chain),
+        extra_repr=extra_repr(chain),
         shapes=shapes(plan),
-        dimensions=dimensions_text(plan),
+        order=_order(plan),
+        returns=returns(spec),
+        dimensions=dimensions_text(dimensions(plan)),
         eager=eager,
         further=bool(further),
         inputs_all=inputs,
@@ -61,6 +66,19 @@ def render_module(plan: Plan, sources: str) -> str:
         kinds=call.kinds(),
         body=call.body(),
     )
+
+
+def returns(spec: SpecModel) -> str:
+    """The type of what forward returns."""
+    return "Tensor" if spec.outputs is None else f"tuple[{', '.join(['Tensor'] * len(spec.outputs))}]"
+
+
+def _order(plan: Plan) -> str:
+    """Where the values that the module returns are among the ops' results; empty where it returns one alone."""
+    if plan.spec.outputs is None:
+        return ""
+    further = list(plan.chain.further)
+    return as_tuple([str(further.index(name) + 1 if name in further else 0) for name in plan.spec.outputs])
 
 
 def _modes(plan: Plan, further: list[str]) -> list[ModeText]:

@@ -17,7 +17,7 @@ _FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator
 
 def type_parameter(role: Role) -> str:
     """The template parameter (or type) that stands for a role in emitted code."""
-    return _FIXED.get(role) or spell(role.removeprefix("input "), "type")
+    return _FIXED.get(role) or spell(role.removeprefix("input ").removeprefix("output "), "type")
 
 
 def element_type(tensor: Tensor) -> str:
@@ -28,7 +28,8 @@ def element_type(tensor: Tensor) -> str:
 
 def type_roles(roles: dict[Role, str]) -> list[Role]:
     """The roles that are template parameters, in the order of the parameter list."""
-    return ["activation", "output", "parameter", *sorted(role for role in roles if role.startswith("input "))]
+    named = sorted(role for role in roles if role.startswith(("input ", "output ")))
+    return ["activation", "output", "parameter", *named]
 
 
 def pointer(tensor: Tensor) -> str:

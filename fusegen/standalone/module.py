@@ -60,7 +60,11 @@ def render_standalone(plan: Plan, inputs: Inputs) -> str:
     ]
     lines = [line.replace("_support.check_shape", "_check_shape") for line in lines]
     lines = [line for line in lines if not line.startswith(_NOT_HERE) and line != "pass"]
-    arguments = [text for text in signature(plan) if not text.startswith(("*", "device:", "dtype:", "precision:"))]
+    arguments = [
+        text
+        for text in signature(plan.spec, plan.has_precisions)
+        if not text.startswith(("*", "device:", "dtype:", "precision:"))
+    ]
     text = render(
         f"{DIRECTORY}/fused.py.j2",
         name=plan.spec.name,

@@ -42,6 +42,8 @@ def standalone_plan(
     if whole.chain.convolution is not None:
         hint = "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no convolutions", ("chain", 0), hint=hint)])
+    if spec.outputs is not None:
+        raise SpecError([document.diagnostic("FG510", "an exported file returns one result", ("outputs",), key=True)])
     if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
         if wanted not in (IEEE, SPLIT):

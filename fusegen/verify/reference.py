@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.verify.joined import acts_by_element
 from fusegen.verify.kinks import Kinks, spread_over
 from fusegen.verify.run import Run, input_name
 
@@ -102,6 +103,8 @@ def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
 
 def _spread(exact: nn.Module, shape: torch.Size) -> dict[str, Tensor]:
     """The parameters that no anchor or norm holds, one copy per element of the running value."""
+    if not acts_by_element(exact):
+        return {}
     held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
     spread = {}
     for name, parameter in exact.named_parameters():

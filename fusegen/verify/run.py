@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.cuda_autocast import CudaAutocast
-from fusegen.verify.kinks import Kinks
+from fusegen.verify.kinks import Kinks, spread_rows
 
 
 @dataclass
@@ -96,7 +96,7 @@ def draw_gradient(
     generator = torch.Generator(x.device).manual_seed(seed)
     values = torch.randn(output.shape, generator=generator, device=x.device, dtype=torch.float32)
     if kinks.near is not None:
-        values = torch.where(kinks.near, 0.0, values)
+        values = torch.where(spread_rows(kinks.near, output.shape), 0.0, values)
     return values.to(output.dtype)
 
 

@@ -16,6 +16,7 @@ from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Launcher
+from fusegen.verify.joined import eager_class, joined
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
 from fusegen.verify.sizes import Sizes
@@ -38,15 +39,15 @@ class Subject:
 
     @property
     def fused_class(self) -> type[nn.Module]:
-        return getattr(self.package, self.plan.spec.class_name)
+        made = getattr(self.package, self.plan.spec.class_name)
+        return made if self.plan.spec.outputs is None else joined(made)
 
     @property
     def original_class(self) -> Callable[..., nn.Module]:
         """The original, or the generated module with its `fusegen_reference` as forward."""
         if self.original is not None:
             return self.original
-        fused = self.fused_class
-        return type(f"{fused.__name__}Eager", (fused,), {"forward": fused.fusegen_reference})
+        return eager_class(self.fused_class)
 
     @property
     def has_double(self) -> bool:

@@ -3,6 +3,7 @@
 It needs torch and nothing else.
 """
 
+from .composed_module import ComposedModule, Composition, region
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
 from .dimensions import Dimensions
@@ -38,6 +39,8 @@ __all__ = [
     "REFUSED",
     "SOME_FROZEN",
     "UNBATCHED",
+    "ComposedModule",
+    "Composition",
     "Convolved",
     "Dimensions",
     "Eager",
@@ -63,6 +66,7 @@ __all__ = [
     "obstacle",
     "other_shape",
     "refused",
+    "region",
     "result_shape",
     "tensor",
     "uncounted",

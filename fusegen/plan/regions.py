@@ -1,0 +1,305 @@
+"""Cuts the steps of a chain into regions: each is a chain of its own, with at most one anchor, in front.
+
+A region begins with the chain, at an anchor, and at a step that says `from` what no value of the region is. Between
+regions full-size values flow: a region takes what earlier ones have made as inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fusegen.errors import Diagnostic
+from fusegen.ir.axes import Dim
+from fusegen.ops.step import Step
+from fusegen.spec.document import Document, DocumentPath
+from fusegen.spec.model import RESULT, SpecModel
+from fusegen.spec.names import camel_case
+from fusegen.spec.wording import nearest
+
+Shape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Region:
+    """Steps of a chain that become one chain of their own.
+
+    name: of its anchor, or of another layer in it. first: the index of its first step. inputs: the values that it
+    takes, by their names in the module's forward; the first one is its running value. results: the same of those that
+    it makes. channels: of its running value in front of an anchor, and behind it.
+    """
+
+    name: str
+    first: int
+    steps: tuple[Step, ...]
+    inputs: dict[str, Shape]
+    results: tuple[str, ...]
+    channels: tuple[Dim, Dim]
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether it is a layer alone, with nothing for kernels to do behind it."""
+        return len(self.steps) == 1 and self.steps[0].op == "linear"
+
+
+@dataclass
+class _Open:
+    """A region while its steps are walked through. own: the names that its steps save."""
+
+    first: int
+    source: str
+    steps: list[Step] = field(default_factory=list)
+    inputs: dict[str, Shape] = field(default_factory=dict)
+    own: list[str] = field(default_factory=list)
+
+
+def is_single(spec: Any) -> bool:
+    """Whether all steps are one chain over the first input, as far as they can be read. spec: may be a PartialSpec."""
+    if spec.chain and spec.chain[0] is not None and spec.chain[0].spatial:
+        return True  # one region is all that there can be, and its steps say why
+    saved = {next(iter(spec.inputs), "")}
+    for index, step in enumerate(spec.chain):
+        if step is None:
+            continue
+        if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
+            return False
+        if index == 0 and step.anchor:
+            saved = set()
+        saved.add(step.save)
+    return True
+
+
+class Partition:
+    """The regions of a spec, and what is wrong with what they take from each other.
+
+    returned: the name in the module's forward of each value that it returns. used: names of inputs and values that
+    something takes.
+    """
+
+    def __init__(self, spec: SpecModel, document: Document) -> None:
+        self.spec, self.document = spec, document
+        self.diagnostics: list[Diagnostic] = []
+        self.shapes: dict[str, Shape] = dict(spec.inputs)
+        self.made_by: dict[str, int] = {}
+        self.used: set[str] = set()
+        taken = {*spec.inputs, *spec.arguments, *spec.dims, *(step.save for step in spec.chain)}
+        self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
+        self._names: set[str] = set()
+        self._parameters: dict[str, Step] = {}
+        self._open: list[_Open] = []
+        self._walk()
+        self.regions = tuple(self._regions())
+        self.returned = self._returned()
+        self._unused()
+
+    # What steps take
+
+    def _walk(self) -> None:
+        running = self.spec.running_input
+        for index, step in enumerate(self.spec.chain):
+            now = self._open[-1] if self._open else None
+            in_region = now is not None and step.from_ in (*now.own, None if now.steps[0].anchor else now.source)
+            if now is None or step.anchor or (step.from_ is not None and not in_region):
+                source = step.from_ or running
+                self._known(source, index, "from")
+                now = _Open(index, source)
+                now.inputs[source] = self.shapes.get(source, (None, None))
+                self._open.append(now)
+                step = step.model_copy(update={"from_": None})
+            elif step.from_ is not None:
+                self.used.add(step.from_)
+            now.steps.append(self._with_inputs(step, index, now))
+            running = self._save(step, index, now)
+
+    def _save(self, step: Step, index: int, now: _Open) -> str:
+        """The name of a step's result."""
+        if step.save is not None and step.save in self.shapes:
+            message = f"a value named '{step.save}' exists already"
+            if step.save in self.spec.inputs:
+                message = f"'{step.save}' is an input: a value needs another name"
+            self._add("FG208", message, ("chain", index, "save"))
+        last = index + 1 == len(self.spec.chain) or self._begins(index + 1, now)
+        if step.save is None and not last:
+            return ""
+        name = step.save or self._claim(f"{self._name(now)}_result")
+        now.own.append(name)
+        source = self.shapes.get(now.source, (None, None))
+        self.shapes.setdefault(name, (source[0], _channels_behind(now.steps, source)))
+        self.made_by.setdefault(name, len(self._open) - 1)
+        return name
+
+    def _begins(self, index: int, now: _Open) -> bool:
+        step = self.spec.chain[index]
+        inside = step.from_ in (*now.own, step.from_ and self.spec.chain[index - 1].save, None)
+        if not now.steps[0].anchor:
+            inside = inside or step.from_ == now.source
+        return step.anchor or not inside
+
+    def _with_inputs(self, step: Step, index: int, now: _Open) -> Step:
+        """The step with what earlier regions have made as inputs, and with the parameters that it makes anew."""
+        changes: dict[str, Any] = {}
+        value, given = getattr(step, "value", None), getattr(step, "input", None)
+        if value is not None and value in now.own:
+            self.used.add(value)
+        elif value is not None:
+            if value in self.spec.inputs:
+                self._add("FG301", f"no step before this one saves '{value}'", ("chain", index, "value"),
+                          f"'{value}' is an input: give it as one")  # fmt: skip
+            else:
+                self._known(value, index, "value")
+            changes = {"value": None, "input": value}
+            now.inputs.setdefault(value, self.shapes.get(value, (None, None)))
+        if given is not None:
+            if given not in self.spec.inputs:
+                self._add(
+                    "FG301", f"no input named '{given}'", ("chain", index, "input"), _meant(given, self.spec.inputs)
+                )
+            self.used.add(given)
+            now.inputs.setdefault(given, self.shapes.get(given, (None, None)))
+        name = getattr(step, "parameter", None)
+        if name is not None and step.shape is not None:
+            self._parameters.setdefault(name, step)
+        elif name in self._parameters and not any(getattr(each, "parameter", None) == name for each in now.steps):
+            changes |= {"shape": self._parameters[name].shape, "init": self._parameters[name].init}
+        return step.model_copy(update=changes) if changes else step
+
+    def _known(self, name: str, index: int, key: str) -> None:
+        self.used.add(name)
+        if name not in self.shapes:
+            known = [each for each in self.shapes if key == "from" or each not in self.spec.inputs]
+            self._add("FG301", f"no step before this one saves '{name}'", ("chain", index, key), _meant(name, known))
+
+    # What regions make
+
+    def _name(self, now: _Open) -> str:
+        named = [step.name for step in now.steps if step.anchor] or [step.name for step in now.steps if step.module]
+        return named[0] if named else f"region_{self._open.index(now) + 1}"
+
+    def _claim(self, name: str) -> str:
+        number, found = 1, name
+        while found in self._taken:
+            number += 1
+            found = f"{name}_{number}"
+        self._taken.add(found)
+        return found
+
+    def _regions(self) -> Iterator[Region]:
+        wanted = {name for now in self._open for name in now.inputs}
+        wanted |= {name for name in self.spec.outputs or () if name in self.shapes}
+        for index, now in enumerate(self._open):
+            last = now.own[-1] if now.own else ""
+            results = [name for name in now.own[:-1] if name in wanted]
+            if last not in wanted and index + 1 < len(self._open):
+                place = ("chain", now.first + len(now.steps) - 1)
+                self._add("FG306", "nothing uses the value of this step", place, "the next step is from another one")
+            name = self._name(now)
+            while name in self._names:
+                name = f"{name}_{index + 1}"
+            self._names.add(name)
+            source = self.shapes.get(now.source, (None, None))
+            channels = source[-1], _channels_behind(now.steps, source)
+            yield Region(name, now.first, tuple(now.steps), now.inputs, (*results, last), channels)
+
+    def _returned(self) -> tuple[str, ...]:
+        last = self.regions[-1].results[-1]
+        if self.spec.outputs is None:
+            return (last,)
+        found = []
+        for index, name in enumerate(self.spec.outputs):
+            if name not in self.made_by and name != RESULT:
+                hint = _meant(name, [RESULT, *(step.save for step in self.spec.chain if step.save)])
+                self._add("FG301", f"no step saves '{name}'", ("outputs", index), hint)
+            self.used.add(name)
+            found.append(name if name in self.made_by else last)
+        if last not in found:
+            place = ("chain", len(self.spec.chain) - 1)
+            self._add("FG306", "nothing uses the value of the last step", place, f"add {RESULT} to 'outputs'")
+        return tuple(found)
+
+    def _unused(self) -> None:
+        """Notes names that no region and no output takes."""
+        for name in self.spec.inputs:
+            if name not in self.used:
+                self._add("FG306", f"nothing uses the input '{name}'", ("inputs", name), key=True)
+        saved = {step.save: index for index, step in enumerate(self.spec.chain) if step.save is not None}
+        for name, index in saved.items():
+            if name not in self.used and name not in self.returned and name != self._running_on(name):
+                self._add("FG306", f"nothing uses the value '{name}'", ("chain", index, "save"))
+
+    def _running_on(self, name: str) -> str | None:
+        """The name, if the next region begins with the value."""
+        return name if any(name == next(iter(region.inputs)) for region in self.regions) else None
+
+    def _add(self, code: str, message: str, path: DocumentPath, hint: str | None = None, key: bool = False) -> None:
+        self.diagnostics.append(self.document.diagnostic(code, message, path, key=key, hint=hint))
+
+
+def _channels_behind(steps: list[Step], source: Shape) -> Dim:
+    return getattr(steps[0], "out_features", None) if steps[0].anchor else source[-1]
+
+
+def _meant(name: str, known: Any) -> str | None:
+    close = nearest(name, list(known))
+    return f"did you mean '{close}'?" if close else None
+
+
+def region_spec(spec: SpecModel, region: Region) -> SpecModel:
+    """The spec of a region as a chain of its own: it has what its steps refer to, and the rest as the whole has it."""
+    words = {word for step in region.steps for word in _words(step.model_dump())}
+    words |= {dim for shape in region.inputs.values() for dim in shape if isinstance(dim, str)}
+    for name, argument in spec.arguments.items():
+        if name in words and argument.type == "shape":
+            words |= {dim for dim in argument.is_ if isinstance(dim, str)}
+    outputs = None
+    if len(region.results) > 1:
+        saved = {step.save for step in region.steps}
+        outputs = tuple(name if name in saved else RESULT for name in region.results)
+    steps = region.steps
+    if steps[-1].save is not None and outputs is None:
+        inside = {getattr(step, "value", None) for step in steps} | {step.from_ for step in steps}
+        if steps[-1].save not in inside:
+            steps = (*steps[:-1], steps[-1].model_copy(update={"save": None}))
+    made = spec.model_copy(
+        update={
+            "name": f"{spec.name}_{region.name}",
+            "about_": f"{', '.join(step.op for step in steps)} ({region.name} of {spec.name})",
+            "class_": spec.class_name + camel_case(region.name),
+            "dims": {name: size for name, size in spec.dims.items() if name in words},
+            "arguments": {name: each for name, each in spec.arguments.items() if name in words},
+            "inputs": region.inputs,
+            "outputs": outputs,
+            "chain": steps,
+        }
+    )
+    made.written_in(spec.name)
+    return made
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _words(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _words(each)
+
+
+def region_document(document: Document, region: Region) -> Document:
+    """The places of a region's steps in the file of the whole."""
+    last = region.first + len(region.steps)
+
+    def moved(paths: Any) -> dict[DocumentPath, Any]:
+        found = {}
+        for path, place in paths.items():
+            if path[0:1] == ("chain",) and len(path) > 1:
+                if region.first <= path[1] < last:
+                    found[("chain", path[1] - region.first, *path[2:])] = place
+            elif path[0:1] != ("outputs",):
+                found[path] = place
+        return found
+
+    data = {**document.data, "chain": document.data["chain"][region.first : last]}
+    return replace(document, data=data, values=moved(document.values), keys=moved(document.keys))
