@@ -108,10 +108,10 @@ class ChainBuilder(ModuleBuilder):
                 self.stand_in(name)
 
     def branch(self, name: str) -> Node:
-        """The running value of a step that says where it is from: a saved value, or the input that enters the tail."""
+        """The running value of a step that says where it is from: a saved value, or an input."""
         if self._source is not None and name == self._source.name and name in self.spec.inputs:
             return self._source
-        return self.value(name, "from")
+        return self.input(name) if name in self.spec.inputs else self.value(name, "from")
 
     def _further(self, result: Node) -> dict[str, Node]:
         """What the module returns besides the value at the end."""

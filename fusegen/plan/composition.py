@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
+from fusegen.plan.deferring import deferred
 from fusegen.plan.devices import Device
 from fusegen.plan.dimensions import Dimensions, dimensions
 from fusegen.plan.plan import Plan, make_plan
@@ -104,9 +105,10 @@ def compose(spec: SpecModel, document: Document) -> Composition:
     diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, document)]
     if diagnostics:
         raise SpecError(diagnostics)
-    kernels = [region for region in partition.regions if not _is_called(spec, region, partition.regions)]
+    regions = deferred(partition.regions, partition.returned, partition.claim)
+    kernels = [region for region in regions if not _is_called(spec, region, regions)]
     parts = []
-    for region in partition.regions:
+    for region in regions:
         plan = None
         if region in kernels:
             try:
@@ -114,7 +116,7 @@ def compose(spec: SpecModel, document: Document) -> Composition:
             except SpecError as error:
                 diagnostics = merge(diagnostics, error.diagnostics)
         parts.append(Part(region, plan))
-    diagnostics = diagnostics or [*_unused(spec, partition.regions, document)]
+    diagnostics = diagnostics or [*_unused(spec, regions, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     return Composition(spec, tuple(parts), partition.returned)

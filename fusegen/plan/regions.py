@@ -25,17 +25,19 @@ Shape = tuple[Dim, ...]
 class Region:
     """Steps of a chain that become one chain of their own.
 
-    name: of its anchor, or of another layer in it. first: the index of its first step. inputs: the values that it
-    takes, by their names in the module's forward; the first one is its running value. results: the same of those that
-    it makes. channels: of its running value in front of an anchor, and behind it.
+    name: of its anchor, or of another layer in it. places: the index of each of its steps in the spec. inputs: the
+    values that it takes, by their names in the module's forward; the first one is its running value. results: the same
+    of those that it makes. channels: of its running value in front of an anchor, and behind it. tail_in: the region
+    that computes what the spec has behind its layer, if another does.
     """
 
     name: str
-    first: int
+    places: tuple[int, ...]
     steps: tuple[Step, ...]
     inputs: dict[str, Shape]
     results: tuple[str, ...]
     channels: tuple[Dim, Dim]
+    tail_in: str = ""
 
     @property
     def is_layer(self) -> bool:
@@ -122,7 +124,7 @@ class Partition:
         last = index + 1 == len(self.spec.chain) or self._begins(index + 1, now)
         if step.save is None and not last:
             return ""
-        name = step.save or self._claim(f"{self._name(now)}_result")
+        name = step.save or self.claim(f"{self._name(now)}_result")
         now.own.append(name)
         source = self.shapes.get(now.source, (None, None))
         self.shapes.setdefault(name, (source[0], _channels_behind(now.steps, source)))
@@ -176,7 +178,8 @@ class Partition:
         named = [step.name for step in now.steps if step.anchor] or [step.name for step in now.steps if step.module]
         return named[0] if named else f"region_{self._open.index(now) + 1}"
 
-    def _claim(self, name: str) -> str:
+    def claim(self, name: str) -> str:
+        """The name, or one like it that nothing has."""
         number, found = 1, name
         while found in self._taken:
             number += 1
@@ -199,7 +202,8 @@ class Partition:
             self._names.add(name)
             source = self.shapes.get(now.source, (None, None))
             channels = source[-1], _channels_behind(now.steps, source)
-            yield Region(name, now.first, tuple(now.steps), now.inputs, (*results, last), channels)
+            places = tuple(range(now.first, now.first + len(now.steps)))
+            yield Region(name, places, tuple(now.steps), now.inputs, (*results, last), channels)
 
     def _returned(self) -> tuple[str, ...]:
         last = self.regions[-1].results[-1]
@@ -289,17 +293,17 @@ def _words(value: Any) -> Iterator[str]:
 
 def region_document(document: Document, region: Region) -> Document:
     """The places of a region's steps in the file of the whole."""
-    last = region.first + len(region.steps)
+    places = {place: index for index, place in enumerate(region.places)}
 
     def moved(paths: Any) -> dict[DocumentPath, Any]:
         found = {}
         for path, place in paths.items():
             if path[0:1] == ("chain",) and len(path) > 1:
-                if region.first <= path[1] < last:
-                    found[("chain", path[1] - region.first, *path[2:])] = place
+                if path[1] in places:
+                    found[("chain", places[path[1]], *path[2:])] = place
             elif path[0:1] != ("outputs",):
                 found[path] = place
         return found
 
-    data = {**document.data, "chain": document.data["chain"][region.first : last]}
+    data = {**document.data, "chain": [document.data["chain"][place] for place in region.places]}
     return replace(document, data=data, values=moved(document.values), keys=moved(document.keys))

@@ -42,7 +42,7 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
 
 def step_data(step: Step) -> dict[str, Any]:
     """A step's fields as the spec may have them, defaults among them: another default is another chain."""
-    fields = step.model_dump(mode="json")
+    fields = step.model_dump(mode="json", by_alias=True)
     there = {key: value for key, value in fields.items() if value is not None or key in step.model_fields_set}
     return {"op": there.pop("op"), **there}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +55,7 @@ def composition_summary(composition: Composition) -> dict[str, Any]:
             {
                 "name": part.region.name,
                 "package": part.plan.spec.name if part.plan else None,
-                "by": "kernels" if part.plan else "torch.nn.functional.linear: nothing is behind it",
+                "by": _maker(part),
                 "ops": [step.op for step in part.region.steps],
                 "takes": {name: list(shape) for name, shape in part.region.inputs.items()},
                 "makes": list(part.region.results),
@@ -67,13 +66,20 @@ def composition_summary(composition: Composition) -> dict[str, Any]:
     }
 
 
+def _maker(part: Part) -> str:
+    """What computes a region, and why."""
+    if part.plan:
+        return "kernels"
+    where = f"what is behind it is in {part.region.tail_in}" if part.region.tail_in else "nothing is behind it"
+    return f"torch.nn.functional.linear: {where}"
+
+
 def _module(composition: Composition, sources: dict[str, str]) -> str:
     spec, chains = composition.spec, [plan.chain for plan in composition.plans]
     lines = reference_lines(spec)
     regions = [_region(part, sources) for part in composition.parts]
     kernels = [region for region in regions if region.package]
     inputs = list(spec.inputs)
-    made = list(itertools.chain.from_iterable(map(_constructed, composition.parts)))
     return render(
         "composed_module.py.j2",
         name=spec.name,
@@ -87,7 +93,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         variables=as_tuple([region.variable for region in kernels]),
         precisions=composition.has_precisions,
         signature=signature(spec, composition.has_precisions),
-        construct=constructor(spec, chains, made, lines, composition.has_precisions),
+        construct=constructor(spec, chains, _constructed(composition), lines, composition.has_precisions),
         reset=reset(spec),
         extra_repr=extra_repr(*chains),
         shapes=_shapes(composition),
@@ -112,15 +118,15 @@ def _variable(part: Part) -> str:
     return f"_region_{part.region.name}"
 
 
-def _constructed(part: Part) -> list[str]:
-    """The lines that make what the steps of a region own."""
-    before, behind = part.region.channels
-    made: list[str] = []
-    channels: Dim = before
-    for step in part.region.steps:
-        made += step.construct(channels)
-        channels = behind if step.anchor else channels
-    return made
+def _constructed(composition: Composition) -> list[str]:
+    """The lines that make what the steps own, in the order of the spec."""
+    widths: dict[int, Dim] = {}
+    for part in composition.parts:
+        channels, behind = part.region.channels
+        for place, step in zip(part.region.places, part.region.steps, strict=True):
+            widths[place] = channels
+            channels = behind if step.anchor else channels
+    return [line for place, step in enumerate(composition.spec.chain) for line in step.construct(widths[place])]
 
 
 def _calls(composition: Composition) -> list[str]:
