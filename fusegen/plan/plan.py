@@ -86,7 +86,8 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     flows = {each.tensor.node: graph.tensor(each.gradient, graph.view) for each in further}
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()), flows)
     outputs, reasons = _gradient_outputs(chain, gradients, names)
-    nodes = saved_nodes([tensor.node for tensor in outputs], grad, *flows.values())
+    targets = [tensor.node for tensor in outputs]
+    nodes = saved_nodes(targets, grad, *flows.values())
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
     forward_outputs = [Tensor(result, chain.result, "output")]
     forward_outputs += [each.tensor for each in further]
@@ -101,7 +102,7 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
     grad_tensor = Tensor(grad.name, grad, "output")
     grads = [Tensor(each.gradient, flows[each.tensor.node], each.tensor.role) for each in further]
-    read = [grad_tensor, *grads, *sources, *saved]
+    read = [grad_tensor, *grads, *sources, *_read_again(further, targets, nodes), *saved]
     backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
     needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
     return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name, further)
@@ -115,6 +116,20 @@ def _further(chain: Chain) -> tuple[FurtherResult, ...]:
         gradient = chain.graph.claim(f"grad_{name}")
         found.append(FurtherResult(saved, Tensor(name, node, f"output {saved}"), gradient))
     return tuple(found)
+
+
+def _read_again(further: Sequence[FurtherResult], targets: list[Node], saved: list[Node]) -> list[Tensor]:
+    """The results that the backward program reads instead of computing them from more tensors of full size."""
+    found: list[Tensor] = []
+
+    def tensors(given: Sequence[Tensor]) -> int:
+        stop = [*saved, *(tensor.node for tensor in given)]
+        return sum(node.is_full and (node.op == "tensor" or node in stop) for node in ancestors(targets, stop))
+
+    for each in further:
+        if not each.tensor.node.is_leaf and tensors([*found, each.tensor]) < tensors(found):
+            found.append(each.tensor)
+    return found
 
 
 def _leaves(chain: Chain) -> list[Node]:

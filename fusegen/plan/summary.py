@@ -120,7 +120,9 @@ def _saved(variant: Variant) -> list[str]:
     """What the forward op makes for the backward op."""
     c = variant.chain.contraction
     made = c.product if c else variant.chain.convolution.result if variant.chain.convolution else None
-    return [*([made] if made and variant.needs_source else []), *(tensor.name for tensor in variant.saved)]
+    read = {tensor.name for tensor in variant.backward.inputs}
+    results = [name for name in variant.results if name in read]
+    return [*([made] if made and variant.needs_source else []), *results, *(tensor.name for tensor in variant.saved)]
 
 
 def _inputs_saved(variant: Variant) -> list[str]:

@@ -126,7 +126,7 @@ def _constructed(composition: Composition) -> list[str]:
         for place, step in zip(part.region.places, part.region.steps, strict=True):
             widths[place] = channels
             channels = behind if step.anchor else channels
-    return [line for place, step in enumerate(composition.spec.chain) for line in step.construct(widths[place])]
+    return [line for place, step in enumerate(composition.spec.chain) for line in step.construct_over(widths[place], 0)]
 
 
 def _calls(composition: Composition) -> list[str]:

@@ -107,11 +107,15 @@ def test_several_results() -> None:
     chain = MLP.replace("gelu}", "gelu, save: inner}").replace("x}", "x, save: whole}")
     made = planned(chain, "outputs: [inner, whole]\n")
     assert made.returned == ("inner", "whole")
-    chain = "  - {op: add, parameter: p, shape: [width], init: ones, save: total}\n  - {op: softmax}\n"
-    plan = planned(chain, "outputs: [total, result]\n")
+    chain = "  - {op: add, input: other, save: total}\n  - {op: softmax}\n"
+    text = HEAD.replace("{x: [batch, width]}", "{x: [batch, width], other: [batch, width]}")
+    text = text.replace(", hidden: 64", "").replace(", hidden: {type: dim}", "").replace("width: {type: dim}", "")
+    plan = planned_document(parse_yaml(text + chain + "outputs: [total, result]\n", "demo.yaml"))
     variant = plan.variants[0]
     assert variant.results == ("y", "total") and variant.result_gradients == ("grad_y", "grad_total")
-    assert {"grad_y", "grad_total"} <= {tensor.name for tensor in variant.backward.inputs}
+    # One tensor of full size in place of the two that its sum is of.
+    full = {tensor.name for tensor in variant.backward.inputs if tensor.is_full}
+    assert full == {"grad_y", "grad_total", "total"}
     assert "order=(1, 0)," in render_all([plan])["demo/__init__.py"]
 
 
