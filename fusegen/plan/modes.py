@@ -16,7 +16,8 @@ def modes(spec, chain: Chain) -> list[Mode]:
     """Plain modes (everything in one dtype), then autocast modes: activations in 16 bits, parameters in float32.
 
     Under autocast a further input may come in float32 or already in the autocast dtype; each is a mode of its
-    own. Without an anchor autocast casts nothing, so the first input may be in float32 as well. The last
+    own. Without an anchor autocast casts nothing, so the first input may be in float32 as well, and then others may be
+    in any of the dtypes. The last
     mode is float64, which only verification builds compile.
     """
     found = [_mode(spec, chain, dtype, dtype, dtype, False) for dtype in spec.dtypes]
@@ -38,7 +39,9 @@ def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
         if chain.has_anchor and dtype == "float32":
             continue
         parameter = "float32" if chain.has_anchor or chain.parameters or chain.buffers else dtype
-        for other in dict.fromkeys(("float32", dtype)) if further else ("float32",):
+        # A residual in float32 meets what a layer has made in 16 bits.
+        narrow = spec.dtypes if dtype == "float32" else (dtype,)
+        for other in dict.fromkeys(("float32", *narrow)) if further else ("float32",):
             yield _mode(spec, chain, dtype, parameter, other, True)
 
 
