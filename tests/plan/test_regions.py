@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,44 @@ def test_names_of_packages_are_not_given_twice(tmp_path: Path) -> None:
     )
     with pytest.raises(SpecError, match="'demo_up' would give the package a name"):
         planned_files([tmp_path / "demo.yaml", tmp_path / "demo_up.yaml"])
+
+
+KINDS = {
+    "projection head": (
+        "  - {op: linear, name: a, out_features: hidden}\n  - {op: batch_norm, name: bn1}\n  - {op: relu}\n"
+        "  - {op: linear, name: b, out_features: width}\n  - {op: batch_norm, name: bn2, affine: false}\n",
+        ["a", "b"],
+    ),
+    "squeeze and excite": (
+        "  - {op: linear, name: a, out_features: hidden}\n  - {op: relu}\n"
+        "  - {op: linear, name: b, out_features: width}\n  - {op: sigmoid}\n  - {op: mul, input: x}\n",
+        ["a", "b"],
+    ),
+    "norms behind and in front": (
+        "  - {op: linear, name: a, out_features: hidden}\n  - {op: layer_norm, name: n1}\n"
+        "  - {op: linear, name: b, out_features: width}\n  - {op: add, input: x, save: s}\n"
+        "  - {op: rms_norm, name: n2}\n  - {op: linear, name: c, out_features: hidden}\n  - {op: tanh}\n"
+        "  - {op: linear, name: d, out_features: width}\n  - {op: add, value: s}\n",
+        ["a", "b", "c", "d"],
+    ),
+    "two branches of one value": (
+        "  - {op: linear, name: a, out_features: hidden, save: z}\n"
+        "  - {op: sigmoid, save: g}\n  - {op: tanh, from: z}\n  - {op: mul, value: g}\n"
+        "  - {op: linear, name: b, out_features: width}\n  - {op: softmax}\n",
+        ["a", "b"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_chains(kind: str) -> None:
+    chain, names = KINDS[kind]
+    made = planned(chain)
+    assert [part.region.name for part in made.parts] == names and len(made.plans) == len(names)
+    files = render_all([made])
+    calls = files["demo/__init__.py"].split("def _fusegen_chain")[1]
+    assert [calls.index(f"_region_{name}") for name in names] == sorted(
+        calls.index(f"_region_{name}") for name in names
+    )
+    for name in ("demo", *(f"demo_{each}" for each in names)):
+        ast.parse(files[f"{name}/__init__.py"])
