@@ -158,13 +158,11 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
             if owners.setdefault(name, index) != index:
                 message = f"two steps would own the attribute '{name}'"
                 yield document.diagnostic("FG305", message, ("chain", index, "name"))
-    names = {spec.name}
     for region in regions:
         name = f"{spec.name}_{region.name}"
         if len(name) > MAX_NAME_LENGTH:
             message = f"the package of the region '{region.name}' would have the name '{name}', which is too long"
             yield document.diagnostic("FG206", message, ("name",), hint="give the spec a shorter name")
-        names.add(name)
 
 
 def _unused(spec: SpecModel, regions: Sequence[Region], document: Document) -> Iterator[Diagnostic]:
