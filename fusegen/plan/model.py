@@ -135,6 +135,7 @@ class Program:
 
     schedules: alternatives, the launcher takes the first that is eligible; the last fits every size.
     scalar_reductions: kernels for scalar results, run after any schedule.
+    outer: the full-size tensors that may be [batch, channels, positions], all or none of them in a call.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Program:
     terminal: tuple[Node, ...] = ()
     scalar_sums: tuple[Node, ...] = ()
     first_resident: int = 0
+    outer: tuple[str, ...] = ()
 
     @property
     def full_outputs(self) -> tuple[Tensor, ...]:
@@ -175,6 +177,11 @@ class Variant:
     needs_source: bool
     result: str
     result_gradient: str
+
+    @property
+    def tiled(self) -> bool:
+        """Whether its ops take and return contiguous tensors of a convolution's shape, besides channels_last ones."""
+        return bool(self.forward.outer)
 
     @property
     def gradients(self) -> dict[str, Tensor]:

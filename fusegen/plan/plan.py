@@ -16,6 +16,7 @@ from fusegen.plan.epilogue import is_split, reason, why_after_product
 from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
 from fusegen.plan.modes import eager_dtypes, modes
+from fusegen.plan.outer import with_outer
 from fusegen.plan.refusals import refusals
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
@@ -99,6 +100,7 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     grad_tensor = Tensor(grad.name, grad, "output")
     read = [grad_tensor, *sources, *saved]
     backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
+    forward, backward = with_outer(chain, forward, backward, saved)
     needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
     return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name)
 

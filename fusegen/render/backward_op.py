@@ -22,13 +22,13 @@ class BackwardOp(VariantOps):
         self.add_numbers(op, program.constants)
         op.needs = self.needs()
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
-        op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
+        self.declare_sizes(op, "gradient")
         shapes = {name: shape for name, _, shape in self.sources()}
         op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
-            expected = self.shape_text(shape) if shape is not None else self.sizes_text(tensor)
+            expected = self.given_text(tensor.name, shape) if shape is not None else self.sizes_text(tensor)
             op.checks.append(read(tensor.name, self.dtype_text(tensor), expected))
         self._backward_body(op, program)
         self.add_schema(op, "Tensor[]")
@@ -49,7 +49,7 @@ class BackwardOp(VariantOps):
                 if name in index
                 else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
             )
-            expected = self.shape_text(shapes[name]) if name in shapes else self.sizes_text(tensor)
+            expected = self.given_text(name, shapes[name]) if name in shapes else self.sizes_text(tensor)
             made = f"glue::empty_if({wanted}, {op.like}, {self.dtype_text(tensor)}, {expected})"
             op.allocations.append(f"const auto {out(tensor.name)} = {made};")
         op.launched = self.launched(program, set())

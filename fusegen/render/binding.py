@@ -24,6 +24,7 @@ def render_bindings(plan: Plan, sources: str) -> str:
         sources=sources,
         ops=ops(plan),
         precisions=plan.has_precisions,
+        tiled=any(variant.tiled for variant in plan.variants),
         roles=[*(dtype_field(role) for role in roles), "accumulator"],
         modes=mode_rows(plan),
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],

@@ -40,7 +40,7 @@ class ForwardOp(VariantOps):
 
     def _forward_checks(self, op: Op) -> None:
         chain = self.chain
-        op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
+        self.declare_sizes(op, "source")
         if chain.contraction:
             c = chain.contraction
             op.sizes.append(f"const int64_t channels = {arg(c.weight)}.size(0);")
@@ -49,8 +49,6 @@ class ForwardOp(VariantOps):
             op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")
             expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
-        else:
-            op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
         for name, role, shape in self.sources():
             op.checks.append(self.read_input(name, role, shape))
         written = self._written()
@@ -88,7 +86,8 @@ class ForwardOp(VariantOps):
             op.allocations.append(f"const Tensor {out(c.product)} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
         for tensor in returned.values():
-            made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {self.sizes_text(tensor)})"
+            shape = "images.outer()" if tensor.name in program.outer else self.sizes_text(tensor)
+            made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {shape})"
             op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
         names = list(returned)
         if self.variant.needs_source and chain.contraction:

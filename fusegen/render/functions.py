@@ -22,6 +22,7 @@ class VariantText:
     about: str
     results: list[str]
     gradients: list[str]
+    tiled: bool
 
 
 _ABOUT = {
@@ -39,6 +40,7 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         about=_ABOUT[variant.name],
         results=_results(variant, renderer),
         gradients=_gradients(plan, variant, renderer),
+        tiled=variant.tiled,
     )
 
 

@@ -32,7 +32,8 @@ class Argument:
 @dataclass
 class Op:
     """Everything that bindings.cpp says of one op. struct, launched: the type of its launcher's arguments, and each of
-    them with its value. in_epilogue: what makes `product` where the kernels may run in its epilogue."""
+    them with its value. in_epilogue: what makes `product` where the kernels may run in its epilogue. tiled: it takes
+    images, see torch_images.h."""
 
     name: str
     function: str
@@ -40,6 +41,7 @@ class Op:
     struct: str
     forward: bool
     groups: bool
+    tiled: bool
     arguments: list[Argument] = field(default_factory=list)
     first: str = ""
     sizes: list[str] = field(default_factory=list)

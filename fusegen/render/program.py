@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegen.plan.model import Program
+from fusegen.plan.model import Program, Tensor
 from fusegen.plan.passes import BEFORE
 from fusegen.plan.units import Unit, unit_of
 from fusegen.render.expressions import inverse_length
@@ -43,6 +43,8 @@ class StructRenderer:
             reads=[Field(value(t.name), element_type(t)) for t in passes.reads],
             writes=[Field(value(t.name), element_type(t)) for t in self.program.full_outputs],
             optional_writes=sum(1 << i for i, t in enumerate(self.program.full_outputs) if t.optional),
+            outer_reads=self._outer(passes.reads),
+            outer_writes=self._outer(self.program.full_outputs),
             product=next((i for i, t in enumerate(passes.reads) if t.name == self.product), None),
             arguments=struct(self.program),
             sums=self._sums(texts),
@@ -60,6 +62,10 @@ class StructRenderer:
             channels_pass=printed.channels() if total else None,
             work=work(self.program, passes),
         )
+
+    def _outer(self, fields: Sequence[Tensor]) -> int:
+        """Those of some fields that may be [batch, channels, positions], as bits."""
+        return sum(1 << i for i, t in enumerate(fields) if t.name in self.program.outer)
 
     def _sums(self, texts: Sequence[PassText]) -> str:
         """C++: the record of sums of pass kPass."""

@@ -100,6 +100,8 @@ class StructText:
     reads: list[Field]
     writes: list[Field]
     optional_writes: int
+    outer_reads: int
+    outer_writes: int
     product: int | None
     read_arguments: list[str]
     write_arguments: list[str]

@@ -67,6 +67,7 @@ class VariantOps:
             struct=struct(program),
             forward=direction == "forward",
             groups=program.groups is not None,
+            tiled=self.variant.tiled,
         )
 
     def add_numbers(self, op: Op, constants: Sequence[str]) -> None:
@@ -100,7 +101,23 @@ class VariantOps:
         return [*found, *((arg(name), arg(name)) for name in program.constants)]
 
     def read_input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
-        return read(name, f"dtypes.{dtype_field(role)}", self.shape_text(shape))
+        return read(name, f"dtypes.{dtype_field(role)}", self.given_text(name, shape))
+
+    def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
+        """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
+        if self.variant.tiled and shape == (self.chain.rows, self.chain.channels):
+            return f"images.{'inner' if name == self.chain.source.name else 'outer'}()"
+        return self.shape_text(shape)
+
+    def declare_sizes(self, op: Op, of: str) -> None:
+        """of: whether the first argument is the source or the result's gradient, where these may be of images."""
+        if self.variant.tiled:
+            op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like});")
+            op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
+        else:
+            op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
+            if not (op.forward and self.chain.contraction):
+                op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
 
     def shape_text(self, shape: tuple[Dim, ...], first: bool = False, second: str = "") -> str:
         """A shape as C++ sizes. first: where symbols get their values, so that they fit any size."""

@@ -31,6 +31,7 @@ class _Call(ctypes.Structure):
         ("forced", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
         ("stream", ctypes.c_void_p),
+        ("positions", ctypes.c_int64),
     ]
 
 
@@ -55,6 +56,7 @@ class Call:
     forced: Shapes | None = None
     workspace: Any = None
     stream: int | None = None
+    positions: int = 0
 
     @property
     def struct(self) -> Struct:
