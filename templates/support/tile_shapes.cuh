@@ -31,8 +31,8 @@ struct ImageTiles {
 
   // The rows, of [batch * positions, channels], in front of a tile.
   __host__ __device__ int64_t rows_before(int64_t tile) const {
-    const int64_t image = tile / per_image, at = (tile - image * per_image) * size();
-    return image * positions + (at < positions ? at : positions);
+    const int64_t image = tile / per_image;
+    return image * positions + (tile - image * per_image) * size();
   }
   // The rows of the tiles of a block.
   __host__ __device__ int64_t rows_of_block(int64_t block) const {
