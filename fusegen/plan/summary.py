@@ -90,7 +90,7 @@ def _convolution(plan: Plan, sizes: Mapping[str, int], c: Convolution) -> dict[s
         "bias": step.bias,
         "memory_format": "channels_last_3d" if c.dimensions == 3 else "channels_last",
         "reason": "the kernels take the channels as rows of memory, [batch * positions, channels], and the library is "
-        "faster so; contiguous inputs and their results are copied",
+        "faster so; a contiguous input is copied into that format",
         "rows": positions_of(plan, sizes),
     }
 

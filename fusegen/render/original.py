@@ -87,7 +87,7 @@ def shapes(plan: Plan) -> list[str]:
     if chain.convolution:
         form = shape_form(chain.spatial)
         lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
-        lines.append("The memory format is that of PyTorch's convolution. Use channels_last: others are copied.")
+        lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
         lines.append(f"Returns {text((chain.rows, chain.channels))}.")
     if allowed.most is None:

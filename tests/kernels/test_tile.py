@@ -25,6 +25,8 @@ SIZES = [  # batch, positions, channels
     (3, 64, 40),
     (2, 16, 264),
     (5, 136, 24),
+    (2, 70, 16),  # halves of vectors
+    (2, 68, 16),
     (1, 1048, 3),
 ]
 

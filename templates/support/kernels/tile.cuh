@@ -5,7 +5,7 @@
 // columns of some rows of a tile, as in the pointwise kernel: so it loads the values of its
 // channels once, and sums them by itself. What is [batch, channels, positions] goes through shared
 // memory: there its threads have neighbouring positions of a channel when they access memory, as
-// vectors, or as single elements where the positions of a channel do not begin with a vector.
+// vectors, as half of them or as single elements: whatever the channels begin with.
 #pragma once
 
 #include <cstdint>
@@ -35,18 +35,18 @@ template <class P, int kPass>
 constexpr int kTileBytes =
     read_bytes<P>(kOuterReadsOf<P, kPass>) + write_bytes<P>(kOuterWritesOf<P, kPass>);
 
-// One thread of the kernel. even: whether vectors move all outer tensors: they are aligned, and the
-// positions of a channel are a multiple of a vector.
+// One thread of the kernel. step: how many neighbouring elements of an outer tensor one access
+// moves: a vector of kVec, half of it, or 1. The positions of a channel are a multiple of it.
 template <class P, int kPass, int kVec, bool kPacked>
 class TileThread {
  public:
   using Acc = typename P::Acc;
   using Sums = typename P::template Sums<kPass, ColumnSumsOf<Acc, kVec>::template Of>;
 
-  __device__ __forceinline__ TileThread(const P& p, const ImageTiles& tiles, bool even)
+  __device__ __forceinline__ TileThread(const P& p, const ImageTiles& tiles, int step)
       : p_(p),
         tiles_(tiles),
-        even_(even),
+        step_(step),
         first_channel_(int64_t(blockIdx.x) * blockDim.x * kVec),
         columns_(columns_of<kVec, kPacked>(first_channel_, p.channels, threadIdx.x, blockDim.x)) {
     const int64_t left = p.channels - first_channel_;
@@ -123,9 +123,9 @@ class TileThread {
   // Calls visit(index in a shared array, place in an outer tensor) for what the thread has of the
   // tile in the order of outer tensors: vectors or single elements, whose neighbours the
   // neighbouring threads have.
-  template <bool kEven, typename Visit>
+  template <int kStep, typename Visit>
   __device__ __forceinline__ void each_outer(const Visit& visit) const {
-    constexpr int kStep = kEven ? kVec : 1, kTurns = kTileVectors * kVec / kStep;
+    constexpr int kTurns = kTileVectors * kVec / kStep;
     const unsigned threads = blockDim.x * blockDim.y;
     const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll kTileVectors
@@ -138,50 +138,44 @@ class TileThread {
   }
 
   // Brings the tile of an outer tensor to shared memory.
-  template <bool kEven, typename E>
+  template <int kStep, typename E>
   __device__ __forceinline__ void bring(E* to, const E* from) const {
-    each_outer<kEven>([&](int index, int64_t at) {
-      if constexpr (kEven) {
-        constexpr int kWords = sizeof(Pack<E, kVec>) / sizeof(Word<E, kVec>);
-        auto* const word = reinterpret_cast<Word<E, kVec>*>(to + index);
-        const auto* const source = reinterpret_cast<const Word<E, kVec>*>(from + at);
+    each_outer<kStep>([&](int index, int64_t at) {
+      if constexpr (kStep * sizeof(E) >= 4) {  // what an asynchronous copy moves at least
+        constexpr int kWords = sizeof(Pack<E, kStep>) / sizeof(Word<E, kStep>);
+        auto* const word = reinterpret_cast<Word<E, kStep>*>(to + index);
+        const auto* const source = reinterpret_cast<const Word<E, kStep>*>(from + at);
 #pragma unroll
         for (int w = 0; w < kWords; ++w) {
           __pipeline_memcpy_async(word + w, source + w, sizeof(*word));
         }
-      } else if constexpr (kCopied<false, E>) {
-        __pipeline_memcpy_async(to + index, from + at, sizeof(E));
       } else {
         to[index] = read(from + at);
       }
     });
   }
   // Stores it out of shared memory.
-  template <bool kEven, typename E>
+  template <int kStep, typename E>
   __device__ __forceinline__ void take(const E* from, E* to) const {
-    each_outer<kEven>([&](int index, int64_t at) {
-      if constexpr (kEven) {
-        const auto vector = load_words<kVec>(from + index, [](auto* word) { return *word; });
-        Pack<E, kVec> pack;
-        memcpy(&pack, &vector, sizeof(pack));
-        store_pack(Columns<kVec, true>{0, 1, kVec}, to + at, pack);
-      } else {
-        to[at] = from[index];
-      }
+    each_outer<kStep>([&](int index, int64_t at) {
+      const auto vector = load_words<kStep>(from + index, [](auto* word) { return *word; });
+      Pack<E, kStep> pack;
+      memcpy(&pack, &vector, sizeof(pack));
+      store_pack(Columns<kStep, true>{0, 1, kStep}, to + at, pack);
     });
   }
 
-  template <bool kEven>
+  template <int kStep>
   __device__ __forceinline__ void bring_all() const {
     each(
         [&](auto i, auto* from) {
           constexpr int kField = decltype(i)::value;
           using E = std::remove_pointer_t<decltype(from)>;
-          if constexpr (has_bit(kReads, kField)) bring<kEven>(read_array<kField, E>(), from);
+          if constexpr (has_bit(kReads, kField)) bring<kStep>(read_array<kField, E>(), from);
         },
         p_.reads);
   }
-  template <bool kEven>
+  template <int kStep>
   __device__ __forceinline__ void take_all() const {
     each(
         [&](auto i, auto* to) {
@@ -189,7 +183,7 @@ class TileThread {
           using E = std::remove_pointer_t<decltype(to)>;
           if constexpr (has_bit(kWrites, kField)) {
             constexpr bool kMayLack = has_bit(P::kOptionalWrites, kField);
-            if (!kMayLack || to != nullptr) take<kEven>(write_array<kField, E>(), to);
+            if (!kMayLack || to != nullptr) take<kStep>(write_array<kField, E>(), to);
           }
         },
         p_.writes);
@@ -197,10 +191,12 @@ class TileThread {
 
   __device__ __forceinline__ void run_tile() {
     if constexpr (kReads != 0) {
-      if (even_) {
-        bring_all<true>();
+      if (step_ == kVec) {
+        bring_all<kVec>();
+      } else if (kVec > 2 && step_ > 1) {
+        bring_all<kVec / 2>();
       } else {
-        bring_all<false>();
+        bring_all<1>();
       }
       end_row();
     }
@@ -232,10 +228,12 @@ class TileThread {
     }
     if constexpr (kWrites != 0) {
       __syncthreads();
-      if (even_) {
-        take_all<true>();
+      if (step_ == kVec) {
+        take_all<kVec>();
+      } else if (kVec > 2 && step_ > 1) {
+        take_all<kVec / 2>();
       } else {
-        take_all<false>();
+        take_all<1>();
       }
     }
   }
@@ -323,7 +321,7 @@ class TileThread {
 
   const P& p_;
   const ImageTiles& tiles_;
-  const bool even_;
+  const int step_;
   const int64_t first_channel_;  // of the block
   const Columns<kVec, kPacked> columns_;
   int channels_;     // of the block
@@ -337,9 +335,9 @@ class TileThread {
 
 template <class P, int kPass, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks) tile_kernel(
-    const __grid_constant__ P p, const __grid_constant__ ImageTiles tiles, bool even) {
+    const __grid_constant__ P p, const __grid_constant__ ImageTiles tiles, int step) {
   wait_for_earlier_kernels();
-  TileThread<P, kPass, kVec, kPacked>(p, tiles, even).run();
+  TileThread<P, kPass, kVec, kPacked>(p, tiles, step).run();
 }
 
 // aligned: whether vectors may move the outer tensors.
@@ -349,10 +347,11 @@ cudaError_t launch_tile(const P& p, const TileShape& shape, bool aligned, cudaSt
   const int threads = int(shape.block.x * shape.block.y);
   const size_t arrays = size_t(threads) * kTileVectors * kVec * kTileBytes<P, kPass>;
   const size_t sums = Terms<P, kPass>::kFields > 0 ? size_t(threads) * 2 * kVec * sizeof(Acc) : 0;
-  const bool even = aligned && p.positions % kVec == 0;
+  int step = aligned ? kVec : 1;
+  if (p.positions % step != 0) step = p.positions % (kVec / 2) == 0 ? kVec / 2 : 1;
   return launch(
       tile_kernel<P, kPass, kVec, kPacked>, shape.grid, shape.block, arrays > sums ? arrays : sums,
-      stream, p, shape.tiles, even);
+      stream, p, shape.tiles, step);
 }
 
 }  // namespace fusegen
