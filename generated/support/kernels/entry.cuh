@@ -137,7 +137,8 @@ cudaError_t run_program(
 template <template <typename...> class P, class Modes, class Arguments, typename F>
 cudaError_t with_program(const Call& call, const Arguments& arguments, const F& f) {
   if (call.rows == 0 || call.channels == 0) return cudaSuccess;
-  const Sizes sizes{call.rows, call.channels, call.groups, call.channels / call.groups};
+  const Sizes sizes{
+      call.rows, call.channels, call.groups, call.channels / call.groups, call.positions};
   return Modes::with(call.mode, [&](auto types) {
     return f(decltype(types)::template Of<P>::of(sizes, arguments));
   });

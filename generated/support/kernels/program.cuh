@@ -15,6 +15,8 @@
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
 //   Writes<Of>, writes        tensors of all elements that are stored by the last pass
 //   kOptionalWrites           the fields of Writes whose pointer may be null, as bits
+//   kOuterReads, kOuterWrites the fields of Reads and Writes that are [batch, channels, positions]
+//                             in a call with positions, as bits
 //   kReadBy[kPasses]          the fields of Reads that a pass needs, as bits
 //   partials                  partial results of column sums, in the workspace
 //   scratch(f)                calls f(pass that stores it, pointer, unit, whether it is in every
@@ -77,8 +79,10 @@ namespace fusegen {
 // The unit that a pass reduces to one value; kNone where a pass has no sums.
 enum class Unit { kNone, kChannel, kRow, kGroup, kScalar };
 
+// positions: of an image, where outer tensors are [batch, channels, positions] and rows are
+// batch * positions; 0 where all tensors are [rows, channels].
 struct Sizes {
-  int64_t rows, channels, groups, group_length;
+  int64_t rows, channels, groups, group_length, positions = 0;
 };
 
 template <int kIndex>
@@ -145,6 +149,7 @@ struct Program : Sizes {
   static constexpr unsigned kCachedInRegisters[kMostPasses] = {}, kCachedInShared[kMostPasses] = {};
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
+  static constexpr unsigned kOuterReads = 0, kOuterWrites = 0;
   static constexpr bool kFitsL2 = false, kReducesChannels = false;
 
   using Cached = Nothing;

@@ -16,27 +16,14 @@
 #include "../fetch.cuh"
 #include "../launch.cuh"
 #include "../tile_shapes.cuh"
-#include "column_layout.cuh"
 #include "elements.cuh"
 #include "pointwise_sums.cuh"
 #include "program.cuh"
+#include "tile_arrays.cuh"
 
 namespace fusegen {
 
-// The fields of Reads, and of Writes, that pass kPass moves and that are [batch, channels,
-// positions].
-template <class P, int kPass>
-constexpr unsigned kOuterReadsOf = P::kReadBy[kPass] & P::kOuterReads;
-template <class P, int kPass>
-constexpr unsigned kOuterWritesOf = kPass == P::kPasses - 1 ? P::kOuterWrites : 0u;
-
-// Bytes of an element of these.
-template <class P, int kPass>
-constexpr int kTileBytes =
-    read_bytes<P>(kOuterReadsOf<P, kPass>) + write_bytes<P>(kOuterWritesOf<P, kPass>);
-
-// One thread of the kernel. step: how many neighbouring elements of an outer tensor one access
-// moves: a vector of kVec, half of it, or 1. The positions of a channel are a multiple of it.
+// One thread of the kernel. step: see TileArrays.
 template <class P, int kPass, int kVec, bool kPacked>
 class TileThread {
  public:
@@ -46,12 +33,9 @@ class TileThread {
   __device__ __forceinline__ TileThread(const P& p, const ImageTiles& tiles, int step)
       : p_(p),
         tiles_(tiles),
-        step_(step),
-        first_channel_(int64_t(blockIdx.x) * blockDim.x * kVec),
-        columns_(columns_of<kVec, kPacked>(first_channel_, p.channels, threadIdx.x, blockDim.x)) {
-    const int64_t left = p.channels - first_channel_;
-    channels_ = left < blockDim.x * kVec ? int(left) : int(blockDim.x) * kVec;
-  }
+        arrays_(p, tiles, step),
+        columns_(columns_of<kVec, kPacked>(
+            arrays_.first_channel, p.channels, threadIdx.x, blockDim.x)) {}
 
   __device__ __forceinline__ void run() {
     set_scalars(p_, known_);
@@ -80,124 +64,25 @@ class TileThread {
 
  private:
   static constexpr bool kStores = kPass == P::kPasses - 1;
-  static constexpr unsigned kReads = kOuterReadsOf<P, kPass>;
+  using Arrays = TileArrays<P, kPass, kVec>;
+  static constexpr unsigned kReads = Arrays::kReads, kWrites = Arrays::kWrites;
   static constexpr unsigned kInnerReads = P::kReadBy[kPass] & ~P::kOuterReads;
-  static constexpr unsigned kWrites = kOuterWritesOf<P, kPass>;
 
   using Inner = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
 
   __device__ __forceinline__ void place(int64_t image, int64_t tile) {
     const int64_t first = tile * tiles_.size();
-    const int64_t left = tiles_.positions - first;
-    count_ = left < tiles_.size() ? int(left) : tiles_.size();
+    arrays_.place(image, first);
     own_row_ = image * tiles_.positions + first + threadIdx.y;
-    outer_ = (image * p_.channels + first_channel_) * tiles_.positions + first;
   }
 
-  // Where an element is in the shared array of a tensor. The vectors of a channel take turns by
-  // the channel: threads with neighbouring vectors of channels access other banks.
-  __device__ __forceinline__ int index_of(unsigned channel, unsigned position) const {
-    const unsigned turns = tiles_.vectors<kVec>() - 1u;
-    const unsigned vector = position / kVec ^ (channel / kVec & turns & 15u);
-    return int((channel << tiles_.shift) + vector * kVec + position % kVec);
-  }
   __device__ __forceinline__ unsigned own_channel(int v) const {
     return kPacked ? threadIdx.x * kVec + v : threadIdx.x + v * blockDim.x;
   }
 
-  // The shared array of a field of Reads or Writes.
-  template <typename E>
-  __device__ __forceinline__ E* array(int bytes_before) const {
-    const int elements = (int(blockDim.x) * kVec) << tiles_.shift;
-    return reinterpret_cast<E*>(shared_memory<unsigned char>() + bytes_before * elements);
-  }
-  template <int kField, typename E>
-  __device__ __forceinline__ std::remove_const_t<E>* read_array() const {
-    return array<std::remove_const_t<E>>(read_bytes<P>(below(kReads, kField)));
-  }
-  template <int kField, typename E>
-  __device__ __forceinline__ E* write_array() const {
-    return array<E>(read_bytes<P>(kReads) + write_bytes<P>(below(kWrites, kField)));
-  }
-
-  // Calls visit(index in a shared array, place in an outer tensor) for what the thread has of the
-  // tile in the order of outer tensors: vectors or single elements, whose neighbours the
-  // neighbouring threads have.
-  template <int kStep, typename Visit>
-  __device__ __forceinline__ void each_outer(const Visit& visit) const {
-    constexpr int kTurns = kTileVectors * kVec / kStep;
-    const unsigned threads = blockDim.x * blockDim.y;
-    const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll kTileVectors
-    for (int u = 0; u < kTurns; ++u) {
-      const unsigned at = (thread + u * threads) * kStep;
-      const unsigned channel = at >> tiles_.shift, position = at - (channel << tiles_.shift);
-      if (int(channel) >= channels_ || int(position) >= count_) continue;
-      visit(index_of(channel, position), outer_ + channel * tiles_.positions + position);
-    }
-  }
-
-  // Brings the tile of an outer tensor to shared memory.
-  template <int kStep, typename E>
-  __device__ __forceinline__ void bring(E* to, const E* from) const {
-    each_outer<kStep>([&](int index, int64_t at) {
-      if constexpr (kStep * sizeof(E) >= 4) {  // what an asynchronous copy moves at least
-        constexpr int kWords = sizeof(Pack<E, kStep>) / sizeof(Word<E, kStep>);
-        auto* const word = reinterpret_cast<Word<E, kStep>*>(to + index);
-        const auto* const source = reinterpret_cast<const Word<E, kStep>*>(from + at);
-#pragma unroll
-        for (int w = 0; w < kWords; ++w) {
-          __pipeline_memcpy_async(word + w, source + w, sizeof(*word));
-        }
-      } else {
-        to[index] = read(from + at);
-      }
-    });
-  }
-  // Stores it out of shared memory.
-  template <int kStep, typename E>
-  __device__ __forceinline__ void take(const E* from, E* to) const {
-    each_outer<kStep>([&](int index, int64_t at) {
-      const auto vector = load_words<kStep>(from + index, [](auto* word) { return *word; });
-      Pack<E, kStep> pack;
-      memcpy(&pack, &vector, sizeof(pack));
-      store_pack(Columns<kStep, true>{0, 1, kStep}, to + at, pack);
-    });
-  }
-
-  template <int kStep>
-  __device__ __forceinline__ void bring_all() const {
-    each(
-        [&](auto i, auto* from) {
-          constexpr int kField = decltype(i)::value;
-          using E = std::remove_pointer_t<decltype(from)>;
-          if constexpr (has_bit(kReads, kField)) bring<kStep>(read_array<kField, E>(), from);
-        },
-        p_.reads);
-  }
-  template <int kStep>
-  __device__ __forceinline__ void take_all() const {
-    each(
-        [&](auto i, auto* to) {
-          constexpr int kField = decltype(i)::value;
-          using E = std::remove_pointer_t<decltype(to)>;
-          if constexpr (has_bit(kWrites, kField)) {
-            constexpr bool kMayLack = has_bit(P::kOptionalWrites, kField);
-            if (!kMayLack || to != nullptr) take<kStep>(write_array<kField, E>(), to);
-          }
-        },
-        p_.writes);
-  }
-
   __device__ __forceinline__ void run_tile() {
     if constexpr (kReads != 0) {
-      if (step_ == kVec) {
-        bring_all<kVec>();
-      } else if (kVec > 2 && step_ > 1) {
-        bring_all<kVec / 2>();
-      } else {
-        bring_all<1>();
-      }
+      arrays_.bring_all();
       end_row();
     }
     // All loads of a tile are in flight together.
@@ -228,19 +113,13 @@ class TileThread {
     }
     if constexpr (kWrites != 0) {
       __syncthreads();
-      if (step_ == kVec) {
-        take_all<kVec>();
-      } else if (kVec > 2 && step_ > 1) {
-        take_all<kVec / 2>();
-      } else {
-        take_all<1>();
-      }
+      arrays_.take_all();
     }
   }
 
   // Whether the thread has elements of its position u of the tile.
   __device__ __forceinline__ bool has_position(int u) const {
-    return columns_.any() && int(threadIdx.y + u * blockDim.y) < count_;
+    return columns_.any() && int(threadIdx.y + u * blockDim.y) < arrays_.count;
   }
 
   // Computes the thread's vector of its position u, in the row that begins at `row`.
@@ -262,14 +141,14 @@ class TileThread {
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!columns_.has(v)) continue;
-      const int at = index_of(own_channel(v), position);
+      const int at = arrays_.index_of(own_channel(v), position);
       Elements<P> x{};
       each(TakeElement<kInnerReads>{v}, x, inner);
       each(
           [&](auto i, Acc& value, auto* from) {
             constexpr int kField = decltype(i)::value;
             using E = std::remove_pointer_t<decltype(from)>;
-            if constexpr (has_bit(kReads, kField)) value = widen(read_array<kField, E>()[at]);
+            if constexpr (has_bit(kReads, kField)) value = widen(arrays_.template read_array<kField, E>()[at]);
           },
           x, p_.reads);
       Known<P>& k = known_[v];
@@ -285,7 +164,7 @@ class TileThread {
               constexpr int kField = decltype(i)::value;
               using E = std::remove_pointer_t<decltype(to)>;
               if constexpr (has_bit(kWrites, kField)) {
-                store_value(write_array<kField, E>() + at, value);
+                store_value(arrays_.template write_array<kField, E>() + at, value);
               } else {
                 store_value(&vector[v], value);
               }
@@ -321,13 +200,9 @@ class TileThread {
 
   const P& p_;
   const ImageTiles& tiles_;
-  const int step_;
-  const int64_t first_channel_;  // of the block
+  Arrays arrays_;
   const Columns<kVec, kPacked> columns_;
-  int channels_;     // of the block
-  int count_;        // positions of the tile
   int64_t own_row_;  // the thread's first one of the tile
-  int64_t outer_;    // where the tile begins in outer tensors
   int rows_ = 0;     // of the thread, so far
   Known<P> known_[kVec];
   Sums sums_ = {};
