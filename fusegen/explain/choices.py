@@ -36,9 +36,10 @@ class Question:
 def choices(
     plan: Plan, device: Device, mode: Mode, size: Sizes, cache: Path | None = None
 ) -> Iterator[tuple[Program, Choice, Choice | None]]:
-    """The choice of each program, and that for contiguous tensors behind a convolution, of kernels that are compiled for the CPU: as launchers choose on a device that the
-    plan is made for. device: the one whose tuning counts, and that has a kernel for split products or has not.
-    cache: a directory for compiled kernels, if they are to be used again. Raises EmulationBuildError without g++."""
+    """The choice of each program, and that for contiguous tensors behind a convolution, of kernels that are compiled
+    for the CPU: as launchers choose on a device that the plan is made for. device: the one whose tuning counts, and
+    that has a kernel for split products or has not. cache: a directory for compiled kernels, if they are to be used
+    again. Raises EmulationBuildError without g++."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         write_files(render_all([plan]), root)

@@ -23,7 +23,8 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
     operator that needs it, so that its peak, in the products of the linear layer, has none of them.
 
-    A convolution and what is behind it take channels_last: a copy of each input that comes in another format is saved.
+    A convolution takes channels_last, and so do kernels behind it that reduce rows: a copy of each input that comes in
+    another format is saved.
     The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format.
 
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,14 +55,16 @@ class Subject:
         return bool(importlib.import_module(f"{self.package.__name__}._C").info()["float64"])
 
     def choice(self, program: Program, mode: Mode, sizes: Sizes, split: bool = False) -> Choice:
-        """What the launcher of a program in this package's extension says that it runs. split: whether operands of the
-        product are, so that its epilogue may take the program. Raises ImportError where there is no extension."""
+        """What the launcher of a program in this package's extension says that it runs for contiguous tensors. split:
+        whether operands of the product are, so that its epilogue may take the program. Raises ImportError where there
+        is no extension."""
         extension = importlib.import_module(f"{self.package.__name__}._C")
         symbol = Launcher(self.plan, program).symbol
         symbols = [symbol]
         if split and self.plan.in_epilogue(program):
             symbols.insert(0, f"{symbol}_product")
-        call = (mode.index, sizes.rows, sizes.channels, sizes.groups(program))
+        call = [mode.index, sizes.rows, sizes.channels, sizes.groups(program)]
+        call += [math.prod(sizes.made[2:])] if program.outer else []
         found = (choice(extension.explain(each, *call)) for each in symbols)
         return next((each for each in found if each.schedule), Choice((), ()))
 
