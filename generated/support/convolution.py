@@ -105,7 +105,7 @@ def call_convolved(operator, arguments):
         for index in operator.with_rows:
             given[index] = given[index].flatten(2)
         given[0] = given[0].mT
-        return operator.call(given).view(batch, channels, *positions)
+        return operator.run(given).view(batch, channels, *positions)
     for index in operator.with_rows:
         given[index] = given[index].movedim(1, -1)
     result = operator(*given).movedim(-1, 1)

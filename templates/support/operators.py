@@ -111,9 +111,9 @@ class Operator:
         """
         if arguments[0].dim() != 2:
             return self._call_on_rows(arguments)
-        return self.call(arguments)
+        return self.run(arguments)
 
-    def call(self, arguments):
+    def run(self, arguments):
         """The same of arguments as the ops take them."""
         if self.in_cpp:
             results = self.forward(*arguments)
