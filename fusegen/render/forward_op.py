@@ -43,14 +43,14 @@ class ForwardOp(VariantOps):
         op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
         if chain.contraction:
             c = chain.contraction
-            op.sizes.append(f"const int64_t channels = {arg(c.weight)}.size(0);")
+            op.sizes += self._channels(f"{arg(c.weight)}.size(0)")
             expected = self.shape_text((chain.rows, c.in_features), first=True)
             op.checks.append(f'args.matrix("{self.operand}", {arg(self.operand)}, dtypes.activation, {expected});')
             op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")
             expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
         else:
-            op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
+            op.sizes += self._channels(f"{op.like}.size(1)")
         for name, role, shape in self.sources():
             op.checks.append(self.read_input(name, role, shape))
         written = self._written()
@@ -61,6 +61,13 @@ class ForwardOp(VariantOps):
             else:
                 op.checks.append(self.read_input(buffer.name, "parameter", (chain.channels,)))
         self.check_groups(op)
+
+    def _channels(self, width: str) -> list[str]:
+        """C++: the channels of a part, of a source of this width."""
+        parts = self.chain.number_of_parts
+        if parts == 1:
+            return [f"const int64_t channels = {width};"]
+        return [f'args.divisor("parts", {parts}, {width});', f"const int64_t channels = {width} / {parts};"]
 
     def _forward_body(self, op: Op, program: Program) -> None:
         chain = self.chain

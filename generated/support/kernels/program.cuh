@@ -15,6 +15,7 @@
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
 //   Writes<Of>, writes        tensors of all elements that are stored by the last pass
 //   kOptionalWrites           the fields of Writes whose pointer may be null, as bits
+//   kHasParts                 whether some of these tensors are parts of others: see parts.cuh
 //   kReadBy[kPasses]          the fields of Reads that a pass needs, as bits
 //   partials                  partial results of column sums, in the workspace
 //   scratch(f)                calls f(pass that stores it, pointer, unit, whether it is in every
@@ -64,6 +65,7 @@
 
 #include "../columns.cuh"
 #include "../packs.cuh"
+#include "../parts.cuh"
 #include "../reductions.cuh"
 #include "../types.cuh"
 
@@ -145,7 +147,7 @@ struct Program : Sizes {
   static constexpr unsigned kCachedInRegisters[kMostPasses] = {}, kCachedInShared[kMostPasses] = {};
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
-  static constexpr bool kFitsL2 = false, kReducesChannels = false;
+  static constexpr bool kFitsL2 = false, kReducesChannels = false, kHasParts = false;
 
   using Cached = Nothing;
   template <int kPass, template <typename> class Of>
@@ -181,9 +183,9 @@ struct Program : Sizes {
 
 // Types of a record's fields: pointers to read or to write, and values.
 template <typename E>
-using ReadPointer = const E*;
+using ReadPointer = typename PointerTo<E>::Read;
 template <typename E>
-using WritePointer = E*;
+using WritePointer = typename PointerTo<E>::Write;
 template <typename Acc>
 struct ValuesIn {
   template <typename E>
