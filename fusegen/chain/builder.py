@@ -104,7 +104,9 @@ class ChainBuilder(ModuleBuilder):
         anchor = self.contraction or self.convolution
         path = self.places[anchor.name] if anchor else ("inputs", self.inputs[0].name)
         message = f"nothing divides the '{self.channels}' channels into parts"
-        self.diagnostics.add("FG308", message, path, "'chunk' or a gated linear unit comes next, or a symbol of its own")
+        self.diagnostics.add(
+            "FG308", message, path, "'chunk' or a gated linear unit comes next, or a symbol of its own"
+        )
         self.channels = None
 
     def remember(self, name: str | None, value: Node | None) -> None:

@@ -38,7 +38,9 @@ def _leaves(graph: Graph, name: str, axes: Axes, count: int) -> tuple[Node, ...]
 def why_not_divided(steps: Sequence[Any], index: int) -> str | None:
     """Why the running value before step `index` cannot be divided; None where it can."""
     if index > 1 or (index == 1 and not (steps[0] is not None and steps[0].anchor)):
-        return "the value that is divided must be the chain's input, or the result of a layer that the chain begins with"
+        return (
+            "the value that is divided must be the chain's input, or the result of a layer that the chain begins with"
+        )
     if index == 1 and steps[0].save is not None:
         return "the value that is divided cannot be saved as well: save its parts"
     return None

@@ -146,7 +146,9 @@ def _gradient_outputs(
     def add(name: str, role: Role) -> None:
         found = [gradients.get(node) for node in leaves[name]]
         # Parts are of one tensor: those that the result does not depend on have a gradient of zero there.
-        nodes = [_zero(chain.graph, leaf) if each is None else each for leaf, each in zip(leaves[name], found, strict=True)]
+        nodes = [
+            _zero(chain.graph, leaf) if each is None else each for leaf, each in zip(leaves[name], found, strict=True)
+        ]
         parts = {names[name]: nodes[0]}
         if len(nodes) > 1:
             parts = {chain.graph.claim(f"{names[name]}_part{index}"): node for index, node in enumerate(nodes, 1)}

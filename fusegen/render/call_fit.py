@@ -31,7 +31,11 @@ def tensors_fit(call: CallNames) -> list[str]:
 
 def _shape(call: CallNames, shape: tuple[Dim, ...]) -> str:
     width = times(call.chain.number_of_parts, "_channels")
-    names = {call.chain.source_channels: width, call.chain.channels: "_channels", call.chain.rows: f"{call.first}.shape[0]"}
+    names = {
+        call.chain.source_channels: width,
+        call.chain.channels: "_channels",
+        call.chain.rows: f"{call.first}.shape[0]",
+    }
     return as_tuple([text_of(dim, names) for dim in shape])
 
 

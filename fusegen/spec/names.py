@@ -122,7 +122,7 @@ def symbol_of(written: Any) -> Any:
 Identifier = Annotated[str, AfterValidator(check_identifier), Plain("a name")]
 
 # The name of a dim, or a multiple of its size.
-WidthName = Annotated[str, AfterValidator(check_width), Plain("a name, or a multiple of one's size such as 2 * name")]
+WidthName = Annotated[str, AfterValidator(check_width), Plain("a name, 2 * name")]
 
 # A name that becomes an attribute of the module: parameters, submodules, constants.
 AttributeName = Annotated[str, AfterValidator(check_attribute), Plain("a name")]

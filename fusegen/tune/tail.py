@@ -118,9 +118,7 @@ class Tail:
             if tensor.name in owner:
                 value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(dtype_of(self.mode, tensor))
             else:
-                value = torch.randn(
-                    self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device
-                )
+                value = torch.randn(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
             self.tensors[tensor.name] = value.contiguous()
         return self.tensors[tensor.name]
 
