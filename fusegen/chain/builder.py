@@ -38,6 +38,7 @@ class ChainBuilder(ModuleBuilder):
 
     def start(self) -> Node | None:
         """The running value before the first step; None where that is an anchor, whose result is a leaf."""
+        self._refuse_other_multiples()
         first = self.spec.chain[0] if self.spec.chain else None
         if first is not None and first.anchor:
             return None
@@ -87,6 +88,7 @@ class ChainBuilder(ModuleBuilder):
         why = why_not_divided(self.spec.chain, self.step)
         if why is not None:
             self.refuse("FG308", why, "op")
+            self.channels = None
             return (x,) * count
         channels = None if self.channels is None else part_of(self.channels, count)
         if self.channels is not None and channels is None:
@@ -108,6 +110,14 @@ class ChainBuilder(ModuleBuilder):
             "FG308", message, path, "'chunk' or a gated linear unit comes next, or a symbol of its own"
         )
         self.channels = None
+
+    def _refuse_other_multiples(self) -> None:
+        """The channels of the first input may be divided, and nothing else of the inputs."""
+        for index, given in enumerate(self.inputs):
+            for place, dim in enumerate(given.shape):
+                if dim is not None and factors(dim)[1] not in (None, dim) and (index, place) != (0, 1):
+                    message = f"'{dim}' is a multiple, which only the channels of the first input may be"
+                    self.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")
 
     def remember(self, name: str | None, value: Node | None) -> None:
         """Keeps the result of a step under the name that it is saved by."""

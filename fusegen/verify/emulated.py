@@ -67,8 +67,8 @@ class EmulatedTail:
         seed: int = 0,
         misalign: str = "",
     ) -> TailRun:
-        """tensors: the chain's source ([rows, channels of all its parts]), its further inputs and the result's gradient. Outputs are
-        poisoned before.
+        """tensors: the chain's source ([rows, channels of all its parts]), its further inputs and the result's
+        gradient. Outputs are poisoned before.
 
         schedule: "persistent" or "two_pass" forces it, with default tunables. shapes: forces all of them. With neither
         the launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of
