@@ -72,10 +72,14 @@ CASES = {
         options=", bias: false",
     ),
     "swiglu": Divided(("{op: swiglu}", "{op: batch_norm, name: bn}", "{op: tanh}"), modes=("float64", "bfloat16")),
-    "geglu": Divided(("{op: geglu, gate: first, approximate: tanh}", "{op: layer_norm, name: ln}")),
+    "geglu": Divided(
+        ("{op: geglu, gate: first, approximate: tanh}", "{op: layer_norm, name: ln}"),
+        options=", bias: false",
+        modes=("float64", "float16"),
+    ),
     "of_groups": Divided((_CHUNK, "{op: group_norm, name: gn, num_groups: 2}", "{op: mul, value: a}")),
     "glu": Divided(("{op: glu}",), linear=False),
-    "reglu": Divided(("{op: reglu}", "{op: softmax}"), linear=False, modes=("float16",)),
+    "reglu": Divided(("{op: reglu}", "{op: softmax}"), linear=False),
 }
 # Parts that begin with a vector, and that do not; shorter than a vector; one channel; one row.
 SIZES = ((5, 16), (33, 20), (7, 14), (3, 6), (9, 1), (1, 24))
@@ -106,7 +110,7 @@ def test_every_schedule_against_double_precision(name, mode, emulation_cache, tm
     plan, mode, library, cls = prepared(name, mode, emulation_cache, tmp_path)
     statistics = any("norm" in step for step in CASES[name].steps)
     checked = 0
-    for rows, channels in SIZES:
+    for rows, channels in SIZES if mode.name == "float64" else SIZES[:3]:
         if statistics and (rows == 1 or channels % 2):
             rows, channels = rows + 1, channels + channels % 2
         for training in (True, False)[: len(plan.variants)]:
@@ -125,11 +129,11 @@ def test_every_schedule_against_double_precision(name, mode, emulation_cache, tm
 
 
 def test_long_rows_without_vectors(emulation_cache, tmp_path):
-    """Of 16 bits, whose unaligned vectors begin within a word, in one part or in all."""
-    plan, mode, library, cls = prepared("reglu", "float16", emulation_cache, tmp_path)
+    """Of 16 bits: longer than a block's share, of parts that begin within a vector, and within a word."""
+    plan, mode, library, cls = prepared("geglu", "float16", emulation_cache, tmp_path)
     variant, checked = plan.variants[0], 0
     for rows, channels in ((3, 1027), (2, 2050), (2, 5121)):
-        module, tensors = cls(), drawn(plan, variant, mode, rows, channels)
+        module, tensors = built(cls, plan, mode, channels), drawn(plan, variant, mode, rows, channels)
         expected = tail_reference(plan, module, tensors, mode, True)
         for schedule in ("automatic", "persistent", "two_pass"):
             found = EmulatedTail(plan, variant, library, module).run(tensors, mode, shapes=forced_shapes(schedule))
