@@ -40,15 +40,19 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
         if why is not None:
             diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
             continue
+        if not step.divides:
+            builder.refuse_multiples()
         try:
             running = step.build(builder, running)
         except StepError as error:
             diagnostics.refuse(error.code, error.message, error.field, error.hint)
-        builder.remember(step.save, running)
+        if not step.divides or step.save in step.saved:
+            builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
     if running is not None and not running.is_full and not diagnostics.found:
         hint = "combine it with a value of full size: save one before, and add, sub, mul or div it"
         diagnostics.refuse("FG309", "the chain's result must be [rows, channels], and is [rows, 1]", "op", hint)
+    builder.refuse_multiples()
     chain = builder.finish(running)
     if not diagnostics.found:
         verify([chain.result, *chain.updates.values()])

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fusegen.chain.diagnostics import Diagnostics
+from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.model import Chain, Contraction, Convolution
 from fusegen.chain.module import ModuleBuilder, shape_text
+from fusegen.chain.parts import divide, why_not_divided
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
+from fusegen.ir.multiples import factors, part_of
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
@@ -30,11 +32,13 @@ class ChainBuilder(ModuleBuilder):
         self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
+        self.parts: dict[str, tuple[Node, ...]] = {}
 
     # From the first step to the last
 
     def start(self) -> Node | None:
         """The running value before the first step; None where that is an anchor, whose result is a leaf."""
+        self._refuse_other_multiples()
         first = self.spec.chain[0] if self.spec.chain else None
         if first is not None and first.anchor:
             return None
@@ -79,14 +83,57 @@ class ChainBuilder(ModuleBuilder):
         self.channels = out
         return self._begin(self.convolution.result)
 
+    def divide(self, x: Node, count: int) -> tuple[Node, ...]:
+        """The running value x as so many equal parts of its channels, which are the channels from now on."""
+        why = why_not_divided(self.spec.chain, self.step)
+        if why is not None:
+            self.refuse("FG308", why, "op")
+            self.channels = None
+            return (x,) * count
+        channels = None if self.channels is None else part_of(self.channels, count)
+        if self.channels is not None and channels is None:
+            hint = "a symbol's multiple is written as '2 * hidden'"
+            self.refuse("FG303", f"'{self.channels}' channels have no {count} equal parts", "op", hint)
+        self.channels = channels
+        found, leaves = divide(self.graph, x, count)
+        self.parts |= leaves
+        return found
+
+    def refuse_multiples(self) -> None:
+        """Refuses channels that are a multiple of a symbol, once nothing can divide them any more."""
+        if self.channels is None or factors(self.channels)[1] in (None, self.channels):
+            return
+        anchor = self.contraction or self.convolution
+        path = self.places[anchor.name] if anchor else ("inputs", self.inputs[0].name)
+        message = f"nothing divides the '{self.channels}' channels into parts"
+        self.diagnostics.add(
+            "FG308", message, path, "'chunk' or a gated linear unit comes next, or a symbol of its own"
+        )
+        self.channels = None
+
+    def _refuse_other_multiples(self) -> None:
+        """The channels of the first input may be divided, and nothing else of the inputs."""
+        for index, given in enumerate(self.inputs):
+            for place, dim in enumerate(given.shape):
+                if dim is not None and factors(dim)[1] not in (None, dim) and (index, place) != (0, 1):
+                    message = f"'{dim}' is a multiple, which only the channels of the first input may be"
+                    self.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")
+
     def remember(self, name: str | None, value: Node | None) -> None:
         """Keeps the result of a step under the name that it is saved by."""
-        if name is None:
-            return
+        if name is not None:
+            self._keep(name, value, "save")
+
+    def remember_part(self, name: str, value: Node, field: Field) -> None:
+        """The same of a part. It need not be used."""
+        self._keep(name, value, field)
+        self.symbols.references.use("value", name)
+
+    def _keep(self, name: str, value: Node | None, field: Field) -> None:
         if name in self._saved:
-            self.refuse("FG208", f"a value named '{name}' exists already", "save")
+            self.refuse("FG208", f"a value named '{name}' exists already", field)
         elif name in self.spec.inputs:
-            self.refuse("FG208", f"'{name}' is an input: a value needs another name", "save")
+            self.refuse("FG208", f"'{name}' is an input: a value needs another name", field)
         self._saved.setdefault(name, value or self.graph.tensor(name, self.graph.view))
         self._saved_by.setdefault(name, self.step)
 
@@ -129,6 +176,7 @@ class ChainBuilder(ModuleBuilder):
             batch_norms=self.batch_norms,
             group_counts=self.group_counts,
             places=self.places,
+            parts=self.parts,
         )
 
     # Norms

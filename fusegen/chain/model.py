@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
+from fusegen.ir.multiples import times
 from fusegen.spec.document import DocumentPath
 
 
@@ -128,6 +129,8 @@ class Chain:
 
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
     contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution.
+    parts: where the source is divided into parts of its channels, the leaves that stand for those of the source and
+        of what belongs to the same channels, by name. channels are those of one part.
     running: the value before each step; None before an anchor.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
@@ -152,6 +155,17 @@ class Chain:
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
     places: dict[str, DocumentPath] = field(default_factory=dict)
+    parts: dict[str, tuple[Node, ...]] = field(default_factory=dict)
+
+    @property
+    def number_of_parts(self) -> int:
+        """Into how many parts the source's channels are divided; 1 where they are not."""
+        return len(self.parts.get(self.source.name, ())) or 1
+
+    @property
+    def source_channels(self) -> Dim:
+        """The channels of the source: of all its parts."""
+        return times(self.number_of_parts, self.channels)
 
     @property
     def has_anchor(self) -> bool:

@@ -102,7 +102,7 @@ class _Build:
         )
 
     def _saved(self, variant: Variant, data: dict[str, Any]) -> list[model.Saved]:
-        tensors = {tensor.name: tensor for tensor in (*variant.saved, *variant.forward.inputs)}
+        tensors = {tensor.name: tensor for tensor in (*variant.saved, *variant.forward.given)}
         found = []
         for name in data["saved"]:
             why = wording.why_saved(variant, tensors[name])

@@ -9,6 +9,7 @@ from fusegen.ops import (
     convolution,
     linear,
     norms,
+    parts,
     powers,
     reductions,
     rounding,
@@ -17,7 +18,7 @@ from fusegen.ops import (
 )
 
 STEPS = (
-    *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
+    *(*linear.STEPS, *convolution.STEPS, *parts.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
     *(*norms.STEPS, *reductions.STEPS),
 )

@@ -41,8 +41,12 @@ _FAMILIES = {
     ),
     "activations keep the shape [rows, channels]": (
         "change the shape of the module's input or result",
-        "flatten unflatten reshape view transpose permute squeeze unsqueeze expand repeat cat concat stack chunk split "
-        "pad narrow gather index_select interpolate upsample pixel_shuffle glu reglu geglu swiglu",
+        "flatten unflatten reshape view transpose permute squeeze unsqueeze expand repeat cat concat stack "
+        "pad narrow gather index_select interpolate upsample pixel_shuffle",
+    ),
+    "the parts of the channels are equal": (
+        "that is 'chunk'; to divide them otherwise, make layers of their own of the parts",
+        "split tensor_split unbind unsafe_chunk",
     ),
     "a chain has no attention, embeddings or recurrence": (
         _IN_FRONT,

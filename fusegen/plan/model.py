@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Axes, Dim
@@ -16,6 +16,15 @@ that of the batches of running statistics: a kernel that moves them reads it or 
 
 
 @dataclass(frozen=True)
+class Part:
+    """The place of a tensor that is a part of another one's channels: its name, which part, of how many."""
+
+    tensor: str
+    index: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A buffer that kernels read or write, and the node whose values it holds.
 
@@ -23,6 +32,7 @@ class Tensor:
     in_product: it is a linear layer's bias, which the library has added already in modes of 16 bits; null there.
     scratch: lives in the workspace, from one kernel of a schedule to a later one.
     gradient_of: the tensor of whose values it has the gradient; empty for all else.
+    part: where it lies, if it is a part of another. parts: how many of the chain's channels it has side by side.
     """
 
     name: str
@@ -32,6 +42,15 @@ class Tensor:
     in_product: bool = False
     scratch: bool = False
     gradient_of: str = ""
+    part: Part | None = None
+    parts: int = 1
+
+    @property
+    def whole(self) -> Tensor:
+        """The tensor that callers have: the one that it is a part of, or itself."""
+        if self.part is None:
+            return self
+        return replace(self, name=self.part.tensor, part=None, parts=self.part.count)
 
     @property
     def axes(self) -> Axes:
@@ -153,6 +172,16 @@ class Program:
     outer: tuple[str, ...] = ()
 
     @property
+    def given(self) -> tuple[Tensor, ...]:
+        """The inputs as a caller has them: tensors with parts are one."""
+        return _unique(tuple(tensor.whole for tensor in self.inputs))
+
+    @property
+    def made(self) -> tuple[Tensor, ...]:
+        """The outputs, likewise."""
+        return _unique(tuple(tensor.whole for tensor in self.outputs))
+
+    @property
     def full_outputs(self) -> tuple[Tensor, ...]:
         return tuple(tensor for tensor in self.outputs if tensor.is_full)
 
@@ -186,7 +215,7 @@ class Variant:
     @property
     def gradients(self) -> dict[str, Tensor]:
         """What the backward program makes, by the name of what it is the gradient of."""
-        return {tensor.gradient_of: tensor for tensor in self.backward.outputs}
+        return {tensor.gradient_of: tensor for tensor in self.backward.made}
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fusegen.chain.build import build_chain, examine_chain
 from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.graph import Node, ancestors
+from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.epilogue import is_split, reason, why_after_product
 from fusegen.plan.folding import Folding
-from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
+from fusegen.plan.model import Mode, Part, Program, Role, Tensor, Variant
 from fusegen.plan.modes import eager_dtypes, modes
 from fusegen.plan.outer import with_outer
 from fusegen.plan.refusals import refusals
@@ -81,9 +82,9 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     graph = chain.graph
     result = graph.claim(_RESULT)
     grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
-    leaves = {node.name: node for node in _leaves(chain)}
+    leaves = _leaves(chain)
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
-    gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
+    gradients = differentiate(graph, chain.result, grad, [node for nodes in leaves.values() for node in nodes])
     outputs, reasons = _gradient_outputs(chain, gradients, names)
     nodes = saved_nodes([tensor.node for tensor in outputs], grad)
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
@@ -93,7 +94,7 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     sources = _sources(chain)
     forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
     # An anchor's result has a rounding error of its own; what the module is given may be exact.
-    inexact = {chain.source} if chain.has_anchor else set()
+    inexact = set(leaves[chain.source.name]) if chain.has_anchor else set()
     forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact).program()
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
@@ -101,24 +102,36 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     read = [grad_tensor, *sources, *saved]
     backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
     forward, backward = with_outer(chain, forward, backward, saved)
-    needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
+    needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
     return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name)
 
 
-def _leaves(chain: Chain) -> list[Node]:
+def _leaves(chain: Chain) -> dict[str, tuple[Node, ...]]:
+    """Those of each differentiable tensor, by its name: one, or one for each of its parts."""
     parameters = [chain.graph.tensor(p.name, p.axes) for p in chain.parameters.values()]
-    return [chain.source, *chain.tail_inputs.values(), *parameters]
+    nodes = [chain.source, *chain.tail_inputs.values(), *parameters]
+    return {node.name: chain.parts.get(node.name, (node,)) for node in nodes}
+
+
+def _tensors(name: str, parts: dict[str, Node], role: Role, **what: Any) -> list[Tensor]:
+    """The tensor of this name, or its parts by their names."""
+    if len(parts) == 1:
+        return [Tensor(name, node, role, **what) for node in parts.values()]
+    return [
+        Tensor(each, node, role, part=Part(name, index, len(parts)), **what)
+        for index, (each, node) in enumerate(parts.items())
+    ]
 
 
 def _sources(chain: Chain) -> list[Tensor]:
     """Every tensor that the tail may read."""
-    tensors = [Tensor(chain.source.name, chain.source, "activation")]
+    leaves = {name: {node.name: node for node in nodes} for name, nodes in _leaves(chain).items()}
+    tensors = _tensors(chain.source.name, leaves[chain.source.name], "activation")
     for name, node in chain.tail_inputs.items():
         if node is not chain.source:
             tensors.append(Tensor(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
-        node = chain.graph.tensor(parameter.name, parameter.axes)
-        tensors.append(Tensor(parameter.name, node, "parameter", in_product=parameter.in_product))
+        tensors += _tensors(parameter.name, leaves[parameter.name], "parameter", in_product=parameter.in_product)
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
         tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.axes), role, optional=chain.training))
@@ -129,25 +142,38 @@ def _gradient_outputs(
     chain: Chain, gradients: dict[Node, Node], names: dict[str, str]
 ) -> tuple[list[Tensor], list[str]]:
     """The results of the backward program, and what is worth telling about them. names: of each tensor's gradient."""
-    source, reasons = chain.source, []
+    leaves, reasons = _leaves(chain), []
+    outputs: list[Tensor] = []
 
-    def gradient(name: str, node: Node, role: Role) -> Tensor:
-        return Tensor(names[name], gradients[node], role, optional=True, gradient_of=name)
+    def add(name: str, role: Role) -> None:
+        found = [gradients.get(node) for node in leaves[name]]
+        # Parts are of one tensor: those that the result does not depend on have a gradient of zero there.
+        nodes = [
+            _zero(chain.graph, leaf) if each is None else each for leaf, each in zip(leaves[name], found, strict=True)
+        ]
+        parts = {names[name]: nodes[0]}
+        if len(nodes) > 1:
+            parts = {chain.graph.claim(f"{names[name]}_part{index}"): node for index, node in enumerate(nodes, 1)}
+        outputs.extend(_tensors(names[name], parts, role, optional=True, gradient_of=name))
 
-    outputs = [gradient(source.name, source, "activation")]
+    add(chain.source.name, "activation")
     for name, node in chain.tail_inputs.items():
-        if node is not source and node in gradients:
-            outputs.append(gradient(name, node, f"input {name}"))
+        if node is not chain.source and node in gradients:
+            add(name, f"input {name}")
     for parameter in chain.parameters.values():
-        node = chain.graph.tensor(parameter.name, parameter.axes)
-        if node not in gradients:
+        found = [gradients[node] for node in leaves[parameter.name] if node in gradients]
+        if not found:
             continue
-        outputs.append(gradient(parameter.name, node, "parameter"))
-        if any(other.op == "vanishing" for other in ancestors([gradients[node]])):
+        add(parameter.name, "parameter")
+        if any(other.op == "vanishing" for other in ancestors(found)):
             reasons.append(
                 f"the gradient of {parameter.attribute} is zero: a normalisation after it subtracts the mean"
             )
     return outputs, reasons
+
+
+def _zero(graph: Graph, leaf: Node) -> Node:
+    return graph.add("expand", graph.literal(0), axes=leaf.axes, name=f"d_{leaf.name}")
 
 
 def saved_nodes(targets: list[Node], grad: Node) -> list[Node]:

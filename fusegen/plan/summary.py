@@ -126,7 +126,7 @@ def _saved(variant: Variant) -> list[str]:
 def _inputs_saved(variant: Variant) -> list[str]:
     """The module's inputs that the backward op reads."""
     c = variant.chain.contraction
-    read = {tensor.name for tensor in variant.backward.inputs} | ({c.source} if c else set())
+    read = {tensor.name for tensor in variant.backward.given} | ({c.source} if c else set())
     if variant.chain.convolution:
         read.add(variant.chain.convolution.source)  # by PyTorch's own node
     return [tensor.name for tensor in variant.chain.inputs if tensor.name in read]

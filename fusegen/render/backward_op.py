@@ -36,13 +36,13 @@ class BackwardOp(VariantOps):
 
     def backward_inputs(self) -> list[Tensor]:
         """What the backward op takes besides the result's gradient and the contraction's operands."""
-        return [t for t in self.variant.backward.inputs if t.name != self.variant.result_gradient]
+        return [t for t in self.variant.backward.given if t.name != self.variant.result_gradient]
 
     def _backward_body(self, op: Op, program: Program) -> None:
         c = self.chain.contraction
         index = {name: i for i, name in enumerate(op.needs)}
         shapes = {name: shape for name, _, shape in self.sources()}
-        for tensor in program.outputs:
+        for tensor in program.made:
             name = tensor.gradient_of
             wanted = (
                 f"needs[{index[name]}]"

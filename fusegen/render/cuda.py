@@ -59,13 +59,12 @@ def render_kernels(plan: Plan) -> str:
 def chain_lines(plan: Plan) -> list[str]:
     """The chain in PyTorch's words, one line a step."""
     running, lines = plan.chain.inputs[0].name, []
-    taken = {*plan.spec.inputs, *(step.save for step in plan.spec.chain)}
+    taken = {*plan.spec.inputs, *(name for step in plan.spec.chain for name in step.saved)}
     names = itertools.chain(["y"], (f"y_{i}" for i in itertools.count(2)))
     last = next(name for name in names if name not in taken)
     for step in plan.spec.chain:
-        result = step.save or last
-        lines.append(f"{result} = {step.eager(running)}".replace("self.", ""))
-        running = result
+        made, running = step.lines(running, last, plan.chain.spatial)
+        lines += [line.replace("self.", "") for line in made]
     return lines
 
 

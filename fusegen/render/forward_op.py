@@ -43,7 +43,7 @@ class ForwardOp(VariantOps):
         self.declare_sizes(op, "source")
         if chain.contraction:
             c = chain.contraction
-            op.sizes.append(f"const int64_t channels = {arg(c.weight)}.size(0);")
+            op.sizes += self.channels_of(f"{arg(c.weight)}.size(0)")
             expected = self.shape_text((chain.rows, c.in_features), first=True)
             op.checks.append(f'args.matrix("{self.operand}", {arg(self.operand)}, dtypes.activation, {expected});')
             op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")

@@ -57,9 +57,9 @@ def struct(program: Program) -> str:
 
 def argument_tensors(program: Program) -> Iterator[tuple[Tensor, bool]]:
     """Inputs, then outputs, and whether each is written; a tensor that is both comes once, where it is written."""
-    written = {t.name for t in program.outputs}
-    yield from ((tensor, False) for tensor in program.inputs if tensor.name not in written)
-    yield from ((tensor, True) for tensor in program.outputs)
+    written = {t.name for t in program.made}
+    yield from ((tensor, False) for tensor in program.given if tensor.name not in written)
+    yield from ((tensor, True) for tensor in program.made)
 
 
 def arguments(program: Program) -> list[Argument]:

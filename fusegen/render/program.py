@@ -14,7 +14,7 @@ from fusegen.render.passes import PassRenderer
 from fusegen.render.program_text import Field, InMemory, Member, PassText, StructText
 from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name, value
-from fusegen.render.types import element_type, pointer
+from fusegen.render.types import address, element_type, field_type, pointer
 from fusegen.render.values import Values
 from fusegen.render.work import work
 
@@ -40,16 +40,17 @@ class StructRenderer:
         texts = printed.texts()
         return StructText(
             name=type_name(self.program.name),
-            reads=[Field(value(t.name), element_type(t)) for t in passes.reads],
-            writes=[Field(value(t.name), element_type(t)) for t in self.program.full_outputs],
+            reads=[Field(value(t.name), field_type(t)) for t in passes.reads],
+            writes=[Field(value(t.name), field_type(t)) for t in self.program.full_outputs],
+            has_parts=any(t.part is not None for t in (*passes.reads, *self.program.full_outputs)),
             optional_writes=sum(1 << i for i, t in enumerate(self.program.full_outputs) if t.optional),
             outer_reads=self._outer(passes.reads),
             outer_writes=self._outer(self.program.full_outputs),
             product=next((i for i, t in enumerate(passes.reads) if t.name == self.product), None),
             arguments=struct(self.program),
             sums=self._sums(texts),
-            read_arguments=[f"from(a.{spell(t.name, 'arg')})" for t in passes.reads],
-            write_arguments=[f"to(a.{spell(t.name, 'arg')})" for t in self.program.full_outputs],
+            read_arguments=[address(t, "from") for t in passes.reads],
+            write_arguments=[address(t, "to") for t in self.program.full_outputs],
             members=self._members(),
             constants=[Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants],
             scratch=self._scratch(),
@@ -90,7 +91,7 @@ class StructRenderer:
             optional = tensor.optional or tensor.in_product or written.get(tensor.name, tensor).optional
             declaration = f"{const}{element_type(tensor)}* {pointer(tensor)}"
             note = "may be null" if optional else ""
-            argument = f"{'to' if tensor.name in written else 'from'}(a.{spell(tensor.name, 'arg')})"
+            argument = address(tensor, "to" if tensor.name in written else "from")
             name = record(tensor.axes)
             found.append(Member(declaration, argument, size_text(tensor), note, _ORDER.index(name)))
         return found

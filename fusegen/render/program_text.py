@@ -92,6 +92,7 @@ class Member:
 @dataclass(frozen=True)
 class StructText:
     """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one.
+    has_parts: whether any of `reads` and `writes` is a part of a tensor.
     product: which of `reads` the epilogue of a product has, if one takes the program."""
 
     name: str
@@ -99,6 +100,7 @@ class StructText:
     sums: str
     reads: list[Field]
     writes: list[Field]
+    has_parts: bool
     optional_writes: int
     outer_reads: int
     outer_writes: int

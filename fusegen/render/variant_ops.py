@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import text_of
 from fusegen.plan.model import Program, Role, Tensor, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.launchers_header import argument_tensors, struct, symbol
@@ -33,10 +34,11 @@ class VariantOps:
     def sources(self) -> list[tuple[str, str, tuple[Dim, ...]]]:
         """(name, role, shape) of the differentiable tensors, in the order of the ops' arguments."""
         chain = self.chain
-        shape = (chain.rows, chain.channels)
+        shape = (chain.rows, chain.source_channels)
         found: list[tuple[str, str, tuple[Dim, ...]]] = []
         if chain.contraction is None:
             found.append((chain.source.name, "activation", shape))
+        shape = (chain.rows, chain.channels)
         found += [(n, f"input {n}", shape) for n, node in chain.tail_inputs.items() if node is not chain.source]
         found += [(p.name, "parameter", p.shape) for p in chain.parameters.values()]
         return found
@@ -116,12 +118,23 @@ class VariantOps:
             op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
         else:
             op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
-            if not (op.forward and self.chain.contraction):
+            if not op.forward:
                 op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
+            elif not self.chain.contraction:
+                op.sizes += self.channels_of(f"{op.like}.size(1)")
+
+    def channels_of(self, width: str) -> list[str]:
+        """C++: the channels of a part, of a source of this width."""
+        parts = self.chain.number_of_parts
+        if parts == 1:
+            return [f"const int64_t channels = {width};"]
+        return [f'args.divisor("parts", {parts}, {width});', f"const int64_t channels = {width} / {parts};"]
 
     def shape_text(self, shape: tuple[Dim, ...], first: bool = False, second: str = "") -> str:
         """A shape as C++ sizes. first: where symbols get their values, so that they fit any size."""
-        sizes = [str(dim) if isinstance(dim, int) else ("glue::kAny" if first else self._dims[dim]) for dim in shape]
+        sizes = [
+            str(dim) if isinstance(dim, int) else "glue::kAny" if first else text_of(dim, self._dims) for dim in shape
+        ]
         if second:
             sizes[1] = second
         return "{" + ", ".join(sizes) + "}"
@@ -139,7 +152,7 @@ class VariantOps:
             op.checks.append('args.divisor("groups", groups, channels);')
 
     def declare_bias(self, op: Op, program: Program) -> None:
-        used = {t.name for t in program.inputs} & {p.name for p in self.chain.parameters.values() if p.in_product}
+        used = {t.name for t in program.given} & {p.name for p in self.chain.parameters.values() if p.in_product}
         if used:
             op.sizes.append("// The library adds the bias before it rounds to 16 bits; in float32 the kernels do.")
             op.sizes.append("const bool bias_in_product = glue::is_narrow(dtypes.activation);")

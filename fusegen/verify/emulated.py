@@ -67,8 +67,8 @@ class EmulatedTail:
         seed: int = 0,
         misalign: str = "",
     ) -> TailRun:
-        """tensors: the chain's source ([rows, channels]), its further inputs and the result's gradient. Outputs are
-        poisoned before.
+        """tensors: the chain's source ([rows, channels of all its parts]), its further inputs and the result's
+        gradient. Outputs are poisoned before.
 
         schedule: "persistent" or "two_pass" forces it, with default tunables. shapes: forces all of them. With neither
         the launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of
@@ -77,14 +77,15 @@ class EmulatedTail:
         if shapes is None and schedule != AUTOMATIC:
             shapes = Shapes(schedule.replace(" ", "_"))
         self.mode, self.rows = mode, tensors[self.variant.chain.source.name].shape[0]
-        self.channels = tensors[self.variant.chain.source.name].shape[1]
+        width = tensors[self.variant.chain.source.name].shape[1]
+        self.channels = width // self.variant.chain.number_of_parts
         self.groups = self._groups()
         self.misalign = misalign
         known = {name: tensor.detach() for name, tensor in tensors.items()}
         run = TailRun()
         for program in (self.variant.forward, self.variant.backward):
             known.update(self._program(program, known, shapes, seed))
-        run.values = {t.name: known[t.name] for p in (self.variant.forward, self.variant.backward) for t in p.outputs}
+        run.values = {t.name: known[t.name] for p in (self.variant.forward, self.variant.backward) for t in p.made}
         return run
 
     def _program(
@@ -96,10 +97,10 @@ class EmulatedTail:
         bytes_ = self.library.call_int64(f"{launcher.symbol}_workspace", call.struct)
         inputs = {
             tensor.name: None if in_product(self.plan, self.mode, tensor.name) else self._buffer(tensor, known)
-            for tensor in program.inputs
+            for tensor in program.given
         }
         outputs: dict[str, Buffer] = {}
-        for tensor in program.outputs:
+        for tensor in program.made:
             updated = tensor.name in self.variant.chain.buffers
             outputs[tensor.name] = self._buffer(tensor, known, updated) if updated else self._poisoned(tensor)
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
@@ -133,7 +134,9 @@ class EmulatedTail:
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
-        return rows, channels if tensor.axes.blocks("C") is None else self.groups
+        if tensor.axes.blocks("C") is not None:
+            return rows, self.groups
+        return rows, tensor.parts * channels if "C" in tensor.axes else channels
 
     def _groups(self) -> int:
         norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]

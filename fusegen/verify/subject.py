@@ -127,7 +127,7 @@ class Subject:
             role = mode.roles.get(f"input {given.name}")
             if index == 0:
                 role = mode.roles["parameter" if chain.has_anchor else "activation"]
-            shape = tuple(sizes.symbols.get(dim, dim) for dim in given.shape)
+            shape = tuple(map(sizes.number, given.shape))
             found.append((shape, getattr(torch, role)))
         return found
 

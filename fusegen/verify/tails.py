@@ -43,7 +43,12 @@ class Tail:
 def applies(plan: Plan) -> bool:
     """Whether the chain is a function of one value: of its input, without parameters, statistics or an anchor."""
     chain = plan.chain
-    alone = len(chain.inputs) == 1 and not chain.has_anchor and not chain.parameters and not chain.buffers
+    alone = (
+        len(chain.inputs) == chain.number_of_parts == 1
+        and not chain.has_anchor
+        and not chain.parameters
+        and not chain.buffers
+    )
     return alone and not any(kernel.passes[0].sums for program in plan.programs for kernel in program.kernels)
 
 

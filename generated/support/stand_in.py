@@ -59,6 +59,7 @@ GLOBAL_HOOKS = Eager("hooks are registered for all modules")
 FUNCTION = Eager("a function of torch.nn.functional was replaced")
 FUNCTION_MODE = Eager("a TorchFunctionMode is active")
 REFUSED = Eager("PyTorch refuses the call", expected=True)
+UNEQUAL_PARTS = Eager("the channels have no equal parts")
 
 
 def obstacle(owner, inputs, submodules):

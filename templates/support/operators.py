@@ -71,7 +71,8 @@ class Operator:
     """A forward op, differentiated by a backward op.
 
     results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a
-    size is a number or one of rows, channels, in_features, groups. The gradients are those of the
+    size is a number, one of rows, channels, in_features, groups, or a pair of both, for so many
+    times that. The gradients are those of the
     first arguments, in order; the backward op returns the ones that its last argument wants. What
     has rows among them is an input of the module, or a parameter that differs from row to row.
     linear: whether the first two arguments are the operands of a matrix product. precisions:
@@ -89,6 +90,9 @@ class Operator:
         self.tiled = tiled
         self.package, self.results, self.single = package, results, len(results) == 1
         self.gradients, self.linear = gradients, linear
+        # The source of the kernels may have the channels several times.
+        source = gradients[1][1] if linear else gradients[0][2]
+        self.parts = source[0] if isinstance(source, tuple) else 1
         self.with_rows = [i for i, (_, *sizes) in enumerate(gradients) if "rows" in sizes]
         if not package.built:
             return
@@ -143,7 +147,7 @@ class Operator:
         first = arguments[0]
         sizes = {
             "rows": first.shape[0],
-            "channels": arguments[1].shape[0] if self.linear else first.shape[-1],
+            "channels": (arguments[1].shape[0] if self.linear else first.shape[-1]) // self.parts,
         }
         sizes["groups"] = given.get("_groups")
         outer = (first.shape[0], first.shape[2], first.shape[1]) if first.dim() == 3 else None
@@ -171,7 +175,7 @@ class Operator:
         dtype = self.package.dtypes[given["_dtype_mode"]][role]
         if image is not None and shape == ["rows", "channels"]:
             return like.new_empty(image, dtype=dtype)
-        return like.new_empty([sizes.get(size, size) for size in shape], dtype=dtype)
+        return like.new_empty([_size(sizes, size) for size in shape], dtype=dtype)
 
     # Floating-point operations, which FlopCounterMode counts for matrix products alone
 
@@ -183,7 +187,7 @@ class Operator:
             return 0
         operand = next((each for each in arguments[1:3] if each is not None), None)
         count = sum(bool(want) for want in arguments[-1][:2])
-        return count * _product_flops(arguments[0], operand.shape[1]) if count else 0
+        return count * self.parts * _product_flops(arguments[0], operand.shape[1]) if count else 0
 
     # Autograd
 
@@ -236,6 +240,12 @@ class Operator:
                 return tuple(next(wanted) if need else None for need in needs)
 
         return Differentiated
+
+
+def _size(sizes, size):
+    """A size of a result: a number, one of `sizes`, or so many times one."""
+    count, name = size if isinstance(size, tuple) else (1, size)
+    return count * sizes.get(name, name)
 
 
 @functools.cache

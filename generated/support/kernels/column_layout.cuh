@@ -17,7 +17,7 @@ namespace fusegen {
 // A record of these has the types of its fields as members `type`.
 template <typename E>
 struct TypeOf {
-  using type = E;
+  using type = ElementOf<E>;
 };
 
 // The number of fields in a mask.
@@ -182,7 +182,7 @@ constexpr ColumnWork column_work() {
 template <int kVec, bool kPacked>
 struct IncomingOf {
   template <typename E>
-  using Of = Incoming<E, kVec, kPacked>;
+  using Of = Incoming<ElementOf<E>, kVec, kPacked>;
 };
 
 }  // namespace fusegen

@@ -74,13 +74,13 @@ __device__ __forceinline__ void load_l2_rows(
     const int at = row + u * kL2RowsPerIteration<P, kVec>;
     if (!slice.has(at)) break;
     each(
-        [&](auto i, auto& vector, auto* from) {
+        [&](auto i, auto& vector, const auto& from) {
           constexpr int kField = decltype(i)::value;
           if constexpr (has_bit(P::kReadBy[kPass], kField)) {
             if constexpr (kPass == 0) {
-              vector = load_to_keep(slice.columns, from + int64_t(at) * p.channels);
+              vector = load_to_keep(slice.columns, row_at(from, int64_t(at) * p.channels));
             } else {
-              vector = load_last(slice.columns, from + int64_t(at) * p.channels);
+              vector = load_last(slice.columns, row_at(from, int64_t(at) * p.channels));
             }
           }
         },
@@ -107,10 +107,10 @@ __device__ __forceinline__ void use_l2_row(
   }
   if constexpr (kPass == 1) {
     each(
-        [&](auto i, auto& vector, auto* to) {
+        [&](auto i, auto& vector, const auto& to) {
           constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
           if (!kMayLack || to != nullptr) {
-            store_last(slice.columns, to + int64_t(row) * p.channels, vector);
+            store_last(slice.columns, row_at(to, int64_t(row) * p.channels), vector);
           }
         },
         out, p.writes);

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     if constexpr (kStores) {
       // The address is computed within the branch: before it, it would take registers.
       each(
-          [&](auto i, const auto& vector, auto* to) {
+          [&](auto i, const auto& vector, const auto& to) {
             constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
             if (!kMayLack || to != nullptr) store_pack(here, to, tile * length, vector_end, vector);
           },
@@ -129,8 +129,9 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   const int64_t begin = blockIdx.y * tiles_per_block;
   const int64_t end = begin + tiles_per_block < tiles ? begin + tiles_per_block : tiles;
   // First the tiles with all their rows, if vectors may move them.
-  using Packed = Columns<kVec, true>;
-  const Packed packed{columns.first, 1, kVec};
+  const auto packed = over_rows<P::kHasParts>(
+      Columns<kVec, true>{columns.first, 1, kVec}, columns);
+  using Packed = std::remove_const_t<decltype(packed)>;
   int64_t full = tiles;
   if (!kPacked && tiles * length > vector_end) full = vector_end > 0 ? tiles - 1 : 0;
   const int64_t full_end = end < full ? end : full;
@@ -158,10 +159,12 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     const unsigned owner = unsigned(rest - begin) % blockDim.y;  // threadIdx.y of the first one
     const unsigned skipped = (threadIdx.y + blockDim.y - owner) % blockDim.y;
     for (int64_t at = rest + skipped; active && at < end; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, p.rows * p.channels);
+      const auto here = over_rows<P::kHasParts>(
+          part_of(columns, at * length, p.rows * p.channels), columns);
       if (!here.any()) break;
       Vectors in;
-      each(LoadVectors<kReads, MaskedVector<kVec>>{here, at * length, vector_end}, in, p.reads);
+      using Masked = std::remove_const_t<decltype(here)>;
+      each(LoadVectors<kReads, Masked>{here, at * length, vector_end}, in, p.reads);
       take(here, at, at == begin + threadIdx.y, values_of(at, 0), in);
     }
   }

@@ -17,6 +17,7 @@
 //   kOptionalWrites           the fields of Writes whose pointer may be null, as bits
 //   kOuterReads, kOuterWrites the fields of Reads and Writes that are [batch, channels, positions]
 //                             in a call with positions, as bits
+//   kHasParts                 whether some of these tensors are parts of others: see parts.cuh
 //   kReadBy[kPasses]          the fields of Reads that a pass needs, as bits
 //   partials                  partial results of column sums, in the workspace
 //   scratch(f)                calls f(pass that stores it, pointer, unit, whether it is in every
@@ -66,6 +67,7 @@
 
 #include "../columns.cuh"
 #include "../packs.cuh"
+#include "../parts.cuh"
 #include "../reductions.cuh"
 #include "../types.cuh"
 
@@ -150,7 +152,7 @@ struct Program : Sizes {
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
   static constexpr unsigned kOuterReads = 0, kOuterWrites = 0;
-  static constexpr bool kFitsL2 = false, kReducesChannels = false;
+  static constexpr bool kFitsL2 = false, kReducesChannels = false, kHasParts = false;
 
   using Cached = Nothing;
   template <int kPass, template <typename> class Of>
@@ -186,9 +188,9 @@ struct Program : Sizes {
 
 // Types of a record's fields: pointers to read or to write, and values.
 template <typename E>
-using ReadPointer = const E*;
+using ReadPointer = typename PointerTo<E>::Read;
 template <typename E>
-using WritePointer = E*;
+using WritePointer = typename PointerTo<E>::Write;
 template <typename Acc>
 struct ValuesIn {
   template <typename E>
