@@ -16,7 +16,8 @@ from fusegen.plan.epilogue import is_split, reason, why_after_product
 from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
 from fusegen.plan.modes import eager_dtypes, modes
-from fusegen.plan.refusals import refusals
+from fusegen.plan.over_ranks import Parts, RankPlan, plan_over_ranks, statistics_of_ranks
+from fusegen.plan.refusals import refusals, synchronised
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
 from fusegen.spec.validate import merge
@@ -26,18 +27,21 @@ _RESULT = "y"
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that rendering needs to know. tuning: by architecture; empty where nothing was measured."""
+    """Everything that rendering needs to know. tuning: by architecture; empty where nothing was measured. over_ranks:
+    training with the statistics of several ranks, where the spec has it."""
 
     spec: SpecModel
     device: Device
     variants: tuple[Variant, ...]
     modes: tuple[Mode, ...]
     tuning: Tuning = ()
+    over_ranks: RankPlan | None = None
 
     @property
     def programs(self) -> list[Program]:
-        """Every program, forward and backward of each variant."""
-        return [program for variant in self.variants for program in (variant.forward, variant.backward)]
+        """Every program: forward and backward of each variant, then those over ranks."""
+        found = [program for variant in self.variants for program in (variant.forward, variant.backward)]
+        return [*found, *(self.over_ranks.programs if self.over_ranks else ())]
 
     @property
     def chain(self) -> Chain:
@@ -72,11 +76,14 @@ def make_plan(spec: SpecModel, document) -> Plan:
         chains = {"train": training, "eval": build_chain(spec, document, training=False)}
     found = tuple(modes(spec, training))
     variants = tuple(_variant(spec, name, chain, found) for name, chain in chains.items())
-    return Plan(spec, planning_device(spec.targets), variants, found)
+    over_ranks = None
+    if synchronised(spec):
+        chain = build_chain(spec, document, training=True, over_ranks=True)
+        over_ranks = plan_over_ranks(_parts(spec, chain, found))
+    return Plan(spec, planning_device(spec.targets), variants, found, over_ranks=over_ranks)
 
 
-def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
-    prefix = f"{name}_" if name else ""
+def _parts(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Parts:
     graph = chain.graph
     result = graph.claim(_RESULT)
     grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
@@ -86,21 +93,22 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     outputs, reasons = _gradient_outputs(chain, gradients, names)
     nodes = saved_nodes([tensor.node for tensor in outputs], grad)
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
-    forward_outputs = [Tensor(result, chain.result, "output")]
-    forward_outputs += saved
+    return Parts(chain, result, Tensor(grad.name, grad, "output"), outputs, reasons, saved, _sources(chain))
+
+
+def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
+    prefix = f"{name}_" if name else ""
+    parts, graph = _parts(spec, chain, found), chain.graph
+    forward_outputs = [Tensor(parts.result, chain.result, "output"), *parts.saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
-    sources = _sources(chain)
-    forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
-    # An anchor's result has a rounding error of its own; what the module is given may be exact.
-    inexact = {chain.source} if chain.has_anchor else set()
-    forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact).program()
+    forward_outputs += [tensor for tensor in parts.sources if tensor.role == "count"]
+    forward = Folding(graph, f"{prefix}forward", parts.sources, forward_outputs, inexact=parts.inexact).program()
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
-    grad_tensor = Tensor(grad.name, grad, "output")
-    read = [grad_tensor, *sources, *saved]
-    backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
+    read = [parts.grad, *parts.sources, *parts.saved]
+    backward = Folding(graph, f"{prefix}backward", read, parts.gradients, parts.reasons, parts.inexact).program()
     needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
-    return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name)
+    return Variant(name, chain, forward, backward, tuple(parts.saved), needs_source, parts.result, parts.grad.name)
 
 
 def _leaves(chain: Chain) -> list[Node]:
@@ -120,7 +128,7 @@ def _sources(chain: Chain) -> list[Tensor]:
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
         tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.axes), role, optional=chain.training))
-    return tensors
+    return [*tensors, *statistics_of_ranks(chain)]
 
 
 def _gradient_outputs(

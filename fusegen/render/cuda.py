@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusegen.plan.model import Mode, Program, Variant
@@ -51,7 +52,7 @@ def render_kernels(plan: Plan) -> str:
         device=plan.device,
         roles=_roles(plan),
         modes=[_mode(mode) for mode in plan.modes],
-        programs=[_program(plan, variant, p) for variant in plan.variants for p in (variant.forward, variant.backward)],
+        programs=[*_programs(plan)],
     )
     return tidy(text)
 
@@ -79,7 +80,18 @@ def _mode(mode: Mode) -> ModeText:
     return ModeText(mode.index, mode.name, ", ".join(types), mode.roles["activation"] == VERIFICATION_DTYPE)
 
 
-def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
+def _programs(plan: Plan) -> Iterator[ProgramText]:
+    for variant in plan.variants:
+        yield _program(plan, variant, variant.forward, forward=True)
+        yield _program(plan, variant, variant.backward, forward=False)
+    ranks = plan.over_ranks
+    if ranks:
+        for program in ranks.programs:
+            forward = program in (ranks.statistics, ranks.variant.forward)
+            yield _program(plan, ranks.variant, program, forward)
+
+
+def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> ProgramText:
     types = [type_parameter(role) for role in type_roles(plan.modes[0].roles)]
     activation = type_parameter("activation")
     parameters = [f"typename {name}_" if name == activation else f"typename {name}" for name in types]
@@ -93,7 +105,7 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
     )
     return ProgramText(
         title=program.name.replace("_", " "),
-        omitted="FUSEGEN_BACKWARD_ONLY" if program is variant.forward else "FUSEGEN_FORWARD_ONLY",
+        omitted="FUSEGEN_BACKWARD_ONLY" if forward else "FUSEGEN_FORWARD_ONLY",
         name=type_name(program.name),
         symbol=symbol(plan.spec.name, program),
         arguments=struct(program),
