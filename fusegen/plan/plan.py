@@ -61,8 +61,8 @@ class Plan:
     @property
     def op_names(self) -> list[str]:
         """What the package registers below torch.ops.fusegen."""
-        split = ["split"] if self.has_precisions else []
-        return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *split)]
+        others = [*(["split"] if self.has_precisions else []), *(["ranks_merge"] if self.over_ranks else [])]
+        return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *others)]
 
 
 def make_plan(spec: SpecModel, document) -> Plan:

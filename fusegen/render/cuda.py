@@ -10,7 +10,7 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
-from fusegen.render.launchers_header import namespace, struct, symbol
+from fusegen.render.launchers_header import merge_symbol, namespace, struct, symbol
 from fusegen.render.layout import tidy
 from fusegen.render.program import StructRenderer
 from fusegen.render.program_text import visits
@@ -53,6 +53,7 @@ def render_kernels(plan: Plan) -> str:
         roles=_roles(plan),
         modes=[_mode(mode) for mode in plan.modes],
         programs=[*_programs(plan)],
+        ranks=_ranks(plan),
     )
     return tidy(text)
 
@@ -78,6 +79,16 @@ def _roles(plan: Plan) -> str:
 def _mode(mode: Mode) -> ModeText:
     types = [CPP[mode.roles[role]] for role in type_roles(mode.roles)]
     return ModeText(mode.index, mode.name, ", ".join(types), mode.roles["activation"] == VERIFICATION_DTYPE)
+
+
+def _ranks(plan: Plan) -> dict[str, str]:
+    """What merges the statistics of several ranks: its launcher, and the parameters of a template over dtypes."""
+    if plan.over_ranks is None:
+        return {}
+    used = {type_parameter(role) for role in ("activation", "parameter")}
+    names = [type_parameter(role) for role in type_roles(plan.modes[0].roles)]
+    types = ", ".join(f"typename {name}_" if name in used else "typename" for name in names)
+    return {"symbol": merge_symbol(plan.spec.name), "types": types}
 
 
 def _programs(plan: Plan) -> Iterator[ProgramText]:

@@ -6,21 +6,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusegen.ir.axes import Dim
-from fusegen.plan.model import Tensor
+from fusegen.plan.model import Program, Tensor
 from fusegen.plan.over_ranks import RankPlan
 from fusegen.plan.plan import Plan
 from fusegen.render.backward_op import BackwardOp
 from fusegen.render.forward_op import ForwardOp
-from fusegen.render.op import TENSOR, Argument, Op, out, read
+from fusegen.render.op import TENSOR, Argument, Op, arg, out, read
 from fusegen.render.variant_ops import VariantOps
 
 
-class StatisticsOp(VariantOps):
-    """Renders the op that takes the mean and the variance of this rank's rows."""
+class _OwnOp(VariantOps):
+    """An op whose first result is one tensor of two values a channel, `own`, which ranks gather."""
+
+    program: Program
+
+    def _launched(self) -> list[tuple[str, str]]:
+        parts = [tensor for tensor in self.program.outputs if not tensor.gradient_of]
+        found = {arg(t.name): f"glue::write_part(own, {i}, channels)" for i, t in enumerate(parts)}
+        return [(name, found.get(name, value)) for name, value in self.launched(self.program, set())]
+
+
+class StatisticsOp(_OwnOp):
+    """Renders the op that takes the mean and the variance of this rank's rows. It returns them and the number of
+    rows."""
 
     def __init__(self, plan: Plan, ranks: RankPlan) -> None:
         super().__init__(plan, ranks.variant)
         self.program = ranks.statistics
+        self.groups = self.program.groups is not None
 
     def arguments(self) -> list[tuple[str, str, tuple[Dim, ...]]]:
         """The chain's first tensor, by whose sizes the op goes, and what the statistics depend on."""
@@ -28,31 +41,31 @@ class StatisticsOp(VariantOps):
         return [each for index, each in enumerate(self.sources()) if not index or each[0] in used]
 
     def op(self) -> Op:
-        op, program = self.start("forward", self.program), self.program
+        op, program = self.start("backward", self.program), self.program
         op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.arguments()]
         op.first = op.arguments[0].name
         self.add_numbers(op, program.constants)
         op.sizes += [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
         op.checks += [self.read_input(*each) for each in self.arguments()]
         self.check_groups(op)
-        for tensor in program.outputs:
-            made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {self.sizes_text(tensor)})"
-            op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
-        op.returns = [tensor.name for tensor in program.outputs]
-        op.launched = self.launched(program, set())
-        op.results = [f"return {{{', '.join(map(out, op.returns))}}};"]
+        made = f"glue::empty_statistics({op.like}, dtypes.accumulator, channels, rows)"
+        op.allocations.append(f"const Tensor own = {made};")
+        op.launched = self._launched()
+        op.result = "Tensor"
+        op.results.append("return own;")
         self.declare_bias(op, program)
-        self.add_schema(op, ", ".join(f"Tensor {name}" for name in op.returns))
+        self.add_schema(op, "Tensor")
         return op
 
 
-class SumsOp(VariantOps):
-    """Renders the op that sums what the gradient needs of this rank's rows. It returns the two sums, then those
-    gradients of one value a channel that are wanted."""
+class SumsOp(_OwnOp):
+    """Renders the op that sums what the gradient needs of this rank's rows. It returns the two sums as one tensor, then
+    those gradients of one value a channel that are wanted."""
 
     def __init__(self, plan: Plan, ranks: RankPlan) -> None:
         super().__init__(plan, ranks.variant)
         self.program = ranks.sums
+        self.groups = self.program.groups is not None
 
     def gradients(self) -> list[Tensor]:
         return [tensor for tensor in self.program.outputs if tensor.gradient_of]
@@ -74,15 +87,12 @@ class SumsOp(VariantOps):
             shape = shapes.get(tensor.name)
             expected = self.shape_text(shape) if shape is not None else self.sizes_text(tensor)
             op.checks.append(read(tensor.name, self.dtype_text(tensor), expected))
-        sums = [tensor for tensor in program.outputs if not tensor.gradient_of]
-        for tensor in sums:
-            made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {self.sizes_text(tensor)})"
-            op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
+        op.allocations.append(f"const Tensor own = glue::empty({op.like}, dtypes.accumulator, {{2 * channels}});")
         for index, tensor in enumerate(self.gradients()):
             made = f"{op.like}, {self.dtype_text(tensor)}, {self.shape_text(shapes[tensor.gradient_of])}"
             op.allocations.append(f"const auto {out(tensor.name)} = glue::empty_if(needs[{index}], {made});")
-        op.launched = self.launched(program, set())
-        op.results.append(f"std::vector<Tensor> results{{{', '.join(out(tensor.name) for tensor in sums)}}};")
+        op.launched = self._launched()
+        op.results.append("std::vector<Tensor> results{own};")
         names = [out(tensor.name) for tensor in self.gradients()]
         op.results += [f"if ({name}) results.push_back(*{name});" for name in names]
         op.results.append("return results;")
