@@ -110,7 +110,7 @@ class ChainBuilder(ModuleBuilder):
                 self.stand_in(name)
 
     def finish(self, result: Node | None) -> Chain:
-        if self.training:  # evaluation has no use for everything
+        if self.training and not self.over_ranks:  # the others have no use for everything
             self.symbols.report_unused(self._saved_by)
         source = self._source or self._begin("x")
         return Chain(

@@ -75,7 +75,7 @@ class Scheduler:
 
     @cached_property
     def first_resident(self) -> int:
-        """The first of the last phases of one unit. None where moments of columns are the last of all: kernels that keep
+        """The first of the last phases of one unit. None where moments of columns come after them: kernels that keep
         elements leave sums to what follows, but no moments."""
         start = len(self.phases)
         if any(node.op == "moments" for node in self.needs.terminal):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.call import CallRenderer
+from fusegen.render.call_ranks import operator_arguments
 from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
 from fusegen.render.operators import OpRenderer
-from fusegen.render.call_ranks import operator_arguments
 from fusegen.render.original import construct, dimensions_text, extra_repr, reference, reset, shapes, signature
 from fusegen.render.types import TORCH, type_roles
 

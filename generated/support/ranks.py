@@ -64,7 +64,7 @@ class RankOperator:
         self.linear, self.bias = linear, bias
         if not package.built:
             return
-        names = ("ranks_statistics", "ranks_forward", "ranks_sums", "ranks_backward")
+        names = (f"ranks_{name}" for name in _Ops._fields)
         self.ops = _Ops(*(package.find_op(name) for name in names))
         self.given = _Ops(*map(_names, self.ops))
         self.arguments = [name for name in self.given.forward if name not in statistics]
@@ -103,8 +103,7 @@ class RankOperator:
     def _forward(self, ranks, named):
         """The result, and how many rows all ranks have."""
         source = named[self.arguments[0]]
-        mean, variance, count = self._statistics_of_ranks(source, ranks.group, named)
-        _move(ranks, mean, variance, count)
+        mean, variance, count = self._statistics_of_ranks(source, ranks, named)
         named |= zip(self.statistics, (mean, variance), strict=True)
         if source.shape[0]:
             found = self._call(self.ops.forward, self.given.forward, named)
@@ -115,24 +114,24 @@ class RankOperator:
         named |= zip(self.results, saved, strict=True)
         return result, count
 
-    def _statistics_of_ranks(self, source, group, named):
-        """The mean and the variance of all rows, and their number.
-
-        They are merged as Chan, Golub and LeVeque do it, for any number of parts: by the distances
-        of the means, so that nothing large cancels. The order is that of the ranks.
-        """
-        rows, channels = source.shape
-        own = source.new_full((2 * channels + 1,), rows, dtype=self._dtype(named, "accumulator"))
-        if rows:
-            found = self._call(self.ops.statistics, self.given.statistics, named)
-            own = torch.cat((*found, own[-1:]))
-        gathered = _gathered(own, group)
-        means, variances, counts = gathered.split((channels, channels, 1), 1)
-        count = counts.sum(0)
-        shares = counts / count
-        mean = (shares * means).sum(0)
-        distances = means - mean
-        return mean, (shares * torch.addcmul(variances, distances, distances)).sum(0), count
+    def _statistics_of_ranks(self, source, ranks, named):
+        """The mean and the variance of all rows, and their number. Moves the running statistics."""
+        if source.shape[0]:
+            own = self._call(self.ops.statistics, self.given.statistics, named)
+        else:
+            dtype = self._dtype(named, "accumulator")
+            own = source.new_zeros(2 * source.shape[1] + 1, dtype=dtype)
+        momentum = ranks.momentum
+        if momentum is None:
+            momentum = 0.0
+            if ranks.batches is not None:
+                ranks.batches.add_(1)
+                momentum = -1.0  # to the kernel, all of whose threads read the count: by that
+        gathered = _gathered(own, ranks.group)
+        moved = (ranks.running_mean, ranks.running_var, ranks.batches)
+        found = self.ops.merge(gathered, *moved, named["_dtype_mode"], momentum)
+        torch.autograd.graph.increment_version([each for each in moved if each is not None])
+        return found
 
     # Backward
 
@@ -145,8 +144,7 @@ class RankOperator:
         if grad.shape[0]:
             named |= given
             names = ("grad", *self.given.sums[1:-1], "needs")
-            sum_g, sum_g_xhat, *found = self._call(self.ops.sums, names, named)
-            own = torch.cat((sum_g, sum_g_xhat))
+            own, *found = self._call(self.ops.sums, names, named)
         else:
             own = named[self.statistics[0]].new_zeros(2 * grad.shape[1])
             found = [torch.zeros_like(named[name]) for name in early]
@@ -196,9 +194,10 @@ class RankOperator:
 
 
 class _Ops(NamedTuple):
-    """Something of each of the four ops."""
+    """Something of each op."""
 
     statistics: Any
+    merge: Any
     forward: Any
     sums: Any
     backward: Any
@@ -216,19 +215,3 @@ def _gathered(own, group):
     else:
         dist.all_gather(list(found.unbind(0)), own, group)
     return found
-
-
-def _move(ranks, mean, variance, count):
-    """Moves the running statistics as nn.BatchNorm does, by the unbiased variance."""
-    if ranks.batches is not None:
-        ranks.batches.add_(1)
-    if ranks.running_mean is None:
-        return
-    factor = ranks.momentum
-    if factor is None:
-        if ranks.batches is None:
-            return
-        factor = (1.0 / ranks.batches).to(mean.dtype)
-    unbiased = variance * (count / (count - 1))
-    for running, batch in ((ranks.running_mean, mean), (ranks.running_var, unbiased)):
-        running.copy_(running.to(mean.dtype) * (1 - factor) + batch * factor)

@@ -215,4 +215,3 @@ def _gathered(own, group):
     else:
         dist.all_gather(list(found.unbind(0)), own, group)
     return found
-

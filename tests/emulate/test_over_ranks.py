@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.verify.reference import reference  # noqa: E402
 from fusegen.verify.run import Run, run  # noqa: E402
 from fusegen.verify.training import compare_runs  # noqa: E402
@@ -35,8 +37,12 @@ def packages(tmp_path_factory):
 def ranks(packages, emulation_cache):
     """What each of the two processes found."""
     root, _ = packages
+    with ThreadPoolExecutor() as threads:  # compiled here, once for both
+        for original, modes in MODES.items():
+            source = root / f"ranks_{original.__name__.lower()}" / "kernels.cu"
+            threads.submit(compile_kernels, source, cache=emulation_cache, modes=modes)
     for original in MODES:
-        load(original, root, emulation_cache)  # compiled once, for both
+        load(original, root, emulation_cache)
     command = [sys.executable, "-m", "tests.emulate.over_ranks", str(root), str(emulation_cache)]
     started = [
         subprocess.Popen([*command, str(rank)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
