@@ -75,14 +75,13 @@ class Scheduler:
 
     @cached_property
     def first_resident(self) -> int:
-        """The first of the last phases of one unit. None where moments of columns come after them: kernels that keep
-        elements leave sums to what follows, but no moments."""
+        """The first of the last phases of one unit. None of rows where moments of columns come after them: kernels that
+        keep rows leave sums to what follows, but no moments."""
         start = len(self.phases)
-        if any(node.op == "moments" for node in self.needs.terminal):
-            return start
         while start and self.phases[start - 1].unit == self.phases[-1].unit:
             start -= 1
-        return start
+        moments = any(node.op == "moments" for node in self.needs.terminal)
+        return len(self.phases) if moments and self.phases and self.phases[-1].unit is not Unit.CHANNEL else start
 
     # Schedules
 

@@ -1,4 +1,4 @@
-"""Batch norm with the statistics of several ranks: the ops of a package around one exchange in each direction.
+"""Batch norm with the statistics of several ranks: the ops around one exchange in each direction.
 
 A rank takes the mean and the variance of its own rows. All ranks gather them with the numbers of
 rows, and merge them alike. Backward they gather the two sums that the gradient needs. The gradients

@@ -180,8 +180,11 @@ def train(case: Case, cls: type[nn.Module], rank: int, alone: object) -> dict[st
     own = [each.detach()[case.part(rank)].requires_grad_() for each in inputs]
     runs = [run(module, own, grad[case.part(rank)], autocast_dtype=case.autocast) for _ in range(2)]
     found = [(each.output, each.gradients, each.buffers) for each in runs]
-    version = module.bn.running_mean._version if case.original is Linear else 1
-    return {"run": found[0], "again": found[1], "counted": version > 0}
+    written = [each for each in (module.bn.running_mean, module.bn.running_var) if each is not None]
+    before = [each._version for each in written]
+    module.train()(*own)
+    counted = [each._version for each in written] > before or not written
+    return {"run": found[0], "again": found[1], "counted": counted}
 
 
 def reasons(cls: type[nn.Module]) -> Sequence[str]:
