@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.model import Chain, Contraction, Convolution
+from fusegen.chain.model import Chain, Contraction, Convolution, RankNorm
 from fusegen.chain.module import ModuleBuilder, shape_text
 from fusegen.chain.parts import divide, why_not_divided
-from fusegen.ir.axes import Dim
+from fusegen.ir.axes import CHANNEL, Dim
+from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
 from fusegen.ir.multiples import factors, part_of
 from fusegen.spec.document import DocumentPath
@@ -19,14 +20,16 @@ from fusegen.spec.wording import nearest
 class ChainBuilder(ModuleBuilder):
     """What a step uses to add itself to the graph."""
 
-    def __init__(self, spec, diagnostics: Diagnostics, training: bool) -> None:
+    def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
+        self.over_ranks = over_ranks
         self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
+        self.rank_norms: list[RankNorm] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.running: list[Node | None] = []
         self._saved: dict[str, Node] = {}
@@ -154,7 +157,7 @@ class ChainBuilder(ModuleBuilder):
                 self.stand_in(name)
 
     def finish(self, result: Node | None) -> Chain:
-        if self.training:  # evaluation has no use for everything
+        if self.training and not self.over_ranks:  # the others have no use for everything
             self.symbols.report_unused(self._saved_by)
         source = self._source or self._begin("x")
         return Chain(
@@ -174,6 +177,7 @@ class ChainBuilder(ModuleBuilder):
             tail_inputs=self.tail_inputs,
             updates=self.updates,
             batch_norms=self.batch_norms,
+            rank_norms=self.rank_norms,
             group_counts=self.group_counts,
             places=self.places,
             parts=self.parts,
@@ -197,6 +201,13 @@ class ChainBuilder(ModuleBuilder):
     def uses_batch_statistics(self, name: str, tracked: bool) -> None:
         self.own(name)
         self.batch_norms.append((name, tracked))
+
+    def normalise_over_ranks(self, name: str, x: Node, eps: Node) -> Node:
+        """xhat by statistics of all ranks, which are leaves."""
+        leaves = [self.graph.claim(f"{name}_{each}_of_ranks") for each in ("mean", "variance")]
+        mean, variance = (self.graph.tensor(leaf, CHANNEL) for leaf in leaves)
+        self.rank_norms.append(RankNorm(name, x, mean, variance))
+        return over_ranks(self.graph, x, mean, variance, eps, name)
 
     # Values and inputs
 

@@ -116,6 +116,20 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class RankNorm:
+    """A batch norm with the statistics of all ranks, which come to the graph as leaves.
+
+    name: the norm. operand: the value that it normalises. mean, variance: one value a channel, of the rows of all
+    ranks, the variance biased.
+    """
+
+    name: str
+    operand: Node
+    mean: Node
+    variance: Node
+
+
+@dataclass(frozen=True)
 class Constant:
     """A number that the module holds at run time, such as `self.divide_value` or `self.bn.eps`."""
 
@@ -133,6 +147,7 @@ class Chain:
         of what belongs to the same channels, by name. channels are those of one part.
     running: the value before each step; None before an anchor.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
+    rank_norms: the batch norms whose statistics come from all ranks, in a chain that was built so.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
     """
@@ -153,6 +168,7 @@ class Chain:
     tail_inputs: dict[str, Node] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
+    rank_norms: list[RankNorm] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
     places: dict[str, DocumentPath] = field(default_factory=dict)
     parts: dict[str, tuple[Node, ...]] = field(default_factory=dict)

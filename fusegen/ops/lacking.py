@@ -37,7 +37,7 @@ _FAMILIES = {
     "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
         "kernels take no sums over positions",
         "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm "
-        "spectral_norm sync_batch_norm",
+        "spectral_norm",
     ),
     "activations keep the shape [rows, channels]": (
         "change the shape of the module's input or result",
@@ -94,6 +94,7 @@ OTHER_NAMES = {
         "exp": "exponential",
         "leaky_relu": "lrelu",
         "batch_norm": "batchnorm1d batchnorm2d batchnorm3d bn",
+        "batch_norm, sync: true": "syncbatchnorm syncbn",
         "group_norm": "gn",
         "rms_norm": "rootmeansquarenorm",
         **{f"conv_transpose{n}d": f"deconv{n}d convolutiontranspose{n}d" for n in (1, 2, 3)},

@@ -18,7 +18,8 @@ from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Part, Program, Role, Tensor, Variant
 from fusegen.plan.modes import eager_dtypes, modes
 from fusegen.plan.outer import with_outer
-from fusegen.plan.refusals import refusals
+from fusegen.plan.over_ranks import Ingredients, RankPlan, plan_over_ranks, statistics_of_ranks
+from fusegen.plan.refusals import refusals, synchronised
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
 from fusegen.spec.validate import merge
@@ -28,18 +29,21 @@ _RESULT = "y"
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that rendering needs to know. tuning: by architecture; empty where nothing was measured."""
+    """Everything that rendering needs to know. tuning: by architecture; empty where nothing was measured. over_ranks:
+    training with the statistics of several ranks, where the spec has it."""
 
     spec: SpecModel
     device: Device
     variants: tuple[Variant, ...]
     modes: tuple[Mode, ...]
     tuning: Tuning = ()
+    over_ranks: RankPlan | None = None
 
     @property
     def programs(self) -> list[Program]:
-        """Every program, forward and backward of each variant."""
-        return [program for variant in self.variants for program in (variant.forward, variant.backward)]
+        """Every program: forward and backward of each variant, then those over ranks."""
+        found = [program for variant in self.variants for program in (variant.forward, variant.backward)]
+        return [*found, *(self.over_ranks.programs if self.over_ranks else ())]
 
     @property
     def chain(self) -> Chain:
@@ -59,8 +63,8 @@ class Plan:
     @property
     def op_names(self) -> list[str]:
         """What the package registers below torch.ops.fusegen."""
-        split = ["split"] if self.has_precisions else []
-        return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *split)]
+        others = [*(["split"] if self.has_precisions else []), *(["ranks_merge"] if self.over_ranks else [])]
+        return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *others)]
 
 
 def make_plan(spec: SpecModel, document) -> Plan:
@@ -74,11 +78,14 @@ def make_plan(spec: SpecModel, document) -> Plan:
         chains = {"train": training, "eval": build_chain(spec, document, training=False)}
     found = tuple(modes(spec, training))
     variants = tuple(_variant(spec, name, chain, found) for name, chain in chains.items())
-    return Plan(spec, planning_device(spec.targets), variants, found)
+    over_ranks = None
+    if synchronised(spec):
+        chain = build_chain(spec, document, training=True, over_ranks=True)
+        over_ranks = plan_over_ranks(_ingredients(spec, chain, found))
+    return Plan(spec, planning_device(spec.targets), variants, found, over_ranks=over_ranks)
 
 
-def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
-    prefix = f"{name}_" if name else ""
+def _ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredients:
     graph = chain.graph
     result = graph.claim(_RESULT)
     grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
@@ -88,22 +95,23 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     outputs, reasons = _gradient_outputs(chain, gradients, names)
     nodes = saved_nodes([tensor.node for tensor in outputs], grad)
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
-    forward_outputs = [Tensor(result, chain.result, "output")]
-    forward_outputs += saved
+    return Ingredients(chain, result, Tensor(grad.name, grad, "output"), outputs, reasons, saved, _sources(chain))
+
+
+def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
+    prefix = f"{name}_" if name else ""
+    of, graph = _ingredients(spec, chain, found), chain.graph
+    forward_outputs = [Tensor(of.result, chain.result, "output"), *of.saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
-    sources = _sources(chain)
-    forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
-    # An anchor's result has a rounding error of its own; what the module is given may be exact.
-    inexact = set(leaves[chain.source.name]) if chain.has_anchor else set()
-    forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact).program()
+    forward_outputs += [tensor for tensor in of.sources if tensor.role == "count"]
+    forward = Folding(graph, f"{prefix}forward", of.sources, forward_outputs, inexact=of.inexact).program()
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
-    grad_tensor = Tensor(grad.name, grad, "output")
-    read = [grad_tensor, *sources, *saved]
-    backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
-    forward, backward = with_outer(chain, forward, backward, saved)
+    read = [of.grad, *of.sources, *of.saved]
+    backward = Folding(graph, f"{prefix}backward", read, of.gradients, of.reasons, of.inexact).program()
+    forward, backward = with_outer(chain, forward, backward, of.saved)
     needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
-    return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name)
+    return Variant(name, chain, forward, backward, tuple(of.saved), needs_source, of.result, of.grad.name)
 
 
 def _leaves(chain: Chain) -> dict[str, tuple[Node, ...]]:
@@ -135,7 +143,7 @@ def _sources(chain: Chain) -> list[Tensor]:
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
         tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.axes), role, optional=chain.training))
-    return tensors
+    return [*tensors, *statistics_of_ranks(chain)]
 
 
 def _gradient_outputs(

@@ -75,11 +75,13 @@ class Scheduler:
 
     @cached_property
     def first_resident(self) -> int:
-        """The first of the last phases of one unit."""
+        """The first of the last phases of one unit. None of rows where moments of columns come after them: kernels that
+        keep rows leave sums to what follows, but no moments."""
         start = len(self.phases)
         while start and self.phases[start - 1].unit == self.phases[-1].unit:
             start -= 1
-        return start
+        moments = any(node.op == "moments" for node in self.needs.terminal)
+        return len(self.phases) if moments and self.phases and self.phases[-1].unit is not Unit.CHANNEL else start
 
     # Schedules
 
@@ -122,7 +124,7 @@ class Scheduler:
 
     def _why_first(self) -> list[str]:
         earlier, resident = self.phases[: self.first_resident], self.phases[self.first_resident :]
-        if not earlier:
+        if not earlier or not resident:
             return []
         before = " and ".join(dict.fromkeys(f"each {_reduced(phase)}" for phase in earlier))
         return [f"{before} is reduced before the last passes, which reduce each {_reduced(resident[0])}"]

@@ -37,6 +37,8 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
         **({"convolution": _convolution(plan, sizes, plan.chain.convolution)} if plan.chain.convolution else {}),
         "variants": [_variant(plan, mode, sizes, variant) for variant in plan.variants],
     }
+    if plan.over_ranks:
+        data["over_ranks"] = {"programs": [_program(plan, mode, sizes, each) for each in plan.over_ranks.programs]}
     return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
 
 

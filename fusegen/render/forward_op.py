@@ -31,6 +31,7 @@ class ForwardOp(VariantOps):
                 op.arguments.append(Argument(buffer.name, OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
             else:
                 op.arguments.append(Argument(buffer.name, *(OPTIONAL if buffer.optional else TENSOR)))
+        op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.of_ranks()]
         op.first = op.arguments[0].name
         self.add_numbers(op, self.constants)
         self._forward_checks(op)
@@ -58,6 +59,7 @@ class ForwardOp(VariantOps):
                 op.checks.append(f'args.buffer("{buffer.name}", {arg(buffer.name)}, {expected});')
             else:
                 op.checks.append(self.read_input(buffer.name, "parameter", (chain.channels,)))
+        op.checks += [self.read_input(t.name, t.role, (chain.channels,)) for t in self.of_ranks()]
         self.check_groups(op)
 
     def _forward_body(self, op: Op, program: Program) -> None:

@@ -45,6 +45,11 @@ def symbol(spec_name: str, program: Program) -> str:
     return f"fusegen_{spec_name}_{program.name}"
 
 
+def merge_symbol(spec_name: str) -> str:
+    """The C name of the launcher that merges the statistics of several ranks."""
+    return f"fusegen_{spec_name}_ranks_merge"
+
+
 def namespace(spec_name: str) -> str:
     """That of a package's structs, within `fusegen`: one source may include the launchers of several packages."""
     return f"{spec_name}_launchers"
@@ -88,6 +93,7 @@ def render_launchers_header(plan: Plan) -> str:
             )
             for program in plan.programs
         ],
+        ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
         in_epilogue=any(map(plan.in_epilogue, plan.programs)),
     )
     return tidy(text)

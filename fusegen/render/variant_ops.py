@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import text_of
 from fusegen.plan.model import Program, Role, Tensor, Variant
+from fusegen.plan.over_ranks import statistics_of_ranks
 from fusegen.plan.plan import Plan
 from fusegen.render.launchers_header import argument_tensors, struct, symbol
 from fusegen.render.op import OPTIONAL, Argument, Op, arg, dtype_field, out, read
@@ -54,6 +55,11 @@ class VariantOps:
         used = {t.name: t for p in (self.variant.forward,) for t in p.inputs if t.name in names}
         return list(used.values())
 
+    def of_ranks(self) -> list[Tensor]:
+        """The statistics of all ranks that the forward op takes; none but over ranks."""
+        names = {tensor.name for tensor in statistics_of_ranks(self.chain)}
+        return [tensor for tensor in self.variant.forward.inputs if tensor.name in names]
+
     # Parts of an op
 
     def products(self) -> str:
@@ -77,7 +83,7 @@ class VariantOps:
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
         op.arguments += [Argument(name, "double", "float") for name in constants]
-        if self.plan.has_precisions:
+        if self.plan.has_precisions and self.chain.contraction:
             op.arguments.append(Argument("precision", "int64_t", "int", ours=True))
             op.arguments += [Argument(name, *OPTIONAL, ours=True) for name in ("operand_pieces", "weight_pieces")]
 

@@ -8,6 +8,7 @@ from torch import Tensor, fx, nn
 
 from .convolution import Convolved, call_convolved
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
+from .ranks import RankOperator
 from .stand_in import NO_ROWS, elsewhere
 
 
@@ -67,8 +68,10 @@ class FusedModule(nn.Module):
             return operator, found
         if device != package.device:
             return None, elsewhere(package.name, self, x)
-        if x.numel() == 0:
+        if x.numel() == 0 and (x.shape[0] or type(operator) is not RankOperator):
             return None, NO_ROWS
+        if package.built:
+            return operator, found  # other ranks wait for this one, which has no rows
         raise RuntimeError(f"{package.name} is not built: {package.command()}")
 
     def _fusegen_run(self, *inputs):

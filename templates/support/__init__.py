@@ -9,6 +9,7 @@ from .dimensions import Dimensions
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
+from .ranks import RANKS_COMPILED, RANKS_PRECISION, RankOperator, Ranks, group_of
 from .stand_in import (
     HALF_TRACKED,
     NEGATIVE_MOMENTUM,
@@ -36,6 +37,8 @@ __all__ = [
     "NEGATIVE_MOMENTUM",
     "NO_ROWS",
     "OTHER_GROUPS",
+    "RANKS_COMPILED",
+    "RANKS_PRECISION",
     "REFUSED",
     "SOME_FROZEN",
     "UNBATCHED",
@@ -47,12 +50,15 @@ __all__ = [
     "KernelUse",
     "Operator",
     "Package",
+    "RankOperator",
+    "Ranks",
     "beyond",
     "check_precision",
     "check_shape",
     "choose_precision",
     "elsewhere",
     "far_from_one",
+    "group_of",
     "has_no_variance",
     "is_autocast",
     "misfit",

@@ -31,7 +31,7 @@ class Eager(NamedTuple):
     first_order: bool = False
 
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _KINDS = (
     *(nn.Linear, *_BATCH_NORMS, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU),
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
