@@ -68,33 +68,31 @@ def statistics_of_ranks(chain: Chain) -> list[Tensor]:
     return [Tensor(node.name, node, "accumulator") for node in nodes]
 
 
-def plan_over_ranks(ingredients: Ingredients) -> RankPlan:
+def plan_over_ranks(of: Ingredients) -> RankPlan:
     """The programs of a chain that was built over ranks."""
-    chain, graph = ingredients.chain, ingredients.chain.graph
+    chain, graph = of.chain, of.chain.graph
     (norm,) = chain.rank_norms
-    exchanged = rank_sums(graph, [tensor.node for tensor in ingredients.gradients])
-    forward_outputs = [Tensor(ingredients.result, chain.result, "output"), *ingredients.saved]
-    forward = Folding(
-        graph, f"{NAME}_forward", ingredients.sources, forward_outputs, inexact=ingredients.inexact
-    ).program()
+    exchanged = rank_sums(graph, [tensor.node for tensor in of.gradients])
+    forward_outputs = [Tensor(of.result, chain.result, "output"), *of.saved]
+    forward = Folding(graph, f"{NAME}_forward", of.sources, forward_outputs, inexact=of.inexact).program()
     moments = graph.add("moments", norm.operand, axes=CHANNEL, name=f"{norm.name}_moments")
     own = [_own(graph, f"{norm.name}_{each}", graph.add(each, moments, name=each)) for each in ("mean", "variance")]
-    statistics = Folding(graph, f"{NAME}_statistics", ingredients.sources, own, inexact=ingredients.inexact).program()
-    early, late = _split(ingredients.gradients, {exchanged.mean_g, exchanged.mean_g_xhat})
-    read = [ingredients.grad, *ingredients.sources, *ingredients.saved]
+    statistics = Folding(graph, f"{NAME}_statistics", of.sources, own, inexact=of.inexact).program()
+    early, late = _split(of.gradients, {exchanged.mean_g, exchanged.mean_g_xhat})
+    read = [of.grad, *of.sources, *of.saved]
     own = [_own(graph, "sum_g", exchanged.sum_g), _own(graph, "sum_g_xhat", exchanged.sum_g_xhat)]
-    sums = Folding(graph, f"{NAME}_sums", read, [*own, *early], inexact=ingredients.inexact).program()
+    sums = Folding(graph, f"{NAME}_sums", read, [*own, *early], inexact=of.inexact).program()
     read += [Tensor(node.name, node, "accumulator") for node in (exchanged.mean_g, exchanged.mean_g_xhat)]
-    backward = Folding(graph, f"{NAME}_backward", read, late, ingredients.reasons, ingredients.inexact).program()
+    backward = Folding(graph, f"{NAME}_backward", read, late, of.reasons, of.inexact).program()
     variant = Variant(
         NAME,
         replace(chain, contraction=None),
         forward,
         backward,
-        tuple(ingredients.saved),
+        tuple(of.saved),
         needs_source=True,
-        result=ingredients.result,
-        result_gradient=ingredients.grad.name,
+        result=of.result,
+        result_gradient=of.grad.name,
     )
     return RankPlan(variant, statistics, sums, norm, exchanged)
 
