@@ -18,9 +18,7 @@ TILES = "contiguous results, gradients and further inputs go through tiles in sh
 COPIES = "contiguous results, gradients and further inputs are copied: "
 
 
-def with_outer(
-    chain: Chain, forward: Program, backward: Program, saved: Sequence[Tensor]
-) -> tuple[Program, Program]:
+def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequence[Tensor]) -> tuple[Program, Program]:
     """The programs of a variant with their outer tensors, and with the reason for or against having some.
 
     Both have some, or none has: the result of the one is what the other's gradient belongs to. saved: what the forward
