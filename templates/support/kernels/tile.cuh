@@ -148,7 +148,9 @@ class TileThread {
           [&](auto i, Acc& value, auto* from) {
             constexpr int kField = decltype(i)::value;
             using E = std::remove_pointer_t<decltype(from)>;
-            if constexpr (has_bit(kReads, kField)) value = widen(arrays_.template read_array<kField, E>()[at]);
+            if constexpr (has_bit(kReads, kField)) {
+              value = widen(arrays_.template read_array<kField, E>()[at]);
+            }
           },
           x, p_.reads);
       Known<P>& k = known_[v];
