@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from fusegen.importing import aten
-from fusegen.importing.operands import Operands
+from fusegen.importing.parts import Parts
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import broadcast, first_layout, is_channels, merged, reduced, shown, viewed
 from fusegen.importing.trace import forward_of, shape
@@ -19,7 +19,7 @@ from fusegen.importing.values import ROWS, Layout, Number, Value, walk
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class Reader(Operands):
+class Reader(Parts):
     """Reads one trace. `values` may be shared with others, so that equal results are one object."""
 
     def result(self) -> Value:
@@ -108,10 +108,7 @@ class Reader(Operands):
         if parts is not None:
             return self._parts(node, parts)
         if name == "glu":
-            x, dim = self._operand(node, 0), self._argument(node, 1, "dim")
-            if not is_channels(x.layout, -1 if dim is None else dim):
-                raise self._lacking(node, name)
-            return self._make(node, "glu", (x,), layout=x.layout)
+            return self._glu(node)
         function = aten.FUNCTIONS.get(full) or aten.FUNCTIONS.get(name)
         if function is not None:
             return self._function(node, function)
@@ -203,26 +200,6 @@ class Reader(Operands):
         if order not in (1, 2):
             raise refusal("FG703", f"the norm of order {order}", self.trace.place(node), "a chain has those of 1 and 2")
         return Number(int(order))
-
-    def _parts(self, node: fx.Node, given: str) -> Value:
-        """What is divided, of which the next nodes take a part each. given: `count`, or `size` of a part."""
-        x, width = self._operand(node, 0), shape(self._node(node, 0))[-1]
-        number, dim = self._argument(node, 1, ""), self._argument(node, 2, "dim")
-        count = width // number if given == "size" and isinstance(width, int) and isinstance(number, int) else number
-        if not is_channels(x.layout, 0 if dim is None else dim):
-            hint = "a chain divides the channels, the last dimension"
-            raise refusal("FG703", "chunk over other dimensions", self.trace.place(node), hint)
-        if not isinstance(width, int) or not isinstance(count, int) or count < 2 or width % count:
-            hint = "the parts of a chain's channels are equal"
-            raise refusal("FG703", f"chunk of {width} channels into {number}", self.trace.place(node), hint)
-        self._counts[node] = count
-        return x
-
-    def _part(self, node: fx.Node, source: fx.Node, index: int) -> Value:
-        x, count = self._operand(node, 0), self._counts[source]
-        self._source[node] = self._node(source, 0)
-        keys = {"index": index % count, "count": count}
-        return self.values.make("part", (x,), keys, layout=x.layout, place=self.trace.place(source))
 
     def _item(self, node: fx.Node) -> Value | None:
         """One of the results of an operator that has several: a part, or the values of max and min."""
