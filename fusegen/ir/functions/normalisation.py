@@ -67,7 +67,8 @@ def rank_sums(graph: Graph, results: Iterable[Node]) -> RankSums:
     nodes = (node for node in ancestors(results) if node.op == "standardize_backward")
     (node,) = (node for node in nodes if node.operands[1].attribute == RANK_STATISTICS)
     g, hat, _, mean_g, mean_g_xhat, _ = node.operands
-    return RankSums(*_sums(graph, g, hat, mean_g.axes), mean_g, mean_g_xhat)
+    sum_g, sum_g_xhat = _sums(graph, g, hat, mean_g.axes)
+    return RankSums(sum_g, sum_g_xhat, mean_g, mean_g_xhat)
 
 
 def uncentred(graph: Graph, x: Node, over: Axes, eps: Node, name: str) -> Node:
@@ -95,16 +96,17 @@ def _standardize(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     over = mean.axes
     if node.attribute == RANK_STATISTICS:
         owner = node.name.removesuffix("_hat")
-        leaves = [graph.claim(f"{owner}_{each}_of_ranks") for each in ("mean_g", "mean_g_xhat")]
-        sums, inverse_n = [graph.tensor(leaf, over) for leaf in leaves], graph.literal(1)
+        names = [graph.claim(f"{owner}_{each}_of_ranks") for each in ("mean_g", "mean_g_xhat")]
+        sums, inverse_n = (graph.tensor(names[0], over), graph.tensor(names[1], over)), graph.literal(1)
     else:
         sums, inverse_n = _sums(graph, g, node, over), _inverse_count(graph, over)
     operands = (g, node, rstd, *sums, inverse_n)
     return graph.add("standardize_backward", *operands, name=f"d_{x.name}"), None, None
 
 
-def _sums(graph: Graph, g: Node, hat: Node, over: Axes) -> list[Node]:
-    return [sum_to(graph, g, over), sum_to(graph, multiply(graph, g, hat, f"{g.name}_{hat.name}"), over)]
+def _sums(graph: Graph, g: Node, hat: Node, over: Axes) -> tuple[Node, Node]:
+    """Of g and of g xhat."""
+    return sum_to(graph, g, over), sum_to(graph, multiply(graph, g, hat, f"{g.name}_{hat.name}"), over)
 
 
 def _rescale(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
