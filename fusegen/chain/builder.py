@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Contraction, Convolution
+from fusegen.chain.model import Chain, Contraction, Convolution, Dropout
 from fusegen.chain.module import ModuleBuilder, shape_text
-from fusegen.ir.axes import Dim
+from fusegen.ir.axes import ROW, Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
@@ -26,6 +26,7 @@ class ChainBuilder(ModuleBuilder):
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
+        self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
         self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
@@ -129,6 +130,8 @@ class ChainBuilder(ModuleBuilder):
             batch_norms=self.batch_norms,
             group_counts=self.group_counts,
             places=self.places,
+            dropouts=self.dropouts,
+            seed=self.seed,
         )
 
     # Norms
@@ -149,6 +152,20 @@ class ChainBuilder(ModuleBuilder):
     def uses_batch_statistics(self, name: str, tracked: bool) -> None:
         self.own(name)
         self.batch_norms.append((name, tracked))
+
+    def dropout(self, name: str, p: float | str, x: Node, by_sample: bool) -> Node:
+        """x with elements dropped, or samples; x itself in evaluation. p: a number or an argument of the module."""
+        self.own(name)
+        if isinstance(p, str):
+            self.symbols.argument(p, "p", ("float",))
+        found = Dropout(name, self.name_of(name, "p"), by_sample)
+        self.owned_constant(name, "p")
+        self.dropouts.append(found)
+        if not self.training:
+            return x
+        axes = ROW if by_sample else self.graph.view
+        factor = self.graph.draw(found.p, len(self.dropouts) - 1, axes, f"{name}_factor")
+        return self.graph.add("mul", x, factor, name=f"{name}_value")
 
     # Values and inputs
 

@@ -47,6 +47,7 @@ class Step(BaseModel):
     stores_operand: whether the backward pass needs the running value itself, in memory. passes: how many passes over
     all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
+    draws: whether it draws random numbers in training.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -64,6 +65,7 @@ class Step(BaseModel):
     passes: ClassVar[int] = 0
     owns: ClassVar[tuple[str, ...]] = ()
     anchor: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
 

@@ -25,6 +25,7 @@ class BackwardOp(VariantOps):
         op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
         shapes = {name: shape for name, _, shape in self.sources()}
         op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        self.check_samples(op)
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)

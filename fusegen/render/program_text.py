@@ -92,6 +92,7 @@ class Member:
 @dataclass(frozen=True)
 class StructText:
     """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one.
+    dropouts: of all that is drawn; drawn: the fields of what is drawn for each element.
     product: which of `reads` the epilogue of a product has, if one takes the program."""
 
     name: str
@@ -105,6 +106,8 @@ class StructText:
     write_arguments: list[str]
     members: list[Member]
     constants: list[Member]
+    dropouts: list[Member]
+    drawn: list[str]
     scratch: list[tuple[Member, int, str, bool]]
     scalars: list[str]
     records: dict[str, list[str]]

@@ -42,6 +42,10 @@ def standalone_plan(
     if whole.chain.convolution is not None:
         hint = "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no convolutions", ("chain", 0), hint=hint)])
+    for index, step in enumerate(spec.chain):
+        if step.draws:
+            message, hint = f"an exported file has no {step.op}", "`fusegen build` makes a package that has it"
+            raise SpecError([document.diagnostic("FG510", message, ("chain", index), hint=hint)])
     if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
         if wanted not in (IEEE, SPLIT):

@@ -6,10 +6,12 @@ It needs torch and nothing else.
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
 from .dimensions import Dimensions
+from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
 from .stand_in import (
+    DROPS_FROZEN,
     HALF_TRACKED,
     NEGATIVE_MOMENTUM,
     NO_ROWS,
@@ -31,6 +33,7 @@ from .stand_in import (
 )
 
 __all__ = [
+    "DROPS_FROZEN",
     "HALF_TRACKED",
     "NEGATIVE_MOMENTUM",
     "NO_ROWS",
@@ -40,6 +43,7 @@ __all__ = [
     "UNBATCHED",
     "Convolved",
     "Dimensions",
+    "DropPath",
     "Eager",
     "FusedModule",
     "KernelUse",
@@ -49,10 +53,12 @@ __all__ = [
     "check_precision",
     "check_shape",
     "choose_precision",
+    "draw_seed",
     "elsewhere",
     "far_from_one",
     "has_no_variance",
     "is_autocast",
+    "is_no_share",
     "misfit",
     "misfit_convolution",
     "misfit_operand",
@@ -64,6 +70,8 @@ __all__ = [
     "other_shape",
     "refused",
     "result_shape",
+    "sample_rows",
+    "share",
     "tensor",
     "uncounted",
     "unexpected",

@@ -92,8 +92,10 @@ __device__ __forceinline__ void load_l2_rows(
 template <int kPass, class P, int kVec, typename Inputs, typename Sums>
 __device__ __forceinline__ void use_l2_row(
     const P& p, const L2Slice<kVec>& slice, int row, bool is_first,
-    const Known<P> (&known)[kVec], const Inputs& in, Sums& sums) {
+    Known<P> (&known)[kVec], const Inputs& in, Sums& sums) {
   typename P::template Writes<VectorsOf<kVec, true>::template Stored> out;
+  typename P::Drawn drawn[kVec];
+  draw(p, slice.columns, int64_t(row) * p.channels, drawn);
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
     Elements<P> x{};
@@ -101,6 +103,7 @@ __device__ __forceinline__ void use_l2_row(
     typename P::Cached cached{};
     Terms<P, kPass> term;
     Results<P> y;
+    static_cast<typename P::Drawn&>(known[v]) = drawn[v];
     p.template element<kPass, 0u>(x, known[v], cached, term, y);
     each(AddElement{v, is_first}, sums, term);
     if constexpr (kPass == 1) each(PutElement{v}, out, y);
