@@ -112,6 +112,7 @@ REFUSED = {
         for kind in ("conv", "conv_transpose")
         for n in (1, 2, 3)
     },
+    "dropout": ("dropout in training, which import does not write", "write the spec, with 'op: dropout'"),
     "item": ("a number read from a tensor", "numbers of a chain are constants"),
     "wrap_with_set_grad_enabled": ("a part of forward that has no gradient", _PART),
     "wrap_with_autocast": ("a part of forward under autocast", "use autocast around the whole module"),

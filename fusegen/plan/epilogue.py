@@ -25,7 +25,7 @@ def is_split(spec: SpecModel) -> bool:
 def why_after_product(program: Program) -> str | None:
     """Why a program has to run in kernels of its own, by what it computes; None if the epilogue can take it."""
     if program.draws:
-        return "its dropout draws for vectors of other widths"
+        return "dropout draws for four neighbours at once, and a thread has two of them there"
     for phase in program.phases:
         return _TOO_WIDE.get(phase.unit, _TOO_WIDE[Unit.CHANNEL])
     return _TOO_WIDE[Unit.CHANNEL] if program.terminal or program.scalar_sums else None
