@@ -57,7 +57,7 @@ def draw_seed(device):
 
 
 def sample_rows(sizes):
-    """The rows of one index of the first dimension: so many in each of the others but the channels."""
+    """The rows of a sample. sizes: of the dimensions between the first and the channels."""
     rows = 1
     for size in sizes:
         rows *= size

@@ -31,8 +31,8 @@
 //                             The factors of samples that a dropout draws are such tensors of rows,
 //                             SampleFactors, which are not in memory
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
-//   Drawn, dropouts(f)        what is drawn for an element; calls f(Dropout, &Drawn::field) for each
-//                             dropout that draws a factor for each element
+//   Drawn, dropouts(f)        what is drawn for an element; calls f(Dropout, &Drawn::field) for
+//                             each dropout that draws a factor of each element
 //   Cached                    values of an element that a kernel may cache for later passes
 //   kCachedInRegisters[pass], kCachedInShared[pass]   those that row and column kernels have cached
 //                             when a pass begins, as bits
