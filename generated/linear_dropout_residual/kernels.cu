@@ -101,6 +101,7 @@ struct TrainForward : Program {
   struct Drawn {
     Acc drop_factor_v;
   };
+  static constexpr int kDraws = 1;
   template <typename F> FUSEGEN_DEVICE void dropouts(const F& f) const {
     f(drop_factor_draw, &Drawn::drop_factor_v);
   }
@@ -183,6 +184,7 @@ struct TrainBackward : Program {
   struct Drawn {
     Acc drop_factor_v;
   };
+  static constexpr int kDraws = 1;
   template <typename F> FUSEGEN_DEVICE void dropouts(const F& f) const {
     f(drop_factor_draw, &Drawn::drop_factor_v);
   }

@@ -32,7 +32,8 @@
 //                             SampleFactors, which are not in memory
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
 //   Drawn, dropouts(f)        what is drawn for an element; calls f(Dropout, &Drawn::field) for
-//                             each dropout that draws a factor of each element
+//                             each dropout that draws a factor of each element, of which there
+//                             are kDraws
 //   Cached                    values of an element that a kernel may cache for later passes
 //   kCachedInRegisters[pass], kCachedInShared[pass]   those that row and column kernels have cached
 //                             when a pass begins, as bits
@@ -151,6 +152,7 @@ struct Program : Sizes {
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
   static constexpr bool kFitsL2 = false, kReducesChannels = false;
+  static constexpr int kDraws = 0;
 
   using Cached = Nothing;
   template <int kPass, template <typename> class Of>
