@@ -95,9 +95,9 @@ def samples_of(module: nn.Module, rows: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def own_draws(module: nn.Module) -> Iterator[None]:
+def own_draws(*modules: nn.Module) -> Iterator[None]:
     """Has replaced dropouts draw for themselves, as they do outside of comparisons."""
-    found = [each for each in module.modules() if isinstance(each, Replayed)]
+    found = [each for module in modules for each in module.modules() if isinstance(each, Replayed)]
     for each in found:
         each.factors = False
     try:

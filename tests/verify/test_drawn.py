@@ -80,3 +80,14 @@ def test_a_dropout_can_draw_for_itself(loaded) -> None:
     with own_draws(module):
         assert not torch.equal(module(x), module(x))
     assert torch.equal(module.eval()(x), x * module.scale)
+
+
+def test_compiled_peers(loaded) -> None:
+    """A peer of a benchmark is checked with the factors of the seed, and timed with its own."""
+    _, module = pair(loaded, 0)
+    compiled, x = torch.compile(copy.deepcopy(module), fullgraph=True, backend="aot_eager"), torch.randn(40, 32)
+    torch.testing.assert_close(compiled(x), module(x))
+    with own_draws(module, compiled):
+        first, second = compiled(x), compiled(x)
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(compiled(x), module(x))
