@@ -19,6 +19,7 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), Plain("a number
 class Drop(Step):
     """What is dropped is 0, the rest is x / (1 - p); the submodule `name` holds p and whether it is in training."""
 
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds p", "drop")]
     p: Annotated[Share | Identifier, meaning("the probability with which it is dropped", 0.1)] = 0.5
     matrix_only = "never"
     owns = ("p",)
@@ -26,16 +27,16 @@ class Drop(Step):
     by_sample: ClassVar[bool]
 
     def build(self, chain, x: Node) -> Node:
-        return chain.dropout(self.name, self.p, x, self.by_sample)  # type: ignore[attr-defined]
+        return chain.dropout(self.name, self.p, x, self.by_sample)
 
     def construct(self, channels: Dim) -> list[str]:
-        return [f"self.{self.name} = {self.module}({scalar_text(self.p, '')})"]  # type: ignore[attr-defined]
+        return [f"self.{self.name} = {self.module}({scalar_text(self.p, '')})"]
 
     def reset(self) -> list[str]:
         return []
 
     def eager(self, x: str) -> str:
-        return f"self.{self.name}({x})"  # type: ignore[attr-defined]
+        return f"self.{self.name}({x})"
 
     def not_over_positions(self) -> None:
         return None
