@@ -74,7 +74,7 @@ def prepared(plan, cls, mode, rows: int, channels: int):
 
 
 # Compiling takes longest.
-CASES = [("rows", "float64"), ("rows", "bfloat16"), ("columns", "bfloat16"), ("groups", "float64")]
+CASES = [("rows", "bfloat16"), ("columns", "bfloat16"), ("groups", "float64")]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -106,7 +106,7 @@ def test_every_schedule_drops_the_same(name: str, size, mode_name: str, built) -
 
 def test_what_is_drawn_is_no_tensor(built) -> None:
     """The backward pass takes the seed, and no mask."""
-    plan, *_ = built("rows", "float64")
+    plan, *_ = built("rows", "bfloat16")
     train, evaluation = plan.variants
     assert [tensor.name for tensor in train.saved] == ["norm_mean", "norm_rstd"]
     for program in (train.forward, train.backward):
