@@ -67,7 +67,7 @@ class Scheduler:
             self.needs.terminal,
             tuple(self.needs.scalar_sums),
             self.first_resident,
-            draws,
+            draws=draws,
         )
 
     @cached_property

@@ -60,7 +60,7 @@ _package = _support.Package(
     name="linear_dropout_residual",
     module=__name__,
     file=__file__,
-    sources="865c1f05546a",  # the digest of what _C.so is compiled from
+    sources="7eb13aa9e775",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter", "residual_dtype"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -89,7 +89,6 @@ _train = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
-    tiled=True,
     precisions=True,
 )
 
@@ -237,5 +236,5 @@ class LinearDropoutResidual(_support.FusedModule):
         _seed = _support.draw_seed(x.device) if _count else None
         return _train, (
             linear_input, linear_weight, residual, linear_bias, _seed, _mode, _drop_p,
-            _path_p, _precision, None, None,
+            _path_p, _support.sample_rows(x.shape[1:-1]), _precision, None, None,
         )

@@ -80,29 +80,44 @@ struct TrainForward : Program {
   static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* linear_bias_ptr;  // may be null
-  // Constants of the module.
-  Acc drop_p_v, path_p_v;
+  Dropout<Acc> drop_factor_draw;  // for each element
+  Dropout<Acc> path_factor_draw;  // for each sample
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
   // In the order of the members above.
   static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
     return {{sizes}, {from(a.linear_product_arg), from(a.residual_arg)}, {to(a.y_arg)},
-        from(a.linear_bias_arg), Acc(a.drop_p_arg), Acc(a.path_p_arg)};
+        from(a.linear_bias_arg), dropout_of<Acc>(a.seed_arg, 0, a.drop_p_arg),
+        dropout_of<Acc>(a.seed_arg, 1, a.path_p_arg, a.sample_rows)};
   }
 
   struct Channel {
     Acc linear_bias_v;
   };
+  struct Row {
+    Acc path_factor_v;
+  };
+  struct Drawn {
+    Acc drop_factor_v;
+  };
+  static constexpr int kDraws = 1;
+  template <typename F> FUSEGEN_DEVICE void dropouts(const F& f) const {
+    f(drop_factor_draw, &Drawn::drop_factor_v);
+  }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+  }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
+  template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
+    f(Uses<0b1>(), SampleFactors<Acc>{path_factor_draw}, true, &Row::path_factor_v);
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc linear_v = x.linear_product_v + k.linear_bias_v;
-    const Acc path_value_v = drop_factor_v * linear_v * path_factor_v;
+    const Acc path_value_v = k.drop_factor_v * linear_v * k.path_factor_v;
     const Acc sum_v = path_value_v + x.residual_v;
     y.y_v = sum_v;
   }
@@ -110,6 +125,7 @@ struct TrainForward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
+  static constexpr int kRowTensorsBy[kPasses] = {1};
 };
 
 }  // namespace
@@ -147,20 +163,35 @@ struct TrainBackward : Program {
   static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
   // [channels]
   Param* grad_linear_bias_ptr;  // may be null
-  // Constants of the module.
-  Acc drop_p_v, path_p_v;
+  Dropout<Acc> drop_factor_draw;  // for each element
+  Dropout<Acc> path_factor_draw;  // for each sample
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
   // In the order of the members above.
   static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
     return {{sizes}, {from(a.grad_y_arg)}, {to(a.grad_linear_product_arg), to(a.grad_residual_arg)},
-        to(a.grad_linear_bias_arg), Acc(a.drop_p_arg), Acc(a.path_p_arg)};
+        to(a.grad_linear_bias_arg), dropout_of<Acc>(a.seed_arg, 0, a.drop_p_arg),
+        dropout_of<Acc>(a.seed_arg, 1, a.path_p_arg, a.sample_rows)};
   }
 
   struct Channel {
     Acc grad_linear_bias_v;
   };
+  struct Row {
+    Acc path_factor_v;
+  };
+  struct Drawn {
+    Acc drop_factor_v;
+  };
+  static constexpr int kDraws = 1;
+  template <typename F> FUSEGEN_DEVICE void dropouts(const F& f) const {
+    f(drop_factor_draw, &Drawn::drop_factor_v);
+  }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
+  template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
+    f(Uses<0b1>(), SampleFactors<Acc>{path_factor_draw}, true, &Row::path_factor_v);
+  }
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -173,7 +204,7 @@ struct TrainBackward : Program {
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
-    const Acc d_linear_v = drop_factor_v * x.grad_y_v * path_factor_v;
+    const Acc d_linear_v = k.drop_factor_v * x.grad_y_v * k.path_factor_v;
     term.grad_linear_bias_v = d_linear_v;
     y.grad_linear_product_v = d_linear_v;
     y.grad_residual_v = x.grad_y_v;
@@ -195,6 +226,7 @@ struct TrainBackward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0};
+  static constexpr int kRowTensorsBy[kPasses] = {1};
 };
 
 }  // namespace

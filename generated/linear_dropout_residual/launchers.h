@@ -17,6 +17,7 @@ struct TrainForwardArguments {
   void* y_arg;                     // [rows, channels]
   double drop_p_arg;
   double path_p_arg;
+  int64_t sample_rows;
 };
 
 // train backward: what it reads, what it writes, constants of the module.
@@ -28,6 +29,7 @@ struct TrainBackwardArguments {
   void* grad_linear_bias_arg;     // [channels]; null: not wanted
   double drop_p_arg;
   double path_p_arg;
+  int64_t sample_rows;
 };
 
 // eval forward: what it reads, what it writes.
