@@ -1,41 +1,42 @@
-"""The running value from the first step of a chain to the last, and the values and inputs that steps take besides."""
+"""The running value from the first step of a chain to the last."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Contraction, Convolution
-from fusegen.chain.module import ModuleBuilder, shape_text
-from fusegen.ir.axes import Dim
+from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, RankNorm
+from fusegen.chain.parts import divide, why_not_divided
+from fusegen.chain.values import ValuesBuilder
+from fusegen.ir.axes import CHANNEL, ROW, Dim
+from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
+from fusegen.ir.multiples import factors, part_of
 from fusegen.spec.document import DocumentPath
-from fusegen.spec.model import RESULT
 from fusegen.spec.wording import nearest
 
 
-class ChainBuilder(ModuleBuilder):
+class ChainBuilder(ValuesBuilder):
     """What a step uses to add itself to the graph."""
 
-    def __init__(self, spec, diagnostics: Diagnostics, training: bool) -> None:
+    def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
-        self.tail_inputs: dict[str, Node] = {}
+        self.over_ranks = over_ranks
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
+        self.rank_norms: list[RankNorm] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
+        self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
-        self._saved: dict[str, Node] = {}
-        self._saved_by: dict[str, int] = {}
-        self._source: Node | None = None
 
     # From the first step to the last
 
     def start(self) -> Node | None:
         """The running value before the first step; None where that is an anchor, whose result is a leaf."""
+        self._refuse_other_multiples()
         first = self.spec.chain[0] if self.spec.chain else None
         if first is not None and first.anchor:
             return None
@@ -80,16 +81,41 @@ class ChainBuilder(ModuleBuilder):
         self.channels = out
         return self._begin(self.convolution.result)
 
-    def remember(self, name: str | None, value: Node | None) -> None:
-        """Keeps the result of a step under the name that it is saved by."""
-        if name is None:
+    def divide(self, x: Node, count: int) -> tuple[Node, ...]:
+        """The running value x as so many equal parts of its channels, which are the channels from now on."""
+        why = why_not_divided(self.spec.chain, self.step)
+        if why is not None:
+            self.refuse("FG308", why, "op")
+            self.channels = None
+            return (x,) * count
+        channels = None if self.channels is None else part_of(self.channels, count)
+        if self.channels is not None and channels is None:
+            hint = "a symbol's multiple is written as '2 * hidden'"
+            self.refuse("FG303", f"'{self.channels}' channels have no {count} equal parts", "op", hint)
+        self.channels = channels
+        found, leaves = divide(self.graph, x, count)
+        self.parts |= leaves
+        return found
+
+    def refuse_multiples(self) -> None:
+        """Refuses channels that are a multiple of a symbol, once nothing can divide them any more."""
+        if self.channels is None or factors(self.channels)[1] in (None, self.channels):
             return
-        if name in self._saved:
-            self.refuse("FG208", f"a value named '{name}' exists already", "save")
-        elif name in self.spec.inputs:
-            self.refuse("FG208", f"'{name}' is an input: a value needs another name", "save")
-        self._saved.setdefault(name, value or self.graph.tensor(name, self.graph.view))
-        self._saved_by.setdefault(name, self.step)
+        anchor = self.contraction or self.convolution
+        path = self.places[anchor.name] if anchor else ("inputs", self.inputs[0].name)
+        message = f"nothing divides the '{self.channels}' channels into parts"
+        self.diagnostics.add(
+            "FG308", message, path, "'chunk' or a gated linear unit comes next, or a symbol of its own"
+        )
+        self.channels = None
+
+    def _refuse_other_multiples(self) -> None:
+        """The channels of the first input may be divided, and nothing else of the inputs."""
+        for index, given in enumerate(self.inputs):
+            for place, dim in enumerate(given.shape):
+                if dim is not None and factors(dim)[1] not in (None, dim) and (index, place) != (0, 1):
+                    message = f"'{dim}' is a multiple, which only the channels of the first input may be"
+                    self.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")
 
     def pass_over(self, written: Any, running: Node | None) -> None:
         """Takes a step that nobody can read for one that makes whatever it says."""
@@ -100,59 +126,9 @@ class ChainBuilder(ModuleBuilder):
         if isinstance(written, dict):
             self.assume([written.get("save"), written.get("parameter")], running)
 
-    def assume(self, names: Iterable[object], running: Node | None) -> None:
-        """Takes the names for those of values and parameters: nobody can read what they are."""
-        for name in names:
-            if isinstance(name, str):
-                self._saved.setdefault(name, running or self.graph.tensor("x", self.graph.view))
-                self.stand_in(name)
-
-    def branch(self, name: str) -> Node:
-        """The running value of a step that says where it is from: a saved value, or an input."""
-        if self._source is not None and name == self._source.name and name in self.spec.inputs:
-            return self._source
-        return self.input(name) if name in self.spec.inputs else self.value(name, "from")
-
-    def _further(self, result: Node) -> dict[str, Node]:
-        """What the module returns besides the value at the end."""
-        found = {}
-        for index, name in enumerate(self.spec.outputs or ()):
-            last = self.last_saved == name or (name == RESULT and name not in self._saved)
-            node = result if last else self.output(name, index)
-            if last:
-                self.symbols.references.use("value", name)
-            elif node is not None:
-                found[name] = node
-        if self.spec.outputs and len(found) == len(self.spec.outputs) and self.spec.chain:
-            place = ("chain", len(self.spec.chain) - 1)
-            hint = f"add {RESULT} to 'outputs'"
-            self.diagnostics.add("FG306", "nothing uses the value of the last step", place, hint, last=True)
-        return found
-
-    def output(self, name: str, index: int) -> Node | None:
-        """A saved value that the module returns."""
-        place = ("outputs", index)
-        if name not in self._saved:
-            hint = self.symbols.references.missing("value", name, self._saved)
-            self.diagnostics.add("FG301", f"no step saves '{name}'", place, hint)
-            return None
-        self.symbols.references.use("value", name)
-        node = self._saved[name]
-        if not node.is_full:
-            self.diagnostics.add("FG309", f"an output must be [rows, channels], and '{name}' is [rows, 1]", place)
-        elif node.is_leaf and node is not self._source:
-            self.diagnostics.add("FG401", f"'{name}' is an input as it is, and no result", place)
-        return node
-
-    @property
-    def last_saved(self) -> str | None:
-        """The name of the value at the end."""
-        last = self.spec.chain[-1] if self.spec.chain else None
-        return last.save if last is not None else None
-
     def finish(self, result: Node | None) -> Chain:
-        further = self._further(result or self.graph.tensor("x", self.graph.view))
-        if self.training:  # evaluation has no use for everything
+        further = self.further_results(result or self.graph.tensor("x", self.graph.view))
+        if self.training and not self.over_ranks:  # the others have no use for everything
             self.symbols.report_unused(self._saved_by)
         source = self._source or self._begin("x")
         return Chain(
@@ -173,8 +149,12 @@ class ChainBuilder(ModuleBuilder):
             further=further,
             updates=self.updates,
             batch_norms=self.batch_norms,
+            rank_norms=self.rank_norms,
             group_counts=self.group_counts,
             places=self.places,
+            parts=self.parts,
+            dropouts=self.dropouts,
+            seed=self.seed,
         )
 
     # Norms
@@ -196,40 +176,23 @@ class ChainBuilder(ModuleBuilder):
         self.own(name)
         self.batch_norms.append((name, tracked))
 
-    # Values and inputs
+    def normalise_over_ranks(self, name: str, x: Node, eps: Node) -> Node:
+        """xhat by statistics of all ranks, which are leaves."""
+        leaves = [self.graph.claim(f"{name}_{each}_of_ranks") for each in ("mean", "variance")]
+        mean, variance = (self.graph.tensor(leaf, CHANNEL) for leaf in leaves)
+        self.rank_norms.append(RankNorm(name, x, mean, variance))
+        return over_ranks(self.graph, x, mean, variance, eps, name)
 
-    def value(self, name: str, field: str = "value") -> Node:
-        """The result of an earlier step. field: the key that names it."""
-        if name not in self._saved:
-            hint = self.symbols.references.missing("value", name, self._saved)
-            if name in self.spec.inputs:
-                hint = f"'{name}' is an input: give it as one"
-            self.refuse("FG301", f"no step before this one saves '{name}'", field, hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("value", name)
-        return self._saved[name]
-
-    def input(self, name: str) -> Node:
-        """An input of the module, in the shape of the running value."""
-        known = {tensor.name: tensor.shape for tensor in self.inputs}
-        if name not in known:
-            if not self.symbols.is_unread("inputs", name):
-                hint = self.symbols.references.missing("input", name, known)
-                if name in self._saved:
-                    hint = f"'{name}' is a value: give it as one"
-                self.refuse("FG301", f"no input named '{name}'", "input", hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("input", name)
-        wanted = None if self.spec.inputs[name] is None else self._other_shape(known[name])
-        if wanted is not None:
-            message = f"the input '{name}' has the shape {shape_text(known[name])}, but {wanted} is needed here"
-            self.refuse("FG303", message, "input")
-        self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
-        return self.tail_inputs[name]
-
-    def _other_shape(self, shape: tuple[Dim | None, ...]) -> str | None:
-        """The shape of the running value, if it is known to be another one than this."""
-        if self.positions is not None:
-            return self.positions.misfit(shape, self.channels)
-        sizes = (self.rows, self.channels)
-        return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)
+    def dropout(self, name: str, p: float | str, x: Node, by_sample: bool) -> Node:
+        """x with elements dropped, or samples; x itself in evaluation. p: a number or an argument of the module."""
+        self.own(name)
+        if isinstance(p, str):
+            self.symbols.argument(p, "p", ("float",))
+        found = Dropout(name, self.name_of(name, "p"), by_sample)
+        self.owned_constant(name, "p")
+        self.dropouts.append(found)
+        if not self.training:
+            return x
+        axes = ROW if by_sample else self.graph.view
+        factor = self.graph.draw(found.p, len(self.dropouts) - 1, axes, f"{name}_factor")
+        return self.graph.add("mul", x, factor, name=f"{name}_value")

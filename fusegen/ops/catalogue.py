@@ -7,8 +7,10 @@ from fusegen.ops import (
     arithmetic,
     bounds,
     convolution,
+    dropout,
     linear,
     norms,
+    parts,
     powers,
     reductions,
     rounding,
@@ -17,7 +19,7 @@ from fusegen.ops import (
 )
 
 STEPS = (
-    *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
+    *(*linear.STEPS, *convolution.STEPS, *parts.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
-    *(*norms.STEPS, *reductions.STEPS),
+    *(*norms.STEPS, *reductions.STEPS, *dropout.STEPS),
 )

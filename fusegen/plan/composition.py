@@ -11,8 +11,9 @@ from fusegen.plan.deferring import deferred
 from fusegen.plan.devices import Device
 from fusegen.plan.dimensions import Dimensions, dimensions
 from fusegen.plan.plan import Plan, make_plan
+from fusegen.plan.region import Region
 from fusegen.plan.region_specs import region_document, region_spec
-from fusegen.plan.regions import Partition, Region
+from fusegen.plan.regions import Partition
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel
 from fusegen.spec.names import MAX_NAME_LENGTH

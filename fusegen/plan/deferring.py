@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fusegen.ops.step import Step
-from fusegen.plan.regions import Region
+from fusegen.plan.region import Region
 
 _OPERANDS = ("parameter", "value", "input")
 
@@ -40,7 +40,9 @@ def _taker(regions: Sequence[Region], index: int, returned: Sequence[str]) -> in
 def _is_pointwise(step: Step) -> bool:
     """Whether a step is a function of the running value's elements alone."""
     alone = all(getattr(step, key, None) is None for key in _OPERANDS)
-    return alone and not (step.module or step.passes or step.stores_operand or step.from_ or step.needs_elements)
+    if step.module or step.divides or step.from_:
+        return False
+    return alone and not (step.passes or step.stores_operand or step.needs_elements)
 
 
 def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[Region, Region]:
@@ -51,8 +53,10 @@ def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[
     before, behind = list(taker.steps[:at]), [_with_value(step, result) for step in taker.steps[at:]]
     running = next(iter(taker.inputs))
     if before:
-        running = before[-1].save or claim(f"{taker.name}_running")
-        before[-1] = before[-1].model_copy(update={"save": running})
+        named = before[-1].running_name
+        running = named or claim(f"{taker.name}_running")
+        if named is None:
+            before[-1] = before[-1].model_copy(update={"save": running})
     if behind[0].from_ is None:
         behind[0] = behind[0].model_copy(update={"from_": running})
     tail[0] = tail[0].model_copy(update={"from_": product})

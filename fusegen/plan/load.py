@@ -12,7 +12,7 @@ from fusegen.ops.lacking import unknown_op
 from fusegen.plan.composition import Composition, Planned, compose, package_names, refuse_compositions
 from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.refusals import refusals
-from fusegen.plan.regions import is_single
+from fusegen.plan.region import is_single
 from fusegen.plan.tuning_file import tuned
 from fusegen.spec.document import Document
 from fusegen.spec.model import spec_model

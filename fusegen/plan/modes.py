@@ -87,6 +87,5 @@ def _dtypes(
         if step.from_ is not None:
             found[-1] = named[step.from_]
         found.append(step.result_dtype(found[-1], Dtypes(activation, parameter, autocast, named)))
-        if step.save:
-            named[step.save] = found[-1]
+        named |= dict.fromkeys(step.saved, found[-1])
     return found, named

@@ -8,36 +8,37 @@ from dataclasses import dataclass, replace
 from fusegen.chain.build import build_chain, examine_chain
 from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
-from fusegen.ir.autodiff import differentiate
-from fusegen.ir.graph import Node, ancestors
-from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.epilogue import is_split, reason, why_after_product
 from fusegen.plan.folding import Folding
-from fusegen.plan.model import FurtherResult, Mode, Program, Role, Tensor, Variant
-from fusegen.plan.modes import eager_dtypes, modes
-from fusegen.plan.refusals import refusals
+from fusegen.plan.ingredients import ingredients
+from fusegen.plan.model import Mode, Program, Tensor, Variant
+from fusegen.plan.modes import modes
+from fusegen.plan.outer import with_outer
+from fusegen.plan.over_ranks import RankPlan, plan_over_ranks
+from fusegen.plan.refusals import refusals, synchronised
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
 from fusegen.spec.validate import merge
 
-_RESULT = "y"
-
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that rendering needs to know. tuning: by architecture; empty where nothing was measured."""
+    """Everything that rendering needs to know. tuning: by architecture; empty where nothing was measured. over_ranks:
+    training with the statistics of several ranks, where the spec has it."""
 
     spec: SpecModel
     device: Device
     variants: tuple[Variant, ...]
     modes: tuple[Mode, ...]
     tuning: Tuning = ()
+    over_ranks: RankPlan | None = None
 
     @property
     def programs(self) -> list[Program]:
-        """Every program, forward and backward of each variant."""
-        return [program for variant in self.variants for program in (variant.forward, variant.backward)]
+        """Every program: forward and backward of each variant, then those over ranks."""
+        found = [program for variant in self.variants for program in (variant.forward, variant.backward)]
+        return [*found, *(self.over_ranks.programs if self.over_ranks else ())]
 
     @property
     def chain(self) -> Chain:
@@ -57,8 +58,8 @@ class Plan:
     @property
     def op_names(self) -> list[str]:
         """What the package registers below torch.ops.fusegen."""
-        split = ["split"] if self.has_precisions else []
-        return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *split)]
+        others = [*(["split"] if self.has_precisions else []), *(["ranks_merge"] if self.over_ranks else [])]
+        return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *others)]
 
 
 def make_plan(spec: SpecModel, document) -> Plan:
@@ -68,147 +69,27 @@ def make_plan(spec: SpecModel, document) -> Plan:
     if diagnostics:
         raise SpecError(diagnostics)
     chains = {"": training}
-    if any(tracked for _, tracked in training.batch_norms):
+    if training.dropouts or any(tracked for _, tracked in training.batch_norms):
         chains = {"train": training, "eval": build_chain(spec, document, training=False)}
     found = tuple(modes(spec, training))
     variants = tuple(_variant(spec, name, chain, found) for name, chain in chains.items())
-    return Plan(spec, planning_device(spec.targets), variants, found)
+    over_ranks = None
+    if synchronised(spec):
+        chain = build_chain(spec, document, training=True, over_ranks=True)
+        over_ranks = plan_over_ranks(ingredients(spec, chain, found))
+    return Plan(spec, planning_device(spec.targets), variants, found, over_ranks=over_ranks)
 
 
 def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
     prefix = f"{name}_" if name else ""
-    graph = chain.graph
-    result = graph.claim(_RESULT)
-    grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
-    leaves = {node.name: node for node in _leaves(chain)}
-    names = {name: graph.claim(f"grad_{name}") for name in leaves}
-    further = _further(chain)
-    flows = {each.tensor.node: graph.tensor(each.gradient, graph.view) for each in further}
-    gradients = differentiate(graph, chain.result, grad, list(leaves.values()), flows)
-    outputs, reasons = _gradient_outputs(chain, gradients, names)
-    targets = [tensor.node for tensor in outputs]
-    nodes = saved_nodes(targets, grad, *flows.values())
-    saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
-    forward_outputs = [Tensor(result, chain.result, "output")]
-    forward_outputs += [each.tensor for each in further]
-    forward_outputs += saved
+    of, graph = ingredients(spec, chain, found), chain.graph
+    forward_outputs = [Tensor(of.result, chain.result, "output"), *(each.tensor for each in of.further), *of.saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
-    sources = _sources(chain)
-    forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
-    # An anchor's result has a rounding error of its own; what the module is given may be exact.
-    inexact = {chain.source} if chain.has_anchor else set()
-    forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact).program()
+    forward_outputs += [tensor for tensor in of.sources if tensor.role == "count"]
+    forward = Folding(graph, f"{prefix}forward", of.sources, forward_outputs, inexact=of.inexact).program()
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
-    grad_tensor = Tensor(grad.name, grad, "output")
-    grads = [Tensor(each.gradient, flows[each.tensor.node], each.tensor.role) for each in further]
-    read = [grad_tensor, *grads, *sources, *_read_again(further, targets, nodes), *saved]
-    backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
-    needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
-    return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name, further)
-
-
-def _further(chain: Chain) -> tuple[FurtherResult, ...]:
-    """The results besides the one at the end."""
-    found = []
-    for saved, node in chain.further.items():
-        name = chain.graph.claim(saved)
-        gradient = chain.graph.claim(f"grad_{name}")
-        found.append(FurtherResult(saved, Tensor(name, node, f"output {saved}"), gradient))
-    return tuple(found)
-
-
-def _read_again(further: Sequence[FurtherResult], targets: list[Node], saved: list[Node]) -> list[Tensor]:
-    """The results that the backward program reads instead of computing them from more tensors of full size."""
-    found: list[Tensor] = []
-
-    def tensors(given: Sequence[Tensor]) -> int:
-        stop = [*saved, *(tensor.node for tensor in given)]
-        return sum(node.is_full and (node.op == "tensor" or node in stop) for node in ancestors(targets, stop))
-
-    for each in further:
-        if not each.tensor.node.is_leaf and tensors([*found, each.tensor]) < tensors(found):
-            found.append(each.tensor)
-    return found
-
-
-def _leaves(chain: Chain) -> list[Node]:
-    parameters = [chain.graph.tensor(p.name, p.axes) for p in chain.parameters.values()]
-    return [chain.source, *chain.tail_inputs.values(), *parameters]
-
-
-def _sources(chain: Chain) -> list[Tensor]:
-    """Every tensor that the tail may read."""
-    tensors = [Tensor(chain.source.name, chain.source, "activation")]
-    for name, node in chain.tail_inputs.items():
-        if node is not chain.source:
-            tensors.append(Tensor(name, node, f"input {name}"))
-    for parameter in chain.parameters.values():
-        node = chain.graph.tensor(parameter.name, parameter.axes)
-        tensors.append(Tensor(parameter.name, node, "parameter", in_product=parameter.in_product))
-    for buffer in chain.buffers.values():
-        role = "count" if buffer.integer else "parameter"
-        tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.axes), role, optional=chain.training))
-    return tensors
-
-
-def _gradient_outputs(
-    chain: Chain, gradients: dict[Node, Node], names: dict[str, str]
-) -> tuple[list[Tensor], list[str]]:
-    """The results of the backward program, and what is worth telling about them. names: of each tensor's gradient."""
-    source, reasons = chain.source, []
-
-    def gradient(name: str, node: Node, role: Role) -> Tensor:
-        return Tensor(names[name], gradients[node], role, optional=True, gradient_of=name)
-
-    outputs = [gradient(source.name, source, "activation")]
-    for name, node in chain.tail_inputs.items():
-        if node is not source and node in gradients:
-            outputs.append(gradient(name, node, f"input {name}"))
-    for parameter in chain.parameters.values():
-        node = chain.graph.tensor(parameter.name, parameter.axes)
-        if node not in gradients:
-            continue
-        outputs.append(gradient(parameter.name, node, "parameter"))
-        if any(other.op == "vanishing" for other in ancestors([gradients[node]])):
-            reasons.append(
-                f"the gradient of {parameter.attribute} is zero: a normalisation after it subtracts the mean"
-            )
-    return outputs, reasons
-
-
-def saved_nodes(targets: list[Node], *grads: Node) -> list[Node]:
-    """What the backward program takes from the forward pass: the operands that it compares, and instead of reducing
-    again the statistics, which are what follows from reductions, without the gradient, as full-size values use it."""
-    stored = [stored_operand(node) for node in ancestors(targets)]
-    found = {node: None for node in stored if node is not None and not node.is_leaf}
-    seen = set(found)
-    stack = list(targets)
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        again = node.op == "moments" or stored_operand(node) is not None
-        if not node.is_full and not again and _is_statistic(node, grads):
-            found[node] = None
-        else:
-            stack.extend(node.operands)
-    return sorted(found, key=lambda node: node.index)
-
-
-def _role(spec: SpecModel, chain: Chain, node: Node, found: Sequence[Mode]) -> Role:
-    """That of what is saved. An operand of full size has the dtype that eager PyTorch keeps it in, for the sake of
-    memory; where no role has that dtype in all modes, it is float32."""
-    steps = [index for index, value in enumerate(chain.running) if value is node]
-    if node.is_full and steps:
-        dtypes = [(mode.roles, eager_dtypes(spec, chain, mode, steps[0])) for mode in found]
-        for role in ("activation", "output"):
-            if all(eager == {roles[role]} for roles, eager in dtypes):
-                return role
-    return "accumulator"
-
-
-def _is_statistic(node: Node, grads: Sequence[Node]) -> bool:
-    before = ancestors([node])
-    return not any(grad in before for grad in grads) and any(other.is_reduction for other in before)
+    backward = Folding(graph, f"{prefix}backward", of.read, of.gradients, of.reasons, of.inexact).program()
+    forward, backward = with_outer(chain, forward, backward, of.saved)
+    needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
+    return Variant(name, chain, forward, backward, tuple(of.saved), needs_source, of.result, of.grad.name, of.further)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fusegen.plan.regions import Region
+from fusegen.plan.region import Region
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, SpecModel
 from fusegen.spec.names import camel_case
@@ -15,7 +15,7 @@ from fusegen.spec.names import camel_case
 def region_spec(spec: SpecModel, region: Region) -> SpecModel:
     """The spec of a region as a chain of its own: it has what its steps refer to, and the rest as the whole has it."""
     words = {word for step in region.steps for word in _words(step.model_dump())}
-    words |= {dim for shape in region.inputs.values() for dim in shape if isinstance(dim, str)}
+    words |= {word for shape in region.inputs.values() for word in _words(shape)}
     for name, argument in spec.arguments.items():
         if name in words and argument.type == "shape":
             words |= {dim for dim in argument.is_ if isinstance(dim, str)}
@@ -47,6 +47,7 @@ def region_spec(spec: SpecModel, region: Region) -> SpecModel:
 def _words(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
+        yield value.rpartition(" * ")[2]  # the symbol of "2 * hidden"
     elif isinstance(value, dict):
         for each in value.values():
             yield from _words(each)

@@ -11,37 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusegen.errors import Diagnostic
-from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
+from fusegen.plan.region import Region, Shape, channels_behind, hides_source
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, SpecModel
 from fusegen.spec.wording import nearest
-
-Shape = tuple[Dim, ...]
-
-
-@dataclass(frozen=True)
-class Region:
-    """Steps of a chain that become one chain of their own.
-
-    name: of its anchor, or of another layer in it. places: the index of each of its steps in the spec. inputs: the
-    values that it takes, by their names in the module's forward; the first one is its running value. results: the same
-    of those that it makes. channels: of its running value in front of an anchor, and behind it. tail_in: the region
-    that computes what the spec has behind its layer, if another does.
-    """
-
-    name: str
-    places: tuple[int, ...]
-    steps: tuple[Step, ...]
-    inputs: dict[str, Shape]
-    results: tuple[str, ...]
-    channels: tuple[Dim, Dim]
-    tail_in: str = ""
-
-    @property
-    def is_layer(self) -> bool:
-        """Whether it is a layer alone, with nothing for kernels to do behind it."""
-        return len(self.steps) == 1 and self.steps[0].op == "linear"
 
 
 @dataclass
@@ -53,22 +27,6 @@ class _Open:
     steps: list[Step] = field(default_factory=list)
     inputs: dict[str, Shape] = field(default_factory=dict)
     own: list[str] = field(default_factory=list)
-
-
-def is_single(spec: Any) -> bool:
-    """Whether all steps are one chain over the first input, as far as they can be read. spec: may be a PartialSpec."""
-    if spec.chain and spec.chain[0] is not None and spec.chain[0].spatial:
-        return True  # one region is all that there can be, and its steps say why
-    saved = {next(iter(spec.inputs), "")}
-    for index, step in enumerate(spec.chain):
-        if step is None:
-            continue
-        if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
-            return False
-        if index == 0 and step.anchor:
-            saved = set()
-        saved.add(step.save)
-    return True
 
 
 class Partition:
@@ -84,7 +42,7 @@ class Partition:
         self.shapes: dict[str, Shape] = dict(spec.inputs)
         self.made_by: dict[str, int] = {}
         self.used: set[str] = set()
-        taken = {*spec.inputs, *spec.arguments, *spec.dims, *(step.save for step in spec.chain)}
+        taken = {*spec.inputs, *spec.arguments, *spec.dims, *(name for step in spec.chain for name in step.saved)}
         self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
         self._names: set[str] = set()
         self._parameters: dict[str, Step] = {}
@@ -100,7 +58,7 @@ class Partition:
         running = self.spec.running_input
         for index, step in enumerate(self.spec.chain):
             now = self._open[-1] if self._open else None
-            in_region = now is not None and step.from_ in (*now.own, None if now.steps[0].anchor else now.source)
+            in_region = now is not None and step.from_ in (*now.own, None if hides_source(now.steps[0]) else now.source)
             if now is None or step.anchor or (step.from_ is not None and not in_region):
                 source = step.from_ or running
                 self._known(source, index, "from")
@@ -115,25 +73,27 @@ class Partition:
 
     def _save(self, step: Step, index: int, now: _Open) -> str:
         """The name of a step's result."""
-        if step.save is not None and step.save in self.shapes:
-            message = f"a value named '{step.save}' exists already"
-            if step.save in self.spec.inputs:
-                message = f"'{step.save}' is an input: a value needs another name"
-            self._add("FG208", message, ("chain", index, "save"))
+        places = [("save",)] if len(step.saved) == 1 else [("parts", part) for part in range(len(step.saved))]
+        for place, name in zip(places, step.saved, strict=False):
+            if name in self.shapes:
+                message = f"a value named '{name}' exists already"
+                if name in self.spec.inputs:
+                    message = f"'{name}' is an input: a value needs another name"
+                self._add("FG208", message, ("chain", index, *place))
         last = index + 1 == len(self.spec.chain) or self._begins(index + 1, now)
-        if step.save is None and not last:
-            return ""
-        name = step.save or self.claim(f"{self._name(now)}_result")
-        now.own.append(name)
+        names = [name for name in step.saved if name != step.running_name]
+        running = step.running_name or (self.claim(f"{self._name(now)}_result") if last else "")
         source = self.shapes.get(now.source, (None, None))
-        self.shapes.setdefault(name, (source[0], _channels_behind(now.steps, source)))
-        self.made_by.setdefault(name, len(self._open) - 1)
-        return name
+        for name in [*names, running] if running else names:
+            now.own.append(name)
+            self.shapes.setdefault(name, (source[0], channels_behind(now.steps, source[-1])))
+            self.made_by.setdefault(name, len(self._open) - 1)
+        return running
 
     def _begins(self, index: int, now: _Open) -> bool:
         step = self.spec.chain[index]
-        inside = step.from_ in (*now.own, step.from_ and self.spec.chain[index - 1].save, None)
-        if not now.steps[0].anchor:
+        inside = step.from_ is None or step.from_ in (*now.own, *self.spec.chain[index - 1].saved)
+        if not hides_source(now.steps[0]):
             inside = inside or step.from_ == now.source
         return step.anchor or not inside
 
@@ -200,7 +160,7 @@ class Partition:
                 name = f"{name}_{index + 1}"
             self._names.add(name)
             source = self.shapes.get(now.source, (None, None))
-            channels = source[-1], _channels_behind(now.steps, source)
+            channels = source[-1], channels_behind(now.steps, source[-1])
             places = tuple(range(now.first, now.first + len(now.steps)))
             yield Region(name, places, tuple(now.steps), now.inputs, (*results, last), channels)
 
@@ -236,10 +196,6 @@ class Partition:
 
     def _add(self, code: str, message: str, path: DocumentPath, hint: str | None = None, key: bool = False) -> None:
         self.diagnostics.append(self.document.diagnostic(code, message, path, key=key, hint=hint))
-
-
-def _channels_behind(steps: list[Step], source: Shape) -> Dim:
-    return getattr(steps[0], "out_features", None) if steps[0].anchor else source[-1]
 
 
 def _meant(name: str, known: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,15 @@ class RegionText:
     variable: str = ""
     package: str = ""
     sources: str = ""
+
+
+@dataclass(frozen=True)
+class DropoutText:
+    """stream: among those of its region."""
+
+    name: str
+    stream: int
+    by_sample: bool
 
 
 def render_composition(composition: Composition, sources: dict[str, str]) -> dict[str, str]:
@@ -102,6 +112,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         eager=lines,
         typed_inputs=[f"{name}: Tensor" for name in inputs],
         inputs_all=inputs,
+        dropouts=[*_dropouts(composition)],
         calls=_calls(composition),
     )
 
@@ -118,14 +129,17 @@ def _variable(part: Part) -> str:
     return f"_region_{part.region.name}"
 
 
+def _dropouts(composition: Composition) -> Iterator[DropoutText]:
+    for plan in composition.plans:
+        for stream, dropout in enumerate(plan.chain.dropouts):
+            yield DropoutText(dropout.name, stream, dropout.by_sample)
+
+
 def _constructed(composition: Composition) -> list[str]:
     """The lines that make what the steps own, in the order of the spec."""
     widths: dict[int, Dim] = {}
     for part in composition.parts:
-        channels, behind = part.region.channels
-        for place, step in zip(part.region.places, part.region.steps, strict=True):
-            widths[place] = channels
-            channels = behind if step.anchor else channels
+        widths |= zip(part.region.places, part.region.widths, strict=True)
     return [line for place, step in enumerate(composition.spec.chain) for line in step.construct_over(widths[place], 0)]
 
 

@@ -45,7 +45,7 @@ def construct(plan: Plan, eager: list[str]) -> list[str]:
     channels: Dim = chain.inputs[0].shape[1]
     for step in plan.spec.chain:
         made += step.construct_over(channels, chain.spatial)
-        channels = chain.channels if step.anchor else channels
+        channels = chain.source_channels if step.anchor else chain.channels if step.divides else channels
     return constructor(plan.spec, [chain], made, eager, plan.has_precisions)
 
 
@@ -100,7 +100,7 @@ def shapes(plan: Plan) -> list[str]:
     if chain.convolution:
         form = shape_form(chain.spatial)
         lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
-        lines.append("The memory format is that of PyTorch's convolution. Use channels_last: others are copied.")
+        lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
         each = text((chain.rows, chain.channels))
         lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")
@@ -132,19 +132,18 @@ def _autocast(spec: SpecModel) -> str:
 
 
 def reference(spec: SpecModel, chain: Chain) -> list[str]:
-    """The chain, one statement a step, and the return of its result."""
-    return reference_lines(spec)
+    """The chain, a statement or two a step, and the return of its result."""
+    return reference_lines(spec, chain.spatial)
 
 
-def reference_lines(spec: SpecModel) -> list[str]:
-    """The chain, one statement a step, and the return of its result."""
+def reference_lines(spec: SpecModel, spatial: int = 0) -> list[str]:
+    """The same. spatial: how many dimensions of positions the values have."""
     lines, running = [], spec.running_input
-    taken = {*spec.inputs, *(step.save for step in spec.chain)}
+    taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
     for step in spec.chain:
-        result = step.save or local
-        lines.append(f"{result} = {step.eager(step.from_ or running)}")
-        running = result
+        made, running = step.lines(step.from_ or running, local, spatial)
+        lines += made
     return [*lines, f"return {returned(spec, running)}"]
 
 
@@ -152,5 +151,5 @@ def returned(spec: SpecModel, running: str) -> str:
     """What forward returns. running: the variable of the value at the end."""
     if spec.outputs is None:
         return running
-    saved = {step.save for step in spec.chain}
+    saved = {name for step in spec.chain for name in step.saved}
     return as_tuple([running if name == RESULT and name not in saved else name for name in spec.outputs])

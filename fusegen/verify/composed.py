@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from fusegen.chain.model import Chain
+from fusegen.ir.multiples import factors
 from fusegen.plan.composition import Composition
 from fusegen.plan.model import Mode
 from fusegen.verify import behaviour, execution, leading, memory, operators
@@ -41,7 +43,8 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
     channels = max(1, channels // multiple) * multiple
 
     def settle(dim: Any, value: int) -> int:
-        return dim if isinstance(dim, int) else symbols.setdefault(dim, value)
+        number, name = factors(dim)
+        return number if name is None else number * symbols.setdefault(name, max(1, value // number))
 
     rows, source = settle(given[0], rows), settle(given[1], source if counts == [] else channels)
     for part in composition.parts:
@@ -79,6 +82,9 @@ class ComposedSubject(Subject):
     """A generated module of several regions. plan: the composition."""
 
     plan: Composition  # type: ignore[assignment]
+
+    def _chains(self) -> list[Chain]:
+        return [plan.chain for plan in self.plan.plans]
 
     def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:
         dtype = getattr(torch, mode.roles["parameter"])

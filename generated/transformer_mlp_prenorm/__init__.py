@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "62cee05971a9",
+    "3b23113b291f",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "7065d99fd77f",
+    "7fb9821e8864",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "52e8219bb009",
+    "68455738f61a",
 )
 
 _package = _support.Composition(
