@@ -32,7 +32,7 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         builder.step = index
         if step is not None and step.from_ is not None:
             before = spec.chain[index - 1] if index else None
-            if before is not None and before.save is None:
+            if before is not None and not before.saved:
                 hint = "the next step is from another one"
                 diagnostics.add("FG306", "nothing uses the value of this step", ("chain", index - 1), hint, last=True)
             running = builder.branch(step.from_)

@@ -130,4 +130,4 @@ class ValuesBuilder(ModuleBuilder):
     def last_saved(self) -> str | None:
         """The name of the value at the end."""
         last = self.spec.chain[-1] if self.spec.chain else None
-        return last.save if last is not None else None
+        return last.running_name if last is not None else None

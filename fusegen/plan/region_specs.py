@@ -21,8 +21,8 @@ def region_spec(spec: SpecModel, region: Region) -> SpecModel:
             words |= {dim for dim in argument.is_ if isinstance(dim, str)}
     outputs = None
     if len(region.results) > 1:
-        saved = {step.save for step in region.steps}
-        outputs = tuple(name if name in saved else RESULT for name in region.results)
+        names = {name for step in region.steps for name in step.saved}
+        outputs = tuple(name if name in names else RESULT for name in region.results)
     steps = region.steps
     if steps[-1].save is not None and outputs is None:
         inside = {getattr(step, "value", None) for step in steps} | {step.from_ for step in steps}

@@ -171,7 +171,7 @@ class Partition:
         found = []
         for index, name in enumerate(self.spec.outputs):
             if name not in self.made_by and name != RESULT:
-                hint = _meant(name, [RESULT, *(step.save for step in self.spec.chain if step.save)])
+                hint = _meant(name, [RESULT, *(saved for step in self.spec.chain for saved in step.saved)])
                 self._add("FG301", f"no step saves '{name}'", ("outputs", index), hint)
             self.used.add(name)
             found.append(name if name in self.made_by else last)

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "3b23113b291f",
+    "fbeb0c416eae",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "7fb9821e8864",
+    "6612bf334d7b",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "68455738f61a",
+    "7580bd9f15f4",
 )
 
 _package = _support.Composition(
