@@ -89,7 +89,7 @@ class RankOperator:
         return result if len(shape) == 2 else result.view(*shape[:-1], result.shape[-1])
 
     def described(self, arguments, x):
-        """What a call with these arguments gives, as a tensor without values. x: its first input."""
+        """What a call with these arguments gives, without values. x: its first input."""
         named = dict(zip(self.arguments, arguments, strict=False))
         channels = arguments[1].shape[0] if self.linear else x.shape[-1]
         return x.new_empty((*x.shape[:-1], channels), dtype=self._dtype(named, "output"))
