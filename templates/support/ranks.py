@@ -90,7 +90,9 @@ class RankOperator:
 
     def described(self, arguments, x):
         """What a call with these arguments gives, without values. x: its first input."""
-        named = dict(zip(self.arguments, arguments, strict=False))
+        # The product stands for its operands, of which one is left.
+        given = arguments[1:] if self.linear else arguments
+        named = dict(zip(self.arguments, given, strict=False))
         channels = arguments[1].shape[0] if self.linear else x.shape[-1]
         return x.new_empty((*x.shape[:-1], channels), dtype=self._dtype(named, "output"))
 
