@@ -46,6 +46,19 @@ def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
     return [x.detach().requires_grad_(x.requires_grad) for x in inputs]
 
 
+def in_other_format(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The inputs of a convolution in channels_last, or contiguous where they are so; nothing without a convolution that
+    PyTorch makes in both formats."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(inputs[0].dim())
+    if last is None or not any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
+        return []
+    wanted = torch.contiguous_format if inputs[0].is_contiguous(memory_format=last) else last
+    return [
+        x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
+        for x in inputs
+    ]
+
+
 def run(
     module: nn.Module,
     inputs: Sequence[Tensor],

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fusegen.verify.drawn import replays, seeded
 from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
-from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, input_name, row_count, run
+from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, in_other_format, input_name, row_count, run
 
 REORDERED_RUNS = 8
 
@@ -50,11 +50,18 @@ def compare_module(
     fused_run = run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
     if exact is None:
         exact = reference(original, inputs, grad_output, train=train, dtype=dtype)
-    return compare_runs(fused_run, eager_run, exact, dtype)
+    other = in_other_format(original, inputs)
+    also = [run(original, other, grad_output, autocast_dtype=autocast_dtype, train=train)] if other else []
+    return compare_runs(fused_run, eager_run, exact, dtype, also)
 
 
-def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -> list[Comparison]:
-    """Judge a run that was made earlier; `dtype` is the one that the computation rounds to."""
+def compare_runs(
+    fused: Run, eager: Run, exact: Reference, dtype: torch.dtype, also: Sequence[Run] = ()
+) -> list[Comparison]:
+    """Judge a run that was made earlier.
+
+    `dtype` is the one that the computation rounds to. `also`: eager in other memory formats.
+    """
     results = [_same_kinds(fused, eager)]
     rows, channels = row_count(eager.output), channel_count(eager.output)
     given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
@@ -64,7 +71,8 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
         kernel = math.prod(max(weights, key=Tensor.numel).shape[2:])
         width, behind = width * kernel, behind * kernel
     outputs = (fused.output, eager.output, exact.run.output)
-    results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped))
+    others = [each.output for each in also]
+    results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped, also=others))
     given_names = {input_name(index) for index in range(len(eager.gradients))}
     for name, value in eager.gradients.items():
         other = fused.gradients.get(name)
@@ -83,9 +91,11 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
                 dtype=dtype,
                 reduction_length=length,
                 terms=exact.terms.get(name),
+                also=[found for each in also if (found := each.gradients[name]) is not None],
             )
         )
-    return results + _compare_buffers(fused.buffers, eager.buffers, exact.run.buffers, dtype, rows)
+    others = [each.buffers for each in also]
+    return results + _compare_buffers(fused.buffers, eager.buffers, exact.run.buffers, dtype, rows, others)
 
 
 def compare_steps(
@@ -195,7 +205,7 @@ def _compare_step(
             )
         )
     buffers = [{k: b for k, b in m.named_buffers()} for m in modules[:3]]
-    return results + _compare_buffers(*buffers, dtype, rows, f"step {step} ")
+    return results + _compare_buffers(*buffers, dtype, rows, prefix=f"step {step} ")
 
 
 def _rounded(before: Tensor, stored: torch.dtype, dtype: torch.dtype) -> float:
@@ -209,6 +219,7 @@ def _compare_buffers(
     exact: dict[str, Tensor],
     dtype: torch.dtype,
     rows: int,
+    also: Sequence[dict[str, Tensor]] = (),
     prefix: str = "",
 ) -> list[Comparison]:
     results = []
@@ -220,7 +231,10 @@ def _compare_buffers(
             same = torch.equal(other, value)
             results.append(Comparison.statement(prefix + name, same, "" if same else f"{other}, eager {value}"))
         else:
-            results.append(compare(prefix + name, other, value, exact[name], dtype=dtype, reduction_length=rows))
+            others = [each[name] for each in also]
+            results.append(
+                compare(prefix + name, other, value, exact[name], dtype=dtype, reduction_length=rows, also=others)
+            )
     return results
 
 
