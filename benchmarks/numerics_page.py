@@ -9,9 +9,9 @@ from pathlib import Path
 
 from subjects import SEEDS
 
+from fusegen.plan.epilogue import SPLIT
 from fusegen.verify import policy
 from fusegen.verify.findings import Finding, Report
-from fusegen.plan.epilogue import SPLIT
 
 _FIGURES = ("fused_largest", "eager_largest", "bound_largest", "fused_norm", "eager_norm", "bound_norm")
 _SPLIT_ERRORS = Path("benchmarks/results/split_errors_h100.csv")
