@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
+from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import Chain, Contraction, Convolution
 from fusegen.chain.module import ModuleBuilder, shape_text
 from fusegen.ir.axes import Dim
@@ -21,6 +22,8 @@ class ChainBuilder(ModuleBuilder):
         super().__init__(spec, diagnostics)
         self.training = training
         self.tail_inputs: dict[str, Node] = {}
+        self.masks: dict[str, Node] = {}
+        self.spread: dict[str, bool] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
         self.updates: dict[str, Node] = {}
@@ -115,6 +118,7 @@ class ChainBuilder(ModuleBuilder):
             rows=self.rows,
             channels=self.channels,
             inputs=self.inputs,
+            leading=self.leading,
             source=source,
             running=self.running,
             result=result or source,
@@ -125,6 +129,8 @@ class ChainBuilder(ModuleBuilder):
             buffers=self.buffers,
             constants=self.constants,
             tail_inputs=self.tail_inputs,
+            masks=self.masks,
+            spread=self.spread,
             updates=self.updates,
             batch_norms=self.batch_norms,
             group_counts=self.group_counts,
@@ -163,27 +169,41 @@ class ChainBuilder(ModuleBuilder):
         self.symbols.references.use("value", name)
         return self._saved[name]
 
-    def input(self, name: str) -> Node:
-        """An input of the module, in the shape of the running value."""
+    def input(self, name: str, field: str = "input") -> Node:
+        """An input of the module, whose shape broadcasts to that of the running value. field: the key that names it,
+        "input" or, for one of bool, "mask"."""
         known = {tensor.name: tensor.shape for tensor in self.inputs}
         if name not in known:
             if not self.symbols.is_unread("inputs", name):
                 hint = self.symbols.references.missing("input", name, known)
                 if name in self._saved:
                     hint = f"'{name}' is a value: give it as one"
-                self.refuse("FG301", f"no input named '{name}'", "input", hint)
+                self.refuse("FG301", f"no input named '{name}'", field, hint)
             return self.graph.tensor(name, self.graph.view)
         self.symbols.references.use("input", name)
-        wanted = None if self.spec.inputs[name] is None else self._other_shape(known[name])
-        if wanted is not None:
-            message = f"the input '{name}' has the shape {shape_text(known[name])}, but {wanted} is needed here"
-            self.refuse("FG303", message, "input")
-        self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
-        return self.tail_inputs[name]
+        ours, others = (self.masks, self.tail_inputs) if field == "mask" else (self.tail_inputs, self.masks)
+        if name in others or (field == "mask" and name == self.inputs[0].name):
+            self.refuse("FG307", f"the input '{name}' cannot be both a mask and a number", field)
+            return self.graph.tensor(name, self.graph.view)
+        found = self._reach(name, known[name], field)
+        if found.spread:
+            self.spread[name] = found.batched
+        ours[name] = self.graph.tensor(name, found.axes)
+        return ours[name]
 
-    def _other_shape(self, shape: tuple[Dim | None, ...]) -> str | None:
-        """The shape of the running value, if it is known to be another one than this."""
+    def _reach(self, name: str, shape: tuple[Dim | None, ...], field: str) -> Reach:
+        """What an input varies over; all there is, if it does not fit."""
+        everything = Reach(self.graph.view)
+        if self.spec.inputs[name] is None or (self.positions is None and None in (*self.of_rows, self.channels)):
+            return everything
         if self.positions is not None:
-            return self.positions.misfit(shape, self.channels)
-        sizes = (self.rows, self.channels)
-        return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)
+            fits, form = self.positions.fits(self.channels), self.positions.form(self.channels)
+            found = reach(shape, len(form), 1, fits)
+        else:
+            form = (*self.of_rows, self.channels)
+            found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] == dim)
+        if found is None:
+            to = shape_text(form)
+            message = f"the input '{name}' has the shape {shape_text(shape)}, which does not broadcast to {to}"
+            self.refuse("FG303", message, field)
+        return found or everything

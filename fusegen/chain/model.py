@@ -12,7 +12,7 @@ from fusegen.spec.document import DocumentPath
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor argument of the module's forward. axes: None where only the contraction reads it."""
+    """A tensor argument of the module's forward."""
 
     name: str
     shape: tuple[Dim, ...]
@@ -36,7 +36,8 @@ class Contraction:
 
 
 ROWS = "_rows"
-"""The symbol of the rows behind a convolution: each position of each of the batch's elements is one."""
+"""The symbol of the rows where several dimensions have them, as behind a convolution: each position of each of the
+batch's elements is one."""
 
 Sizing = int | str
 """A size of a convolution in one dimension of positions: a number, or an argument of type int."""
@@ -127,8 +128,12 @@ class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
-    contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution.
+    contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution, and where
+    there are leading dimensions.
     running: the value before each step; None before an anchor.
+    tail_inputs, masks: the inputs that steps take besides the source: floating ones, and those of bool.
+    leading: the dimensions of rows where the spec gives the inputs more than two.
+    spread: of the inputs that vary over some dimensions of rows alone, whether they have the shape [batch, channels].
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
@@ -138,6 +143,7 @@ class Chain:
     rows: Dim
     channels: Dim
     inputs: list[Input]
+    leading: tuple[Dim, ...]
     source: Node
     running: list[Node | None]
     result: Node
@@ -148,6 +154,8 @@ class Chain:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
     tail_inputs: dict[str, Node] = field(default_factory=dict)
+    masks: dict[str, Node] = field(default_factory=dict)
+    spread: dict[str, bool] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
@@ -162,6 +170,15 @@ class Chain:
     def spatial(self) -> int:
         """How many dimensions of positions the module's inputs have."""
         return self.convolution.dimensions if self.convolution else 0
+
+    @property
+    def further(self) -> dict[str, Node]:
+        """The floating inputs that steps take besides the source."""
+        return {name: node for name, node in self.tail_inputs.items() if node is not self.source}
+
+    def node_of(self, name: str) -> Node | None:
+        """What steps take of an input; None where none does."""
+        return self.further.get(name) or self.masks.get(name)
 
     def name_of(self, attribute: str) -> str:
         """The ops' name of a parameter, buffer or constant of the module. attribute: such as "bn.weight"."""

@@ -188,7 +188,7 @@ class _Build:
         )
 
     def _moved(self, tensor: Tensor) -> model.Moved:
-        fixed = {4: "float32", 8: "int64"}.get(FIXED_WIDTH.get(tensor.role, 0))
+        fixed = {1: "bool", 4: "float32", 8: "int64"}.get(FIXED_WIDTH.get(tensor.role, 0))
         return model.Moved(
             name=tensor.name,
             shape=shape(self.plan, tensor.axes, self.sizes),

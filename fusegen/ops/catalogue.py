@@ -8,6 +8,7 @@ from fusegen.ops import (
     bounds,
     convolution,
     linear,
+    masks,
     norms,
     powers,
     reductions,
@@ -18,6 +19,6 @@ from fusegen.ops import (
 
 STEPS = (
     *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
-    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
+    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS),
 )

@@ -10,7 +10,8 @@ from fusegen.ir.graph import Node
 from fusegen.plan.units import Unit, unit_of
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "mask", or "input <name>". A
+mask is an input of bool. A count is
 that of the batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign.
 "channel" is the role of the numbers of the channels, which lie nowhere: kernels make them."""
 

@@ -111,9 +111,8 @@ def _leaves(chain: Chain) -> list[Node]:
 def _sources(chain: Chain) -> list[Tensor]:
     """Every tensor that the tail may read."""
     tensors = [Tensor(chain.source.name, chain.source, "activation")]
-    for name, node in chain.tail_inputs.items():
-        if node is not chain.source:
-            tensors.append(Tensor(name, node, f"input {name}"))
+    tensors += [Tensor(name, node, f"input {name}") for name, node in chain.further.items()]
+    tensors += [Tensor(name, node, "mask") for name, node in chain.masks.items()]
     for parameter in chain.parameters.values():
         node = chain.graph.tensor(parameter.name, parameter.axes)
         tensors.append(Tensor(parameter.name, node, "parameter", in_product=parameter.in_product))
@@ -133,8 +132,8 @@ def _gradient_outputs(
         return Tensor(names[name], gradients[node], role, optional=True, gradient_of=name)
 
     outputs = [gradient(source.name, source, "activation")]
-    for name, node in chain.tail_inputs.items():
-        if node is not source and node in gradients:
+    for name, node in chain.further.items():
+        if node in gradients:
             outputs.append(gradient(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
         node = chain.graph.tensor(parameter.name, parameter.axes)

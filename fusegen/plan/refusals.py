@@ -67,7 +67,7 @@ def _too_many_passes(spec, document) -> Iterator[Diagnostic]:
 
 
 def _too_many_tensors(spec, chain: Chain, document) -> Iterator[Diagnostic]:
-    names = [name for name, node in chain.tail_inputs.items() if node is not chain.source]
+    names = [name for name, node in {**chain.further, **chain.masks}.items() if node.is_full]
     names += [parameter.name for parameter in chain.parameters.values() if parameter.axes == chain.graph.view]
     stored = [index for index, step in enumerate(spec.chain) if step is not None and step.stores_operand]
     if len(names) + len(stored) > MAX_FULL_TENSORS:

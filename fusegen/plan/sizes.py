@@ -13,8 +13,8 @@ from fusegen.plan.model import Kernel, Mode, Program, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 
-FIXED_WIDTH = {"accumulator": 4, "count": 8}
-"""The bytes of an element where the mode has no say: statistics in float32, counts in int64."""
+FIXED_WIDTH = {"accumulator": 4, "count": 8, "mask": 1}
+"""The bytes of an element where the mode has no say: statistics in float32, counts in int64, masks of bool."""
 
 
 def typical(plan: Plan) -> dict[str, int]:
@@ -37,6 +37,8 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
     """How many values over these axes there are along the rows, and along the channels."""
 
     def number(dim: Dim) -> int:
+        if dim == ROWS and plan.chain.leading:
+            return math.prod(map(number, plan.chain.leading))
         if dim == ROWS:
             return positions_of(plan, sizes)
         return dim if isinstance(dim, int) else sizes[dim]

@@ -23,7 +23,7 @@ class BackwardOp(VariantOps):
         op.needs = self.needs()
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
         op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
-        shapes = {name: shape for name, _, shape in self.sources()}
+        shapes = self.shapes()
         op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
         self.check_groups(op)
         for tensor in self.backward_inputs():

@@ -11,6 +11,7 @@ from fusegen.render import call_inputs
 from fusegen.render.call_fit import groups_fit, tensors_fit
 from fusegen.render.call_names import WIDTH, CallNames, misfit, refuse
 from fusegen.render.call_norms import TrackedNorms
+from fusegen.render.call_shapes import spread_inputs
 from fusegen.render.environment import wrap
 from fusegen.render.functions import as_tuple, variable
 from fusegen.render.operators import OpRenderer
@@ -46,6 +47,7 @@ class CallRenderer:
             *tensors_fit(names),
             *groups_fit(names),
             *call_inputs.operands(names),
+            *spread_inputs(names),
             *self._variants(),
         ]
 

@@ -11,6 +11,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.launchers_header import namespace, struct, symbol
 from fusegen.render.layout import tidy
+from fusegen.render.original import batched_lines
 from fusegen.render.program import StructRenderer
 from fusegen.render.program_text import visits
 from fusegen.render.spelling import type_name
@@ -58,7 +59,7 @@ def render_kernels(plan: Plan) -> str:
 
 def chain_lines(plan: Plan) -> list[str]:
     """The chain in PyTorch's words, one line a step."""
-    running, lines = plan.chain.inputs[0].name, []
+    running, lines = plan.chain.inputs[0].name, batched_lines(plan.chain)
     taken = {*plan.spec.inputs, *(step.save for step in plan.spec.chain)}
     names = itertools.chain(["y"], (f"y_{i}" for i in itertools.count(2)))
     last = next(name for name in names if name not in taken)

@@ -22,6 +22,7 @@ class VariantText:
     about: str
     results: list[str]
     gradients: list[str]
+    masks: list[str]
 
 
 _ABOUT = {
@@ -39,6 +40,7 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         about=_ABOUT[variant.name],
         results=_results(variant, renderer),
         gradients=_gradients(plan, variant, renderer),
+        masks=mask_sizes(plan, renderer),
     )
 
 
@@ -73,8 +75,18 @@ def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
     return [found[name] for name in renderer.needs()]
 
 
+def mask_sizes(plan: Plan, renderer: OpRenderer) -> list[str]:
+    """The sizes of each mask, whose arguments come after those that have gradients."""
+    names = {plan.chain.rows: "rows", plan.chain.channels: "channels"}
+    return [as_tuple([_size(names.get(dim, dim)) for dim in shape]) for _, shape in renderer.masks()]
+
+
+def _size(size: Dim) -> str:
+    return repr_double(size) if isinstance(size, str) else str(size)
+
+
 def _result(role: str, *sizes: Dim) -> str:
-    return as_tuple([repr_double(role), *(repr_double(size) if isinstance(size, str) else str(size) for size in sizes)])
+    return as_tuple([repr_double(role), *map(_size, sizes)])
 
 
 def repr_double(text: str) -> str:

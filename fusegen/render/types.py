@@ -12,7 +12,8 @@ TORCH = {
     "float16": "torch.float16",
     "float64": "torch.float64",
 }
-_FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>", "count": "int64_t"}
+_FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>"}
+_FIXED |= {"count": "int64_t", "mask": "Mask"}
 
 
 def type_parameter(role: Role) -> str:

@@ -37,9 +37,24 @@ class VariantOps:
         found: list[tuple[str, str, tuple[Dim, ...]]] = []
         if chain.contraction is None:
             found.append((chain.source.name, "activation", shape))
-        found += [(n, f"input {n}", shape) for n, node in chain.tail_inputs.items() if node is not chain.source]
+        found += [(n, f"input {n}", self.input_shape(n)) for n in chain.further]
         found += [(p.name, "parameter", p.shape) for p in chain.parameters.values()]
         return found
+
+    def masks(self) -> list[tuple[str, tuple[Dim, ...]]]:
+        """(name, shape) of the inputs of bool, whose arguments come after those of the differentiable ones."""
+        return [(name, self.input_shape(name)) for name in self.chain.masks]
+
+    def input_shape(self, name: str) -> tuple[Dim, ...]:
+        """The shape in which the ops take a further input: what has rows is a matrix."""
+        node, given = self.chain.node_of(name), {each.name: each.shape for each in self.chain.inputs}
+        if node is None or "N" not in node.axes:
+            return given[name]
+        return (self.chain.rows, self.chain.channels if "C" in node.axes else 1)
+
+    def shapes(self) -> dict[str, tuple[Dim, ...]]:
+        """Of all inputs and parameters, by name."""
+        return {name: shape for name, _, shape in self.sources()} | dict(self.masks())
 
     def needs(self) -> list[str]:
         """The differentiable arguments of the forward op, in order; `needs` has one flag for each."""
@@ -100,7 +115,8 @@ class VariantOps:
         return [*found, *((arg(name), arg(name)) for name in program.constants)]
 
     def read_input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
-        return read(name, f"dtypes.{dtype_field(role)}", self.shape_text(shape))
+        dtype = "ScalarType::Bool" if role == "mask" else f"dtypes.{dtype_field(role)}"
+        return read(name, dtype, self.shape_text(shape))
 
     def shape_text(self, shape: tuple[Dim, ...], first: bool = False, second: str = "") -> str:
         """A shape as C++ sizes. first: where symbols get their values, so that they fit any size."""
@@ -115,7 +131,8 @@ class VariantOps:
 
     @staticmethod
     def dtype_text(tensor: Tensor) -> str:
-        return "ScalarType::Long" if tensor.role == "count" else f"dtypes.{dtype_field(tensor.role)}"
+        fixed = {"count": "ScalarType::Long", "mask": "ScalarType::Bool"}
+        return fixed.get(tensor.role) or f"dtypes.{dtype_field(tensor.role)}"
 
     def check_groups(self, op: Op) -> None:
         if self.groups:

@@ -34,8 +34,8 @@ def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
 
 def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
     """The dtype of a tensor that kernels read or write in a mode."""
-    if tensor.role == "count":
-        return torch.int64
+    if tensor.role in ("count", "mask"):
+        return torch.int64 if tensor.role == "count" else torch.bool
     if tensor.role == "accumulator":
         return torch.float64 if mode.roles["activation"] == "float64" else torch.float32
     return getattr(torch, mode.roles[tensor.role])

@@ -40,6 +40,22 @@ def channel_count(value: Tensor) -> int:
     return value.shape[min(1, value.ndim - 1)] if value.ndim else 1
 
 
+def wanting(x: Tensor, want: bool = True) -> Tensor:
+    """The tensor, which wants a gradient; what is not floating, as a mask, has none."""
+    return x.requires_grad_(want and x.is_floating_point())
+
+
+def drawn_like(x: Tensor) -> Tensor:
+    """Other random values: normal ones, or for a mask true and false."""
+    return torch.randn_like(x) if x.is_floating_point() else torch.rand(x.shape, device=x.device) < 0.5
+
+
+def has_batch(x: Tensor, first: Tensor) -> bool:
+    """Whether an input has the first dimension of the first one."""
+    alike = x.dim() == first.dim() or x.dim() == 2 < first.dim()
+    return alike and x.shape[0] == first.shape[0]
+
+
 def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
     """The same data and strides as leaves of the autograd graph, which want a gradient where the inputs do."""
     return [x.detach().requires_grad_(x.requires_grad) for x in inputs]

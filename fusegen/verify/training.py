@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
-from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, input_name, row_count, run
+from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, has_batch, input_name, row_count, run
 
 REORDERED_RUNS = 8
 
@@ -69,6 +69,8 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
             continue
         if name in given_names:
             length = width if eager.output.ndim > 2 else channels
+            if name != input_name(0):  # of one that is broadcast: a sum over what it lacks
+                length = max(length, eager.output.numel() // max(value.numel(), 1))
         else:
             length = rows if value.ndim > 1 else max(eager.output.numel() // max(value.numel(), 1), 1)
         results.append(
@@ -135,7 +137,7 @@ def compare_steps(
         for module, order, given in runs:
             module.train().zero_grad(set_to_none=True)
             with autocast(module, inputs, autocast_dtype):
-                output = module(*(x[order] for x in given))
+                output = module(*(x[order] if has_batch(x, given[0]) else x for x in given))
             output.backward(grad_output[order].to(output.dtype))
         terms = exact_pass(exact, plain, grad_output).terms
         for optimiser in optimisers:
@@ -148,7 +150,10 @@ def compare_steps(
 
 
 def _ulp_away(x: Tensor, ulp: float, generator: torch.Generator) -> Tensor:
-    """Each value moved by one unit in the last place of the dtype that computes, up or down at random."""
+    """Each value moved by one unit in the last place of the dtype that computes, up or down at random; a mask as it
+    is."""
+    if not x.is_floating_point():
+        return x
     sign = torch.randint(0, 2, x.shape, generator=generator, device=x.device).to(x.dtype) * 2 - 1
     return x * (1 + sign * ulp)
 
