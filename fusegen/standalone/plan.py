@@ -42,6 +42,10 @@ def standalone_plan(
     if whole.chain.convolution is not None:
         hint = "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no convolutions", ("chain", 0), hint=hint)])
+    if whole.chain.leading:
+        hint = "write [rows, channels]: a call may have more dimensions; or build a package"
+        message = "an exported file has inputs of two dimensions in its spec"
+        raise SpecError([document.diagnostic("FG510", message, ("inputs", whole.chain.inputs[0].name), hint=hint)])
     if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
         if wanted not in (IEEE, SPLIT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -26,6 +27,8 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     A convolution and what is behind it take channels_last: a copy of each operand that comes in another format is
     saved.
 
+    An input that varies over some dimensions of rows alone is copied to one value for each row.
+
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
     """
@@ -33,7 +36,7 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
     channels = grad_output.shape[1]
     statistics = 8 * (grad_output.numel() // channels + channels) + 4 * _ROUNDING
-    pieces = _pieces_bytes(fused, inputs) + _copied_bytes(fused, inputs)
+    pieces = _pieces_bytes(fused, inputs) + _copied_bytes(fused, inputs) + _spread_bytes(inputs, grad_output)
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
@@ -59,6 +62,21 @@ def _copied_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
     copied = [tensor for layer in layers for tensor in (*inputs, layer.weight)]
     return sum(tensor.numel() * tensor.element_size() + _ROUNDING for tensor in copied)
+
+
+def _spread_bytes(inputs: Sequence[Tensor], like: Tensor) -> int:
+    """Of inputs with values for some dimensions of rows, as copied for all of them. like: the result."""
+    is_convolved = any(x.dim() > 3 for x in inputs[:1])
+    found = 0
+    for x in inputs[1:]:
+        shape = list(x.shape) if x.dim() != 2 or like.dim() == 2 else [x.shape[0], *(1,) * (like.dim() - 2), x.shape[1]]
+        shape = [1] * (like.dim() - len(shape)) + shape
+        channel = 1 if is_convolved else like.dim() - 1
+        rows = [size for index, size in enumerate(shape) if index != channel]
+        wanted = [size for index, size in enumerate(like.shape) if index != channel]
+        if rows != wanted and any(size != 1 for size in rows):
+            found += math.prod(wanted) * shape[channel] * x.element_size() + _ROUNDING
+    return found
 
 
 def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:
