@@ -41,7 +41,10 @@ class ModuleBuilder:
         first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
         self.of_rows: tuple[Dim | None, ...] = first[:-1]
         self.leading = () if self.spatial or len(first) == 2 else first[:-1]
-        self.rows, self.channels = (ROWS if self.spatial or self.leading else first[0]), first[1 if self.spatial else -1]
+        self.rows, self.channels = (
+            (ROWS if self.spatial or self.leading else first[0]),
+            first[1 if self.spatial else -1],
+        )
         self._check_leading(first)
         self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}

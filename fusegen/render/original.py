@@ -103,7 +103,8 @@ def dimensions_text(plan: Plan) -> str:
     places = {index: fixed[each.name] for index, each in enumerate(plan.chain.inputs) if each.name in fixed}
     if places:
         own = f"own={{{', '.join(f'{index}: {count}' for index, count in places.items())}}}"
-        return f"_support.Dimensions(\n        {allowed.least}, {allowed.most}, {repr_double(allowed.reason)}, {own}\n    )"
+        arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}, {own}"
+        return f"_support.Dimensions(\n        {arguments}\n    )"
     if allowed.reason:
         arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}"
         line = f"_support.Dimensions({arguments})"

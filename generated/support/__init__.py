@@ -5,7 +5,7 @@ It needs torch and nothing else.
 
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
-from .dimensions import Dimensions
+from .dimensions import Dimensions, spread
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
@@ -64,6 +64,7 @@ __all__ = [
     "other_shape",
     "refused",
     "result_shape",
+    "spread",
     "tensor",
     "uncounted",
     "unexpected",

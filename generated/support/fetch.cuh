@@ -46,7 +46,9 @@ class Incoming {
   __device__ __forceinline__ void fetch(
       const Columns<N, kPacked>& columns, Slot* slot, const T* row) {
     static_assert(sizeof(Slot) >= sizeof(Loaded<T, N, kPacked>));
-    if constexpr (kPacked) {
+    if constexpr (kPacked && sizeof(Pack<T, N>) < 4) {
+      *reinterpret_cast<Loaded<T, N>*>(slot) = load_pack(columns, row);
+    } else if constexpr (kPacked) {
       constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
       auto* to = reinterpret_cast<Word<T, N>*>(slot);
       const auto* from = reinterpret_cast<const Word<T, N>*>(row + columns.first);

@@ -74,17 +74,19 @@ class Operator:
     size is a number or one of rows, channels, in_features, groups. The gradients are those of the
     first arguments, in order; the backward op returns the ones that its last argument wants. What
     has rows among them is an input of the module, or a parameter that differs from row to row.
-    linear: whether the first two arguments are the operands of a matrix product. precisions:
-    whether that is made in several; the last three arguments are then the precision and the
-    pieces of both operands, which the op `split` makes.
+    masks: the sizes of the arguments of bool, which come next. linear: whether the first two
+    arguments are the operands of a matrix product. precisions: whether that is made in several; the
+    last three arguments are then the precision and the pieces of both operands, which the op
+    `split` makes.
     """
 
     split = None
 
-    def __init__(self, package, variant, results, gradients, linear, precisions=False):
+    def __init__(self, package, variant, results, gradients, linear, precisions=False, masks=()):
         self.package, self.results, self.single = package, results, len(results) == 1
         self.gradients, self.linear = gradients, linear
-        self.with_rows = [i for i, (_, *sizes) in enumerate(gradients) if "rows" in sizes]
+        arguments = [*(sizes for _, *sizes in gradients), *masks]
+        self.with_rows = [i for i, sizes in enumerate(arguments) if "rows" in sizes]
         if not package.built:
             return
         self.forward = package.find_op(f"{variant}forward")

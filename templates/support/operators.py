@@ -74,9 +74,10 @@ class Operator:
     size is a number or one of rows, channels, in_features, groups. The gradients are those of the
     first arguments, in order; the backward op returns the ones that its last argument wants. What
     has rows among them is an input of the module, or a parameter that differs from row to row.
-    masks: the sizes of the arguments of bool, which come next. linear: whether the first two arguments are the operands of a matrix product. precisions:
-    whether that is made in several; the last three arguments are then the precision and the
-    pieces of both operands, which the op `split` makes.
+    masks: the sizes of the arguments of bool, which come next. linear: whether the first two
+    arguments are the operands of a matrix product. precisions: whether that is made in several; the
+    last three arguments are then the precision and the pieces of both operands, which the op
+    `split` makes.
     """
 
     split = None

@@ -38,7 +38,9 @@ __host__ __device__ constexpr int read_bytes(unsigned mask) {
   int bytes = 0;
   decltype(fields)::each(
       [&](auto i, auto field) {
-        if (has_bit(mask, decltype(i)::value)) bytes += int(sizeof(typename decltype(field)::type));
+        // A mask takes two bytes, so that what follows it is aligned as behind 16-bit elements.
+        constexpr int kOwn = int(sizeof(typename decltype(field)::type));
+        if (has_bit(mask, decltype(i)::value)) bytes += kOwn < 2 ? 2 : kOwn;
       },
       fields);
   return bytes;
