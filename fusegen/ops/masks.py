@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from fusegen.ir.graph import Node
@@ -16,19 +17,22 @@ class MaskedFill(Step):
 
     op: Literal["masked_fill"]
     mask: Annotated[Identifier, meaning("an input of bool", "padding")]
-    constant: Annotated[Scalar, meaning("the result where the mask is true", -10000.0)]
+    constant: Annotated[Literal["-inf"] | Scalar, meaning("the result where the mask is true", -10000.0)]
     formula = "constant where mask is true, else x"
     matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
-        mask, constant = chain.input(self.mask, "mask"), chain.scalar(self.constant, "constant")
+        mask = chain.input(self.mask, "mask")
+        is_infinite = self.constant == "-inf"
+        constant = chain.graph.literal(-math.inf) if is_infinite else chain.scalar(self.constant, "constant")
         return chain.graph.add("masked_fill", x, mask, constant, name="filled")
 
     def eager(self, x: str) -> str:
-        return f"{x}.masked_fill({self.mask}, {scalar_text(self.constant)})"
+        constant = 'float("-inf")' if self.constant == "-inf" else scalar_text(self.constant)
+        return f"{x}.masked_fill({self.mask}, {constant})"
 
     def converted(self) -> list[float | str]:
-        return [self.constant]
+        return [] if self.constant == "-inf" else [self.constant]
 
 
 STEPS = (MaskedFill,)
