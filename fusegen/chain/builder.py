@@ -23,7 +23,7 @@ class ChainBuilder(ModuleBuilder):
         self.training = training
         self.tail_inputs: dict[str, Node] = {}
         self.masks: dict[str, Node] = {}
-        self.spread: dict[str, bool] = {}
+        self.spread: dict[str, Reach] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
         self.updates: dict[str, Node] = {}
@@ -187,7 +187,7 @@ class ChainBuilder(ModuleBuilder):
             return self.graph.tensor(name, self.graph.view)
         found = self._reach(name, known[name], field)
         if found.spread:
-            self.spread[name] = found.batched
+            self.spread[name] = found
         ours[name] = self.graph.tensor(name, found.axes)
         return ours[name]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fusegen.chain.inputs import Reach
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.spec.document import DocumentPath
@@ -133,7 +134,7 @@ class Chain:
     running: the value before each step; None before an anchor.
     tail_inputs, masks: the inputs that steps take besides the source: floating ones, and those of bool.
     leading: the dimensions of rows where the spec gives the inputs more than two.
-    spread: of the inputs that vary over some dimensions of rows alone, whether they have the shape [batch, channels].
+    spread: the inputs that vary over some dimensions of rows alone, and over which.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
@@ -155,7 +156,7 @@ class Chain:
     constants: dict[str, Constant] = field(default_factory=dict)
     tail_inputs: dict[str, Node] = field(default_factory=dict)
     masks: dict[str, Node] = field(default_factory=dict)
-    spread: dict[str, bool] = field(default_factory=dict)
+    spread: dict[str, Reach] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
@@ -179,6 +180,11 @@ class Chain:
     def node_of(self, name: str) -> Node | None:
         """What steps take of an input; None where none does."""
         return self.further.get(name) or self.masks.get(name)
+
+    @property
+    def compact(self) -> dict[str, Reach]:
+        """Those that kernels take as they are, with fewer rows than others."""
+        return {name: reach for name, reach in self.spread.items() if reach.is_compact}
 
     def name_of(self, attribute: str) -> str:
         """The ops' name of a parameter, buffer or constant of the module. attribute: such as "bn.weight"."""

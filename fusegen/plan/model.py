@@ -24,6 +24,8 @@ class Tensor:
     in_product: it is a linear layer's bias, which the library has added already in modes of 16 bits; null there.
     scratch: lives in the workspace, from one kernel of a schedule to a later one.
     gradient_of: the tensor of whose values it has the gradient; empty for all else.
+    compact: in memory it has fewer rows than the program: one for a block of rows ("first"), or the same again in each
+    block ("last").
     """
 
     name: str
@@ -33,6 +35,7 @@ class Tensor:
     in_product: bool = False
     scratch: bool = False
     gradient_of: str = ""
+    compact: str = ""
 
     @property
     def axes(self) -> Axes:

@@ -111,8 +111,10 @@ def _leaves(chain: Chain) -> list[Node]:
 def _sources(chain: Chain) -> list[Tensor]:
     """Every tensor that the tail may read."""
     tensors = [Tensor(chain.source.name, chain.source, "activation")]
-    tensors += [Tensor(name, node, f"input {name}") for name, node in chain.further.items()]
-    tensors += [Tensor(name, node, "mask") for name, node in chain.masks.items()]
+    roles = {**{name: f"input {name}" for name in chain.further}, **dict.fromkeys(chain.masks, "mask")}
+    for name, node in {**chain.further, **chain.masks}.items():
+        compact = chain.compact[name].spread or "" if name in chain.compact else ""
+        tensors.append(Tensor(name, node, roles[name], compact=compact))
     for parameter in chain.parameters.values():
         node = chain.graph.tensor(parameter.name, parameter.axes)
         tensors.append(Tensor(parameter.name, node, "parameter", in_product=parameter.in_product))
@@ -135,6 +137,8 @@ def _gradient_outputs(
     for name, node in chain.further.items():
         if node in gradients:
             outputs.append(gradient(name, node, f"input {name}"))
+            if name in chain.compact:
+                reasons.append(f"the gradient of {name} is written for every row, and then summed by PyTorch")
     for parameter in chain.parameters.values():
         node = chain.graph.tensor(parameter.name, parameter.axes)
         if node not in gradients:

@@ -60,6 +60,9 @@ def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tenso
     if not is_read(mode, tensor):
         return 0
     width = FIXED_WIDTH.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
+    if tensor.compact:
+        given = next(each.shape for each in plan.chain.inputs if each.name == tensor.name)
+        return math.prod(dim if isinstance(dim, int) else sizes[dim] for dim in given) * width
     return math.prod(shape(plan, tensor.axes, sizes)) * width
 
 

@@ -25,6 +25,7 @@ class BackwardOp(VariantOps):
         op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
         shapes = self.shapes()
         op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        self.check_rows(op)
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
@@ -41,7 +42,7 @@ class BackwardOp(VariantOps):
     def _backward_body(self, op: Op, program: Program) -> None:
         c = self.chain.contraction
         index = {name: i for i, name in enumerate(op.needs)}
-        shapes = {name: shape for name, _, shape in self.sources()}
+        shapes = {name: shape for name, _, shape in self.sources() if name not in self.chain.compact}
         for tensor in program.outputs:
             name = tensor.gradient_of
             wanted = (
@@ -74,6 +75,12 @@ class BackwardOp(VariantOps):
                 "}",
             ]
         others = [self.variant.gradients[name] for name in op.needs if name in self.variant.gradients]
-        op.results += [f"if ({name}) gradients.push_back(*{name});" for name in (out(t.name) for t in others)]
+        for tensor in others:
+            name, reach = out(tensor.name), self.chain.compact.get(tensor.gradient_of)
+            found = f"*{name}"
+            if reach is not None:
+                again = "true" if reach.spread == "last" else "false"
+                found = f"glue::sum_of_rows(*{name}, {tensor.gradient_of}_rows, /*again=*/{again})"
+            op.results.append(f"if ({name}) gradients.push_back({found});")
         op.results.append("return gradients;")
         self.declare_bias(op, program)

@@ -91,9 +91,10 @@ class CallRenderer:
         constant = {name for name, _, _ in renderer.sources()} - variant.gradients.keys()
         momenta = {self.chain.name_of(f"{name}.momentum") for name in self.names.tracked()}  # looked at before
         arguments, numbers = [], []
+        counts = {f"_{name}_rows": f"{name}.shape[0]" for name in self.chain.compact}
         for argument in renderer.forward().arguments:
             name = argument.public
-            source = _OURS.get(name) or replaced.get(name) or self._source(name)
+            source = _OURS.get(name) or counts.get(name) or replaced.get(name) or self._source(name)
             if argument.cpp == "double" and name not in momenta:
                 numbers.append(source)
             if name in constant:

@@ -18,12 +18,15 @@ def inputs_fit(call: CallNames) -> list[str]:
 
 
 def spread_inputs(call: CallNames) -> list[str]:
-    """Statements that expand the inputs that vary over some dimensions of rows alone."""
+    """Statements that bring the inputs that vary over some dimensions of rows alone into the form that ops take."""
     lines = []
-    for name in {**call.chain.further, **call.chain.masks}:
-        if name in call.chain.spread:
-            batched = ", batched=True" if call.chain.spread[name] else ""
-            lines.append(f"{name} = _support.spread({name}, {_row_sizes(call)}{batched})")
+    for name, reach in call.chain.spread.items():
+        if not reach.is_compact:
+            lines.append(f"{name} = _support.spread({name}, {_row_sizes(call)})")
+        elif call.chain.convolution and reach.spread == "last":
+            lines.append(f"{name} = {name}.movedim(-{call.chain.spatial + 1}, -1).reshape(-1, _channels)")
+        elif not (reach.batched or len(_given(call, name)) == 2):
+            lines.append(f"{name} = {name}.reshape(-1, _channels)")
     return lines
 
 
@@ -36,10 +39,9 @@ def _row_sizes(call: CallNames) -> str:
 
 def _shape(call: CallNames, name: str) -> str:
     """The shape that a further input has to have."""
-    chain, node = call.chain, call.chain.node_of(name)
-    given = next(each.shape for each in chain.inputs if each.name == name)
+    chain, node, given = call.chain, call.chain.node_of(name), _given(call, name)
     assert node is not None
-    if chain.spread.get(name):
+    if name in chain.spread and chain.spread[name].batched:
         return f"({call.first}.shape[0], _channels)"
     if "N" in node.axes and name not in chain.spread:
         channels = "_channels" if "C" in node.axes else "1"
@@ -49,6 +51,10 @@ def _shape(call: CallNames, name: str) -> str:
     full = _full_sizes(call)
     missing = len(full) - len(given)
     return as_tuple([_size(dim, full[index + missing]) for index, dim in enumerate(given)])
+
+
+def _given(call: CallNames, name: str) -> tuple[Dim, ...]:
+    return next(each.shape for each in call.chain.inputs if each.name == name)
 
 
 def _size(dim: Dim, whole: str) -> str:

@@ -52,6 +52,7 @@ class ForwardOp(VariantOps):
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
         else:
             op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
+        self.check_rows(op)
         for name, role, shape in self.sources():
             op.checks.append(self.read_input(name, role, shape))
         for name, shape in self.masks():

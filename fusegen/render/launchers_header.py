@@ -15,7 +15,8 @@ from fusegen.render.spelling import spell, type_name
 
 @dataclass(frozen=True)
 class Argument:
-    """A member of a launcher's arguments. name: the plan's. type: of C++. comment: what the type does not say."""
+    """A member of a launcher's arguments. name: the plan's. type: of C++; int64_t for how many rows a tensor has that
+    has fewer than others. comment: what the type does not say."""
 
     name: str
     type: str
@@ -23,7 +24,11 @@ class Argument:
 
     @property
     def member(self) -> str:
-        return spell(self.name, "arg")
+        return spell(self.name, "own" if self.is_count else "arg")
+
+    @property
+    def is_count(self) -> bool:
+        return self.type == "int64_t"
 
     @property
     def is_pointer(self) -> bool:
@@ -63,12 +68,14 @@ def argument_tensors(program: Program) -> Iterator[tuple[Tensor, bool]]:
 
 
 def arguments(program: Program) -> list[Argument]:
-    """The members of `struct(program)` in their order: tensors, then constants of the module."""
+    """The members of `struct(program)` in their order: tensors, how many rows some have, then constants of the
+    module."""
     tensors = [
         Argument(tensor.name, "void*" if written else "const void*", _comment(tensor))
         for tensor, written in argument_tensors(program)
     ]
-    return [*tensors, *(Argument(name, "double") for name in program.constants)]
+    counts = [Argument(tensor.name, "int64_t", "rows") for tensor in program.inputs if tensor.compact]
+    return [*tensors, *counts, *(Argument(name, "double") for name in program.constants)]
 
 
 def render_launchers_header(plan: Plan) -> str:

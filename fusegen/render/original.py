@@ -122,7 +122,7 @@ def _autocast(spec: SpecModel) -> str:
 def batched_lines(chain: Chain) -> list[str]:
     """Statements that give the inputs [batch, channels] the dimensions of the running value."""
     between = ", ".join(["None"] * (len(chain.leading) - 1))
-    return [f"{name} = {name}[:, {between}]" for name, batched in chain.spread.items() if batched]
+    return [f"{name} = {name}[:, {between}]" for name, reach in chain.spread.items() if reach.batched]
 
 
 def reference(spec: SpecModel, chain: Chain) -> list[str]:

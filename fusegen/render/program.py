@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegen.plan.model import Program
+from fusegen.plan.model import Program, Tensor
 from fusegen.plan.passes import BEFORE
 from fusegen.plan.units import Unit, unit_of
 from fusegen.render.expressions import inverse_length
@@ -14,7 +14,7 @@ from fusegen.render.passes import PassRenderer
 from fusegen.render.program_text import Field, InMemory, Member, PassText, StructText
 from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name, value
-from fusegen.render.types import element_type, pointer
+from fusegen.render.types import element_type, pointer, read_type
 from fusegen.render.values import Values
 from fusegen.render.work import work
 
@@ -40,13 +40,13 @@ class StructRenderer:
         texts = printed.texts()
         return StructText(
             name=type_name(self.program.name),
-            reads=[Field(value(t.name), element_type(t)) for t in passes.reads],
+            reads=[Field(value(t.name), read_type(t)) for t in passes.reads],
             writes=[Field(value(t.name), element_type(t)) for t in self.program.full_outputs],
             optional_writes=sum(1 << i for i, t in enumerate(self.program.full_outputs) if t.optional),
             product=next((i for i, t in enumerate(passes.reads) if t.name == self.product), None),
             arguments=struct(self.program),
             sums=self._sums(texts),
-            read_arguments=[f"from(a.{spell(t.name, 'arg')})" for t in passes.reads],
+            read_arguments=list(map(_read_argument, passes.reads)),
             write_arguments=[f"to(a.{spell(t.name, 'arg')})" for t in self.program.full_outputs],
             members=self._members(),
             constants=[Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants],
@@ -127,3 +127,9 @@ class StructRenderer:
             if "N" in phase.axes and any(node.op == "moments" for node in phase.sums):
                 found[inverse_length(phase.axes)] = self.names.count(phase.axes)
         return found
+
+
+def _read_argument(tensor: Tensor) -> str:
+    """What a pointer of Reads is made of."""
+    argument = f"a.{spell(tensor.name, 'arg')}"
+    return f"spread_from({argument}, a.{spell(tensor.name, 'own')}, sizes)" if tensor.compact else f"from({argument})"

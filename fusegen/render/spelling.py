@@ -14,6 +14,7 @@ IN_EVERY_FILE = {
     "ptr": "where it lies in memory",
     "type": "the type of its elements",
     "arg": "an argument of an op or a launcher",
+    "own": "how many rows a tensor has that has fewer than others",
 }
 IN_BINDING = {
     "in": "an argument, made contiguous",

@@ -27,6 +27,13 @@ def element_type(tensor: Tensor) -> str:
     return type_parameter("activation" if tensor.in_product else tensor.role)
 
 
+def read_type(tensor: Tensor) -> str:
+    """The type that a field of Reads is made for."""
+    if not tensor.compact:
+        return element_type(tensor)
+    return f"Spread<{element_type(tensor)}, {'true' if tensor.compact == 'last' else 'false'}>"
+
+
 def type_roles(roles: dict[Role, str]) -> list[Role]:
     """The roles that are template parameters, in the order of the parameter list."""
     return ["activation", "output", "parameter", *sorted(role for role in roles if role.startswith("input "))]

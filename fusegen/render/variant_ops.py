@@ -25,6 +25,7 @@ class VariantOps:
         self.groups = variant.forward.groups is not None or variant.backward.groups is not None
         self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
         self._dims = {chain.rows: "rows", chain.channels: "channels"}
+        self._dims |= {f"_{name}_rows": f"{name}_rows" for name in chain.compact}
         if chain.contraction:
             self._dims.setdefault(chain.contraction.in_features, "in_features")
 
@@ -50,6 +51,8 @@ class VariantOps:
         node, given = self.chain.node_of(name), {each.name: each.shape for each in self.chain.inputs}
         if node is None or "N" not in node.axes:
             return given[name]
+        if name in self.chain.compact:
+            return (f"_{name}_rows", self.chain.channels)
         return (self.chain.rows, self.chain.channels if "C" in node.axes else 1)
 
     def shapes(self) -> dict[str, tuple[Dim, ...]]:
@@ -88,6 +91,7 @@ class VariantOps:
         op.arguments.append(Argument("dtype_mode", "int64_t", "int", ours=True))
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
+        op.arguments += [Argument(f"{name}_rows", "int64_t", "int", ours=True) for name in self.chain.compact]
         op.arguments += [Argument(name, "double", "float") for name in constants]
         if self.plan.has_precisions:
             op.arguments.append(Argument("precision", "int64_t", "int", ours=True))
@@ -112,6 +116,7 @@ class VariantOps:
                 if parameter is not None and parameter.in_product:
                     value = f"bias_in_product ? nullptr : {value}"
             found.append((arg(tensor.name), value))
+        found += [(spell(t.name, "own"), f"{t.name}_rows") for t in program.inputs if t.compact]
         return [*found, *((arg(name), arg(name)) for name in program.constants)]
 
     def read_input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
@@ -133,6 +138,10 @@ class VariantOps:
     def dtype_text(tensor: Tensor) -> str:
         fixed = {"count": "ScalarType::Long", "mask": "ScalarType::Bool"}
         return fixed.get(tensor.role) or f"dtypes.{dtype_field(tensor.role)}"
+
+    def check_rows(self, op: Op) -> None:
+        """The numbers of rows of what has fewer than others."""
+        op.checks += [f'args.divisor("{name}_rows", {name}_rows, rows);' for name in self.chain.compact]
 
     def check_groups(self, op: Op) -> None:
         if self.groups:

@@ -61,13 +61,16 @@ class Call:
         return Struct(_Call, vars(self) | {"forced": None if self.forced is None else _shapes(self.forced)})
 
 
+_TYPES = {"double": ctypes.c_double, "int64_t": ctypes.c_int64}
+
+
 class Launcher:
     """The launcher of one program: its name, and its arguments by the names that the plan has for them."""
 
     def __init__(self, plan: Plan, program: Program) -> None:
         self.symbol = symbol(plan.spec.name, program)
         self._arguments = arguments(program)
-        fields = [(each.member, ctypes.c_void_p if each.is_pointer else ctypes.c_double) for each in self._arguments]
+        fields = [(each.member, _TYPES.get(each.type, ctypes.c_void_p)) for each in self._arguments]
         self._layout = type(struct(program), (ctypes.Structure,), {"_fields_": fields})
 
     @property
@@ -75,10 +78,18 @@ class Launcher:
         """What it reads and writes."""
         return [each.name for each in self._arguments if each.is_pointer]
 
-    def arguments(self, tensors: Mapping[str, Any], constants: Mapping[str, float]) -> Struct:
-        """tensors: an address, a buffer, or None for each."""
-        values = {True: tensors, False: constants}
-        return Struct(self._layout, {each.member: values[each.is_pointer][each.name] for each in self._arguments})
+    def arguments(
+        self, tensors: Mapping[str, Any], constants: Mapping[str, float], rows: Mapping[str, int] | int = 0
+    ) -> Struct:
+        """tensors: an address, a buffer, or None for each. rows: how many the tensors have that may have fewer than
+        others; a number is that of all of them."""
+        found = {}
+        for each in self._arguments:
+            if each.is_count:
+                found[each.member] = rows if isinstance(rows, int) else rows[each.name]
+            else:
+                found[each.member] = (tensors if each.is_pointer else constants)[each.name]
+        return Struct(self._layout, found)
 
 
 def text_of(write: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> str:

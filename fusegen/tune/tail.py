@@ -61,6 +61,7 @@ class TailProgram:
         arguments = launcher.arguments(
             {name: _address(tensors.get(name)) for name in launcher.tensors},
             {name: constant(tail.plan, tail.module, tail.mode, name) for name in self.program.constants},
+            tail.rows,
         )
         call = replace(call, workspace=_address(workspace), stream=stream)
         run = tail.launchers.bind(launcher.symbol, call, arguments)

@@ -105,7 +105,7 @@ class EmulatedTail:
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
-        arguments = launcher.arguments({**inputs, **outputs}, constants)
+        arguments = launcher.arguments({**inputs, **outputs}, constants, self.rows)
         self.library.call(launcher.symbol, replace(call, workspace=workspace).struct, arguments, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
 

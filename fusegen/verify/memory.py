@@ -27,7 +27,8 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     A convolution and what is behind it take channels_last: a copy of each operand that comes in another format is
     saved.
 
-    An input that varies over some dimensions of rows alone is copied to one value for each row.
+    An input that varies over some dimensions of rows alone, and that kernels do not read as it is, is copied to one
+    value for each row.
 
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
@@ -65,7 +66,7 @@ def _copied_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
 
 
 def _spread_bytes(inputs: Sequence[Tensor], like: Tensor) -> int:
-    """Of inputs with values for some dimensions of rows, as copied for all of them. like: the result."""
+    """Of inputs with values for some dimensions of rows that are copied for all of them. like: the result."""
     is_convolved = any(x.dim() > 3 for x in inputs[:1])
     found = 0
     for x in inputs[1:]:
@@ -74,7 +75,10 @@ def _spread_bytes(inputs: Sequence[Tensor], like: Tensor) -> int:
         channel = 1 if is_convolved else like.dim() - 1
         rows = [size for index, size in enumerate(shape) if index != channel]
         wanted = [size for index, size in enumerate(like.shape) if index != channel]
-        if rows != wanted and any(size != 1 for size in rows):
+        varies = [size != 1 for size in rows]
+        count = sum(varies)
+        as_it_is = shape[channel] != 1 and (all(varies[:count]) or all(varies[len(varies) - count :]))
+        if rows != wanted and any(varies) and not as_it_is:
             found += math.prod(wanted) * shape[channel] * x.element_size() + _ROUNDING
     return found
 

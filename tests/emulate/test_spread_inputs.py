@@ -3,6 +3,8 @@ of attention scores. On the CPU, through the emulator."""
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -91,13 +93,16 @@ SPECS = {"film": FILM, "scores": SCORES, "convolved": CONVOLUTION}
 SIZES = {
     "film": (
         {"batch": 3, "positions": 5, "features": 4, "hidden": 7},
-        {"batch": 1, "positions": 1, "features": 3, "hidden": 8},
-        {"batch": 5, "positions": 1, "features": 2, "hidden": 1},
+        {"batch": 2, "positions": 3, "features": 3, "hidden": 8},
+        {"batch": 1, "positions": 1, "features": 2, "hidden": 1},
+        # Of which no kernel holds a row, with vectors and without.
+        {"batch": 2, "positions": 2, "features": 2, "hidden": 20000},
+        {"batch": 2, "positions": 3, "features": 2, "hidden": 20001},
     ),
-    "scores": ({"batch": 2, "heads": 3, "queries": 5, "keys": 9}, {"batch": 1, "heads": 1, "queries": 1, "keys": 4}),
+    "scores": ({"batch": 2, "heads": 3, "queries": 5, "keys": 9}, {"batch": 3, "heads": 2, "queries": 2, "keys": 8}),
     "convolved": (
         {"batch": 2, "channels": 3, "height": 5, "width": 4, "hidden": 6, "out_height": 3, "out_width": 2},
-        {"batch": 3, "channels": 1, "height": 3, "width": 4, "hidden": 5, "out_height": 1, "out_width": 2},
+        {"batch": 3, "channels": 1, "height": 3, "width": 4, "hidden": 8, "out_height": 1, "out_width": 2},
     ),
 }
 CASES = [(name, sizes) for name in SPECS for sizes in SIZES[name]]
@@ -147,14 +152,14 @@ def test_output_and_every_gradient(built, name, sizes):
     module = cls(**{key: sizes[key] for key in plan.spec.arguments})
     inputs = drawn(plan, sizes)
     assert module.fusegen_kernels(*inputs)
-    found, grad = results(module, module, inputs)
-    exact = module.double()
-    expected, _ = results(
-        exact.fusegen_reference, exact, [x.double() if x.is_floating_point() else x for x in inputs], grad
-    )
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine.shape == theirs.shape and mine.dtype == torch.float32
-        torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=2e-5 * max(1, float(theirs.abs().max())))
+    for training in (True, False):
+        found, grad = results(module.train(training), module, inputs)
+        exact = copy.deepcopy(module).double()
+        double = [x.double() if x.is_floating_point() else x for x in inputs]
+        expected, _ = results(exact.fusegen_reference, exact, double, grad)
+        for mine, theirs in zip(found, expected, strict=True):
+            assert mine.shape == theirs.shape and mine.dtype == torch.float32
+            torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=2e-5 * max(1, float(theirs.abs().max())))
 
 
 def test_a_row_whose_scores_are_all_masked_is_nan_as_in_pytorch(built):
