@@ -57,6 +57,8 @@ class ChainBuilder(ModuleBuilder):
             return x
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_features")
+        if out != self.channels:
+            self._check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
         names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
         self.contraction = Contraction(step.name, source, self.channels, out, *names)

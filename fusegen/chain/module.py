@@ -45,7 +45,7 @@ class ModuleBuilder:
             (ROWS if self.spatial or self.leading else first[0]),
             first[1 if self.spatial else -1],
         )
-        self._check_leading(first)
+        self._check_leading(first[-1:])
         self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
@@ -57,9 +57,10 @@ class ModuleBuilder:
         self._derived = {each: self.graph.claim("_".join(each)) for each in dict.fromkeys(owned)}
         self._owners: dict[str, object] = {}
 
-    def _check_leading(self, first: tuple[Any, ...]) -> None:
-        known = [dim for dim in first if dim is not None]
-        if self.leading and (any(isinstance(dim, int) for dim in known[:-1]) or len(set(known)) < len(known)):
+    def _check_leading(self, channels: tuple[Dim | None, ...]) -> None:
+        """Refuses numbers, and symbols of other dimensions, as sizes of rows. channels: of the input or the result."""
+        known = [dim for dim in self.leading if dim is not None]
+        if any(isinstance(dim, int) for dim in known) or len(set(known)) < len(known) or set(known) & {*channels}:
             path = ("inputs", self.inputs[0].name)
             self.diagnostics.add("FG303", "of more than two dimensions each has a symbol of its own", path)
 

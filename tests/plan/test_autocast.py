@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ NEEDED = {
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
     **dict.fromkeys(OF_ROWS, "keepdim: true"),
+    "masked_fill": "mask: r, constant: 2",
 }
 ALONE = [op for step in STEPS if not step.anchor and step is not Arithmetic for op in step.ops()]
 STEPS_OF = (
@@ -49,7 +51,7 @@ STEPS_OF = (
 @pytest.mark.parametrize("step", STEPS_OF)
 def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
     steps = (f"{{op: {step}}}", *(["{op: add, input: r}"] if "keepdim" in step else []))
-    other = Other(steps, linear, inputs=("r",) if "input" in " ".join(steps) else ())
+    other = Other(steps, linear, inputs=("r",) if re.search("input|mask:", " ".join(steps)) else ())
     plan = write("autocast", other.spec("autocast").replace("[float32]", "[float32, bfloat16]"), tmp_path)
     cls = module_class(plan, tmp_path)
     modes = [mode for mode in plan.modes if mode.autocast]
@@ -60,7 +62,7 @@ def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
             for table in (part._parameters, part._buffers):
                 table.update({key: on_cuda(value) for key, value in table.items() if value is not None})
         for mode in modes:
-            further = mode.roles.get("input r", "float32")
+            further = "bool" if "r" in plan.chain.masks else mode.roles.get("input r", "float32")
             first = "float32" if linear else mode.roles["activation"]
             tensors = [torch.empty(4, 6, dtype=getattr(torch, dtype), device="cuda") for dtype in (first, further)][
                 : len(plan.chain.inputs)

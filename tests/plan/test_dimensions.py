@@ -58,6 +58,7 @@ def built(name: str, chain: str, directory: Path):
     """The plan, and the module in PyTorch's operators."""
     path = directory / f"dims_{name}.yaml"
     batch, inputs = "batch: {type: dim}, " * ("batch" in chain), ", r: [batch, hidden]" * ("input" in chain)
+    inputs += ", padding: [batch, hidden]" * ("mask" in chain)
     text = SPEC.format(name=path.stem, rows=ROWS, width=WIDTH, chain=chain, batch=batch, inputs=inputs)
     if "op: linear" in chain:
         text = text.replace(f"  - {chain}\n", "").replace("chain:\n", f"chain:\n  - {chain}\n")
@@ -75,9 +76,10 @@ def built(name: str, chain: str, directory: Path):
     return plan, module.double()
 
 
-def acts_on_rows(module, count: int, sizes: tuple[int, ...]) -> bool:
+def acts_on_rows(module, plan, sizes: tuple[int, ...]) -> bool:
     """Whether PyTorch gives the same for these leading dimensions as for their product."""
-    given = [torch.randn(*sizes, WIDTH).double().exp() for _ in range(count)]
+    given = [torch.randn(*sizes, WIDTH).double().exp() for _ in plan.chain.inputs]
+    given = [x > 1 if each.name in plan.chain.masks else x for each, x in zip(plan.chain.inputs, given, strict=True)]
     try:
         expected = module.fusegen_reference(*(x.reshape(-1, WIDTH) for x in given))
         result = module.fusegen_reference(*given)
@@ -91,13 +93,13 @@ def acts_on_rows(module, count: int, sizes: tuple[int, ...]) -> bool:
 def test_as_pytorch_has_it(name: str, tmp_path: Path) -> None:
     chain = CHAINS.get(name, "{op: linear, name: fc, out_features: hidden}")
     plan, module = built(name, chain, tmp_path)
-    allowed, count = dimensions(plan), len(plan.chain.inputs)
+    allowed = dimensions(plan)
     # The second: the rows that a parameter may have. The third: dimension 1 is as long as the channels.
-    three = [acts_on_rows(module, count, sizes) for sizes in ((2, 3), (2, ROWS), (2, WIDTH), (2, 3, 2))]
+    three = [acts_on_rows(module, plan, sizes) for sizes in ((2, 3), (2, ROWS), (2, WIDTH), (2, 3, 2))]
     assert all(three) == (allowed.most is None)
-    assert acts_on_rows(module, count, ()) == (allowed.least == 1)
+    assert acts_on_rows(module, plan, ()) == (allowed.least == 1)
     assert bool(allowed.reason) == (not all(three) or allowed.least > 1)
-    assert module._fusegen_dimensions == (allowed.least, allowed.most, allowed.reason)
+    assert module._fusegen_dimensions[:3] == (allowed.least, allowed.most, allowed.reason)
 
 
 @pytest.mark.parametrize("shape", ["[6, 16]", "[hidden, hidden]"])
