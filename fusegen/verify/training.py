@@ -58,8 +58,10 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
     rows, channels = row_count(eager.output), channel_count(eager.output)
     given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
     width = channel_count(given) if given is not None else channels
-    if eager.output.ndim > 2 and weights:
-        width *= math.prod(max(weights, key=Tensor.numel).shape[2:])  # of a convolution: each position of its kernel
+    behind = channels  # what an element of the input's gradient is summed over
+    if eager.output.ndim > 2 and weights:  # of a convolution: each position of its kernel
+        kernel = math.prod(max(weights, key=Tensor.numel).shape[2:])
+        width, behind = width * kernel, behind * kernel
     outputs = (fused.output, eager.output, exact.run.output)
     results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped))
     given_names = {input_name(index) for index in range(len(eager.gradients))}
@@ -68,7 +70,7 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
         if value is None or other is None:
             continue
         if name in given_names:
-            length = width if eager.output.ndim > 2 else channels
+            length = behind
             if name != input_name(0):  # of one that is broadcast: a sum over what it lacks
                 length = max(length, eager.output.numel() // max(value.numel(), 1))
         else:

@@ -42,14 +42,10 @@ def check_own_dimensions(owner, x, index):
         raise ValueError(f"{name}: input {index + 1} must have {dimensions}, got {came}")
 
 
-def spread(x, shape, batched=False):
+def spread(x, shape):
     """An input with a value for each combination of the dimensions that are rows: it has those of
     `shape`, and its own channels. A view, which is copied where rows have to be a dimension.
-
-    batched: it is [batch, channels].
     """
-    if batched:
-        x = x.view(x.shape[0], *(1,) * (len(shape) - 2), x.shape[1])
     return x.expand(torch.broadcast_shapes(x.shape, shape))
 
 

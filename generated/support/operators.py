@@ -157,7 +157,7 @@ class Operator:
     def _new(self, like, given, sizes, result):
         role, *shape = result
         dtype = self.package.dtypes[given["_dtype_mode"]][role]
-        return like.new_empty([sizes.get(size, size) for size in shape], dtype=dtype)
+        return like.new_empty([sizes.get(size, given.get(size, size)) for size in shape], dtype=dtype)
 
     # Floating-point operations, which FlopCounterMode counts for matrix products alone
 

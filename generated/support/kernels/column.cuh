@@ -97,9 +97,9 @@ class ColumnThread {
   __device__ __forceinline__ void fetch() {
     if (next_.at < end_) {
       each(
-          [&](auto i, auto& incoming, auto* from) {
+          [&](auto i, auto& incoming, const auto& from) {
             constexpr int kField = decltype(i)::value;
-            using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+            using E = PointedTo<std::decay_t<decltype(from)>>;
             if constexpr (has_bit(Layout::kFetched, kField)) {
               auto* const slot = tiles_.template fetched<kField, E>() + next_.at;
               incoming.fetch(columns_, slot, from + next_.row);
@@ -120,9 +120,9 @@ class ColumnThread {
         Inputs in;
         if constexpr (Layout::kFetched != 0) wait_for_rows<kPipelineDepth - 1>();
         each(
-            [&](auto i, auto& vector, auto& incoming, auto* from) {
+            [&](auto i, auto& vector, auto& incoming, const auto& from) {
               constexpr int kField = decltype(i)::value;
-              using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+              using E = PointedTo<std::decay_t<decltype(from)>>;
               if constexpr (has_bit(Layout::kFetched, kField)) {
                 vector = incoming.take(tiles_.template fetched<kField, E>() + here.at);
               } else if constexpr (has_bit(Layout::kReads, kField)) {
@@ -138,9 +138,9 @@ class ColumnThread {
       for (Place here = begin_; here.at < end_; here += step_) {
         Inputs in;
         each(
-            [&](auto i, auto& vector, auto* from) {
+            [&](auto i, auto& vector, const auto& from) {
               constexpr int kField = decltype(i)::value;
-              using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+              using E = PointedTo<std::decay_t<decltype(from)>>;
               if constexpr (has_bit(Layout::kTiles & P::kReadBy[kPass], kField)) {
                 vector = tiles_.template read<kField, E>()[here.at];
               }

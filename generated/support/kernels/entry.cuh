@@ -92,6 +92,10 @@ struct CheckAlignment {
   __host__ __device__ void operator()(Index<kIndex>, E* at) const {
     check(at);
   }
+  template <int kIndex, typename E, bool kAgain>
+  __host__ __device__ void operator()(Index<kIndex>, const SpreadPointer<E, kAgain>& from) const {
+    check(from.at);
+  }
   template <typename U, typename E, typename Field>  // a tensor in memory
   __host__ __device__ void operator()(U, E* at, bool, Field) const {
     check(at);

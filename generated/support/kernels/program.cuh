@@ -65,6 +65,7 @@
 #include "../columns.cuh"
 #include "../packs.cuh"
 #include "../reductions.cuh"
+#include "../spread.cuh"
 #include "../types.cuh"
 
 // A program has members that not every kernel uses.
@@ -181,7 +182,7 @@ struct Program : Sizes {
 
 // Types of a record's fields: pointers to read or to write, and values.
 template <typename E>
-using ReadPointer = const E*;
+using ReadPointer = typename PointerFor<E>::type;
 template <typename E>
 using WritePointer = E*;
 template <typename Acc>

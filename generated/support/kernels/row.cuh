@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(
       next[i] = {};
       if (at >= g.size || !columns[i].any()) continue;
       each(
-          [&](auto n, auto& vector, auto* from) {
+          [&](auto n, auto& vector, const auto& from) {
             if constexpr (has_bit(Passes::kReads, decltype(n)::value)) {
               vector = issue_load(columns[i], from, at, g.size, g.vector_end);
             }
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       each(
-          [&](auto n, auto& vector, auto* from, const auto& issued) {
+          [&](auto n, auto& vector, const auto& from, const auto& issued) {
             if constexpr (has_bit(Passes::kReads, decltype(n)::value)) {
               vector = complete_load(columns[i], from, at, issued);
             }
