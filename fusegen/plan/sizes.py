@@ -46,6 +46,12 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
     return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))
 
 
+def shape_of_input(plan: Plan, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """That of a tensor which the module is given."""
+    given = next(each.shape for each in plan.chain.inputs if each.name == name)
+    return tuple(dim if isinstance(dim, int) else sizes[dim] for dim in given)
+
+
 def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
     """The rows behind a convolution: each position of its result, for each element of the batch."""
     c = plan.chain.convolution
@@ -61,8 +67,7 @@ def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tenso
         return 0
     width = FIXED_WIDTH.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
     if tensor.compact:
-        given = next(each.shape for each in plan.chain.inputs if each.name == tensor.name)
-        return math.prod(dim if isinstance(dim, int) else sizes[dim] for dim in given) * width
+        return math.prod(shape_of_input(plan, tensor.name, sizes)) * width
     return math.prod(shape(plan, tensor.axes, sizes)) * width
 
 

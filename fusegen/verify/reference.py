@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.kinks import Kinks, spread_over
-from fusegen.verify.run import Run, input_name, wanting
+from fusegen.verify.run import Run, channel_dim, input_name, wanting
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 ANCHORS = (nn.Linear, nn.modules.conv._ConvNd)
@@ -28,12 +28,14 @@ ANCHORS = (nn.Linear, nn.modules.conv._ConvNd)
 class Reference:
     """The double precision run, and per gradient the root of the summed squares of its terms.
 
-    jumped: elements of the output where rounding decides on which side of a jump a value is.
+    jumped: elements of the output where rounding decides on which side of a jump a value is. channels: which dimension
+    of values is that.
     """
 
     run: Run
     terms: dict[str, Tensor] = field(default_factory=dict)
     jumped: Tensor | None = None
+    channels: int = 1
 
 
 @dataclass
@@ -92,7 +94,8 @@ def exact_pass(
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
     gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
-    return Reference(Run(output.detach(), gradients, buffers), terms, spread_over(kinks.jumped, output.shape))
+    found, jumped = Run(output.detach(), gradients, buffers), spread_over(kinks.jumped, output.shape)
+    return Reference(found, terms, jumped, channel_dim(exact))
 
 
 def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:

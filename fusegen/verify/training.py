@@ -12,7 +12,17 @@ from torch import Tensor, nn
 
 from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
-from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, has_batch, input_name, row_count, run
+from fusegen.verify.run import (
+    Run,
+    autocast,
+    channel_count,
+    channel_dim,
+    draw_gradient,
+    has_batch,
+    input_name,
+    row_count,
+    run,
+)
 
 REORDERED_RUNS = 8
 
@@ -55,9 +65,10 @@ def compare_module(
 def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -> list[Comparison]:
     """Judge a run that was made earlier; `dtype` is the one that the computation rounds to."""
     results = [_same_kinds(fused, eager)]
-    rows, channels = row_count(eager.output), channel_count(eager.output)
+    dim = exact.channels
+    rows, channels = row_count(eager.output, dim), channel_count(eager.output, dim)
     given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
-    width = channel_count(given) if given is not None else channels
+    width = channel_count(given, dim) if given is not None else channels
     behind = channels  # what an element of the input's gradient is summed over
     if eager.output.ndim > 2 and weights:  # of a convolution: each position of its kernel
         kernel = math.prod(max(weights, key=Tensor.numel).shape[2:])
@@ -129,7 +140,7 @@ def compare_steps(
     for step, inputs in enumerate(batches):
         # One over the root of the rows keeps the gradient's size independent of the batch.
         grad_output = draw_gradient(original, inputs, autocast_dtype=autocast_dtype, seed=seed + step)
-        rows = row_count(grad_output)
+        rows = row_count(grad_output, channel_dim(original))
         grad_output = grad_output / rows**0.5
         dtype = autocast_dtype or inputs[0].dtype
         plain = [x.detach() for x in inputs]
