@@ -119,9 +119,9 @@ class Tail:
             if tensor.name in owner:
                 value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(dtype_of(self.mode, tensor))
             else:
-                value = torch.randn(
-                    self.sizes.shape(tensor.axes), dtype=dtype_of(self.mode, tensor), device=self.device
-                )
+                # What has fewer rows gets as many as there are: launchers are told so.
+                value = torch.randn(self.sizes.shape(tensor.axes), device=self.device)
+                value = value < 0 if tensor.role == "mask" else value.to(dtype_of(self.mode, tensor))
             self.tensors[tensor.name] = value.contiguous()
         return self.tensors[tensor.name]
 
