@@ -62,7 +62,7 @@ def test_a_further_input_that_is_moved_to_other_dimensions() -> None:
 def test_operands_that_are_scaled_and_moved() -> None:
     made, shapes = "self.w = nn.Parameter(torch.zeros(m))", ((ROWS, WIDTH), (ROWS, 1))
     found = imported(Source(made, "return y * (1 + self.w) + (3 - 2 * scale)", "x, scale"), *shapes)
-    assert "{op: mul, parameter: w, shape: [m], init: zeros, plus: 1.0}" in found
-    assert "{op: add, input: scale, times: -2.0, plus: 3.0}" in found
+    assert "{op: mul, parameter: w, shape: [m], init: zeros, plus: 1}" in found
+    assert "{op: add, input: scale, times: -2.0, plus: 3}" in found
     with pytest.raises(SpecError, match=r"FG707.*an operand that is computed beside the chain"):
         imported(Source("", "return y * scale.exp()", "x, scale"), (ROWS, WIDTH), (ROWS, CHANNELS))
