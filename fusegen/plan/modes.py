@@ -63,8 +63,9 @@ def eager_dtypes(spec, chain: Chain, mode: Mode, step: int) -> set[str]:
 def _running_dtypes(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> list[str]:
     """Of the value before each step, and of the result."""
     named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation}
-    owned = (*chain.parameters.values(), *(given for given in chain.inputs if given.name in chain.further))
-    named |= {f"rank of {each.name}": str(len(each.shape)) for each in owned}
+    shapes = {given.name: given.shape for given in chain.inputs if given.name in chain.further}
+    shapes |= {p.name: p.shape for p in chain.parameters.values()}
+    named |= {f"rank of {name}": str(len(shape)) for name, shape in shapes.items()}
     found = [activation]
     for step in spec.chain:
         found.append(step.result_dtype(found[-1], Dtypes(activation, parameter, autocast, named)))

@@ -83,7 +83,7 @@ class Launcher:
     ) -> Struct:
         """tensors: an address, a buffer, or None for each. rows: how many the tensors have that may have fewer than
         others; a number is that of all of them."""
-        found = {}
+        found: dict[str, Any] = {}
         for each in self._arguments:
             if each.is_count:
                 found[each.member] = rows if isinstance(rows, int) else rows[each.name]

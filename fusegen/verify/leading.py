@@ -94,7 +94,9 @@ def _flat(one: Run, on_rows: Sequence[Tensor]) -> Run:
     """The run as one on the views of its inputs."""
     found = {input_name(index): one.gradients[input_name(index)] for index in range(len(on_rows))}
     shapes = {input_name(index): x.shape for index, x in enumerate(on_rows)}
-    flat = {name: grad.detach().reshape(shapes[name]) for name, grad in found.items() if grad is not None}
+    flat: dict[str, Tensor | None] = {
+        name: grad.detach().reshape(shapes[name]) for name, grad in found.items() if grad is not None
+    }
     return Run(_rows(one.output), one.gradients | flat, one.buffers)
 
 
