@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from fusegen.chain.model import ROWS
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes, Dim
+from fusegen.ir.multiples import value_of
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Kernel, Mode, Program, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 
-FIXED_WIDTH = {"accumulator": 4, "count": 8, "mask": 1}
+FIXED_WIDTH = {"accumulator": 4, "count": 8, "seed": 8, "mask": 1}
 """The bytes of an element where the mode has no say: statistics in float32, counts in int64, masks of bool."""
 
 
@@ -49,7 +50,7 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
 def shape_of_input(plan: Plan, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """That of a tensor which the module is given."""
     given = next(each.shape for each in plan.chain.inputs if each.name == name)
-    return tuple(dim if isinstance(dim, int) else sizes[dim] for dim in given)
+    return tuple(value_of(dim, sizes) for dim in given)
 
 
 def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:

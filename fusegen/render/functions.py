@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import factors, text_of, times
 from fusegen.plan.model import Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.op import dtype_field
@@ -23,6 +25,7 @@ class VariantText:
     results: list[str]
     gradients: list[str]
     masks: list[str]
+    tiled: bool
 
 
 _ABOUT = {
@@ -41,6 +44,7 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         results=_results(variant, renderer),
         gradients=_gradients(plan, variant, renderer),
         masks=mask_sizes(plan, renderer),
+        tiled=variant.tiled,
     )
 
 
@@ -58,35 +62,44 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
         elif name in saved:
             found.append(_result(saved[name].role, *sizes(saved[name])))
         else:
-            found.append(_result("activation", "rows", "channels"))
+            found.append(_result("activation", "rows", times(variant.chain.number_of_parts, "channels")))
     return found
 
 
 def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
     """Each in the shape and dtype of what it is the gradient of."""
-    names = {plan.chain.rows: "rows", plan.chain.channels: "channels"}
+    width = times(variant.chain.number_of_parts, "channels")
+    names = {plan.chain.source_channels: width, plan.chain.rows: "rows", plan.chain.channels: "channels"}
     found = {
-        name: _result(dtype_field(role), *(names.get(dim, dim) for dim in shape))
+        name: _result(dtype_field(role), *(_size(dim, names) for dim in shape))
         for name, role, shape in renderer.sources()
     }
     if variant.chain.contraction:
         found[renderer.operand] = _result("activation", "rows", "in_features")
-        found[variant.chain.contraction.weight] = _result("activation", "channels", "in_features")
+        found[variant.chain.contraction.weight] = _result("activation", width, "in_features")
     return [found[name] for name in renderer.needs()]
 
 
 def mask_sizes(plan: Plan, renderer: OpRenderer) -> list[str]:
     """The sizes of each mask, whose arguments come after those that have gradients."""
-    names = {plan.chain.rows: "rows", plan.chain.channels: "channels"}
-    return [as_tuple([_size(names.get(dim, dim)) for dim in shape]) for _, shape in renderer.masks()]
+    names: dict[Dim, Dim] = {plan.chain.rows: "rows", plan.chain.channels: "channels"}
+    return [as_tuple([_literal(_size(dim, names)) for dim in shape]) for _, shape in renderer.masks()]
 
 
-def _size(size: Dim) -> str:
-    return repr_double(size) if isinstance(size, str) else str(size)
+def _size(dim: Dim, names: Mapping[Dim, Dim]) -> Dim:
+    return dim if isinstance(dim, int) and dim not in names else text_of(dim, names)
 
 
 def _result(role: str, *sizes: Dim) -> str:
-    return as_tuple([repr_double(role), *map(_size, sizes)])
+    return as_tuple([repr_double(role), *map(_literal, sizes)])
+
+
+def _literal(size: Dim) -> str:
+    """A number, a name, or the pair of both whose product the size is."""
+    number, name = factors(size)
+    if name is None:
+        return str(number)
+    return repr_double(name) if number == 1 else f"({number}, {repr_double(name)})"
 
 
 def repr_double(text: str) -> str:

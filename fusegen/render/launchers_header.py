@@ -12,6 +12,9 @@ from fusegen.render.layout import WIDTH, tidy
 from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name
 
+SAMPLE_ROWS = "sample_rows"
+"""The rows of a sample, of which drop paths draw one factor each. No name of a spec: those have endings."""
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -24,11 +27,14 @@ class Argument:
 
     @property
     def member(self) -> str:
-        return spell(self.name, "own" if self.is_count else "arg")
+        if self.is_count:
+            return spell(self.name, "own")
+        return self.name if self.type == "int64_t" else spell(self.name, "arg")
 
     @property
     def is_count(self) -> bool:
-        return self.type == "int64_t"
+        """Whether it is how many rows a tensor has that has fewer than others."""
+        return self.type == "int64_t" and self.name != SAMPLE_ROWS
 
     @property
     def is_pointer(self) -> bool:
@@ -50,6 +56,11 @@ def symbol(spec_name: str, program: Program) -> str:
     return f"fusegen_{spec_name}_{program.name}"
 
 
+def merge_symbol(spec_name: str) -> str:
+    """The C name of the launcher that merges the statistics of several ranks."""
+    return f"fusegen_{spec_name}_ranks_merge"
+
+
 def namespace(spec_name: str) -> str:
     """That of a package's structs, within `fusegen`: one source may include the launchers of several packages."""
     return f"{spec_name}_launchers"
@@ -62,20 +73,22 @@ def struct(program: Program) -> str:
 
 def argument_tensors(program: Program) -> Iterator[tuple[Tensor, bool]]:
     """Inputs, then outputs, and whether each is written; a tensor that is both comes once, where it is written."""
-    written = {t.name for t in program.outputs}
-    yield from ((tensor, False) for tensor in program.inputs if tensor.name not in written)
-    yield from ((tensor, True) for tensor in program.outputs)
+    written = {t.name for t in program.made}
+    yield from ((tensor, False) for tensor in program.given if tensor.name not in written)
+    yield from ((tensor, True) for tensor in program.made)
 
 
 def arguments(program: Program) -> list[Argument]:
-    """The members of `struct(program)` in their order: tensors, how many rows some have, then constants of the
-    module."""
+    """The members of `struct(program)` in their order: tensors, how many rows some have, constants of the module, then
+    our own."""
     tensors = [
         Argument(tensor.name, "void*" if written else "const void*", _comment(tensor))
         for tensor, written in argument_tensors(program)
     ]
     counts = [Argument(tensor.name, "int64_t", "rows") for tensor in program.inputs if tensor.compact]
-    return [*tensors, *counts, *(Argument(name, "double") for name in program.constants)]
+    numbers = [Argument(name, "double") for name in program.constants]
+    samples = [Argument(SAMPLE_ROWS, "int64_t")] if program.draws_samples else []
+    return [*tensors, *counts, *numbers, *samples]
 
 
 def render_launchers_header(plan: Plan) -> str:
@@ -95,6 +108,7 @@ def render_launchers_header(plan: Plan) -> str:
             )
             for program in plan.programs
         ],
+        ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
         in_epilogue=any(map(plan.in_epilogue, plan.programs)),
     )
     return tidy(text)

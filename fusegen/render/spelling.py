@@ -15,6 +15,7 @@ IN_EVERY_FILE = {
     "type": "the type of its elements",
     "arg": "an argument of an op or a launcher",
     "own": "how many rows a tensor has that has fewer than others",
+    "draw": "the dropout that draws the value",
 }
 IN_BINDING = {
     "in": "an argument, made contiguous",

@@ -27,11 +27,23 @@ def element_type(tensor: Tensor) -> str:
     return type_parameter("activation" if tensor.in_product else tensor.role)
 
 
-def read_type(tensor: Tensor) -> str:
-    """The type that a field of Reads is made for."""
-    if not tensor.compact:
-        return element_type(tensor)
-    return f"Spread<{element_type(tensor)}, {'true' if tensor.compact == 'last' else 'false'}>"
+def field_type(tensor: Tensor) -> str:
+    """The type of a field of Reads or Writes: where a tensor is a part of another, or has fewer rows than the program,
+    it tells where rows lie."""
+    element = element_type(tensor)
+    if tensor.compact:
+        return f"Spread<{element}, {'true' if tensor.compact == 'last' else 'false'}>"
+    return element if tensor.part is None else f"Part<{element}, {tensor.part.count}>"
+
+
+def address(tensor: Tensor, kind: str) -> str:
+    """The initialiser of a pointer to a tensor, from its launcher's argument. kind: "from" or "to"."""
+    part, argument = tensor.part, f"a.{spell(tensor.whole.name, 'arg')}"
+    if tensor.compact:
+        return f"spread_from({argument}, a.{spell(tensor.name, 'own')}, sizes)"
+    if part is None or not part.index:
+        return f"{kind}({argument})"
+    return f"{kind}({argument}, {'' if part.index == 1 else f'{part.index} * '}sizes.channels)"
 
 
 def type_roles(roles: dict[Role, str]) -> list[Role]:
@@ -40,4 +52,6 @@ def type_roles(roles: dict[Role, str]) -> list[Role]:
 
 
 def pointer(tensor: Tensor) -> str:
+    if tensor.role == "draw":
+        return f"SampleFactors<Acc>{{{spell(tensor.name, 'draw')}}}"
     return "kChannelNumbers" if tensor.role == "channel" else spell(tensor.name, "ptr")

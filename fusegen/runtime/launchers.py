@@ -21,6 +21,8 @@ from fusegen.plan.shapes import SCHEDULES, Shapes
 from fusegen.render.launchers_header import arguments, struct, symbol
 from fusegen.runtime.structs import Struct
 
+_NUMBERS = {"double": ctypes.c_double, "int64_t": ctypes.c_int64}
+
 
 class _Call(ctypes.Structure):
     _fields_ = [
@@ -31,6 +33,7 @@ class _Call(ctypes.Structure):
         ("forced", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
         ("stream", ctypes.c_void_p),
+        ("positions", ctypes.c_int64),
     ]
 
 
@@ -55,13 +58,11 @@ class Call:
     forced: Shapes | None = None
     workspace: Any = None
     stream: int | None = None
+    positions: int = 0
 
     @property
     def struct(self) -> Struct:
         return Struct(_Call, vars(self) | {"forced": None if self.forced is None else _shapes(self.forced)})
-
-
-_TYPES = {"double": ctypes.c_double, "int64_t": ctypes.c_int64}
 
 
 class Launcher:
@@ -70,7 +71,7 @@ class Launcher:
     def __init__(self, plan: Plan, program: Program) -> None:
         self.symbol = symbol(plan.spec.name, program)
         self._arguments = arguments(program)
-        fields = [(each.member, _TYPES.get(each.type, ctypes.c_void_p)) for each in self._arguments]
+        fields = [(each.member, _NUMBERS.get(each.type, ctypes.c_void_p)) for each in self._arguments]
         self._layout = type(struct(program), (ctypes.Structure,), {"_fields_": fields})
 
     @property
@@ -81,8 +82,8 @@ class Launcher:
     def arguments(
         self, tensors: Mapping[str, Any], constants: Mapping[str, float], rows: Mapping[str, int] | int = 0
     ) -> Struct:
-        """tensors: an address, a buffer, or None for each. rows: how many the tensors have that may have fewer than
-        others; a number is that of all of them."""
+        """tensors: an address, a buffer, or None for each. constants: with our own numbers. rows: how many the tensors
+        have that may have fewer than others; a number is that of all of them."""
         found: dict[str, Any] = {}
         for each in self._arguments:
             if each.is_count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fusegen.ir.multiples import value_of
 from fusegen.plan.plan import Plan
 
 
@@ -20,7 +21,7 @@ def inputs_of_spec(plan: Plan) -> Inputs:
     spec, sizes = plan.spec, plan.spec.dims
     made = []
     for tensor in plan.chain.inputs:
-        shape = ", ".join(str(sizes.get(d, d)) for d in tensor.shape) or "()"
+        shape = ", ".join(str(value_of(d, sizes)) for d in tensor.shape) or "()"
         is_mask = tensor.name in plan.chain.masks
         made.append(f"torch.rand({shape}) < 0.5" if is_mask else f"torch.randn({shape})")
     lines = ["def get_inputs():", f"    return [{', '.join(made)}]"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fusegen.chain.model import ROWS
 from fusegen.ir.axes import Axes, Dim
+from fusegen.ir.multiples import value_of
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution
@@ -32,7 +33,7 @@ class Sizes:
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""
-        return dim if isinstance(dim, int) else self.symbols[dim]
+        return value_of(dim, self.symbols)
 
     def groups(self, program: Program) -> int:
         """How many groups of channels a program's norms have; 1 where it has no group norm."""
@@ -129,8 +130,8 @@ def _leading_sizes(leading: Sequence[Dim], rows: int, symbols: dict[str, int]) -
 def with_leading(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     """The sizes that the values of all symbols give where the spec's inputs have leading dimensions."""
     chain = plan.chain
-    given = tuple(dim if isinstance(dim, int) else symbols[dim] for dim in chain.inputs[0].shape)
-    channels = chain.channels if isinstance(chain.channels, int) else symbols[chain.channels]
+    given = tuple(value_of(dim, symbols) for dim in chain.inputs[0].shape)
+    channels = value_of(chain.channels, symbols)
     rows, width = math.prod(given[:-1]), given[-1] if chain.contraction else None
     return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (*given[:-1], channels))
 

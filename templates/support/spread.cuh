@@ -2,14 +2,15 @@
 // them come again and again.
 //
 // In Reads such a tensor is a field Spread<E>, and its pointer knows which row is which. So kernels
-// take elements by the places that a tensor of full size would have. An address takes two divisions,
-// for each vector.
+// take elements by the places that a tensor of full size would have. An address takes two
+// divisions, for each vector.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "packs.cuh"
+#include "parts.cuh"
 #include "unaligned.cuh"
 
 namespace fusegen {
@@ -20,16 +21,14 @@ struct Spread {
   E element;
 };
 
-template <typename E>
-struct ElementFor {
-  using type = E;
-};
 template <typename E, bool kAgain>
-struct ElementFor<Spread<E, kAgain>> {
+struct ElementOfPart<Spread<E, kAgain>> {
   using type = E;
 };
 template <typename E>
-using ElementOf = typename ElementFor<E>::type;
+constexpr bool kIsSpread = false;
+template <typename E, bool kAgain>
+constexpr bool kIsSpread<Spread<E, kAgain>> = true;
 
 // Of numbers that are not negative. A division of 64 bits takes many times as long.
 __device__ __forceinline__ int64_t quotient(int64_t value, int64_t by) {
@@ -54,27 +53,20 @@ struct SpreadPointer {
   }
 };
 
-// The pointer to a field of Reads.
-template <typename E>
-struct PointerFor {
-  using type = const E*;
+// As those of parts.cuh. Nothing is stored in such a tensor.
+template <typename E, bool kAgain>
+struct PointerTo<Spread<E, kAgain>> {
+  using Read = SpreadPointer<E, kAgain>;
 };
 template <typename E, bool kAgain>
-struct PointerFor<Spread<E, kAgain>> {
-  using type = SpreadPointer<E, kAgain>;
-};
-
-// The element type that a pointer is to.
-template <typename Pointer>
-struct PointedFor {
-  using type = std::remove_const_t<std::remove_pointer_t<Pointer>>;
-};
-template <typename E, bool kAgain>
-struct PointedFor<SpreadPointer<E, kAgain>> {
+struct PointedBy<SpreadPointer<E, kAgain>> {
   using type = E;
 };
-template <typename Pointer>
-using PointedTo = typename PointedFor<std::remove_const_t<Pointer>>::type;
+template <typename E, bool kAgain>
+__device__ __forceinline__ SpreadPointer<E, kAgain> row_at(
+    const SpreadPointer<E, kAgain>& tensor, int64_t row) {
+  return tensor + row;
+}
 
 // A pointer of the launcher's arguments, with how many rows it has, that converts to what it
 // initialises.
@@ -140,17 +132,19 @@ __device__ __forceinline__ Loaded<E, N> load_pack(
       tensor, row + columns.first, false, [&](int v) { return columns.has(v); });
 }
 
-// As those of unaligned.cuh.
+template <int kVec, class Here, typename E, bool kAgain>
+__device__ __forceinline__ auto load_pack(
+    const VectorOverRows<kVec, Here>& columns, const SpreadPointer<E, kAgain>& tensor, int64_t row,
+    int64_t vector_end) {
+  return load_pack(columns.here, tensor, row, vector_end);
+}
+
+// As that of unaligned.cuh.
 template <typename ColumnsOf, typename E, bool kAgain>
 __device__ __forceinline__ auto issue_load(
     const ColumnsOf& columns, const SpreadPointer<E, kAgain>& tensor, int64_t row, int64_t,
     int64_t vector_end) {
   return load_pack(columns, tensor, row, vector_end);
-}
-template <typename ColumnsOf, typename E, bool kAgain, int N>
-__device__ __forceinline__ Loaded<E, N> complete_load(
-    const ColumnsOf&, const SpreadPointer<E, kAgain>&, int64_t, const Loaded<E, N>& issued) {
-  return issued;
 }
 
 }  // namespace fusegen

@@ -37,7 +37,9 @@ IN_FRONT = {
     **dict.fromkeys(("asin", "acos", "atanh"), "{op: tanh}\n  - "),
     "acosh": "{op: add, constant: 1}\n  - ",
 }
-CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op, step in known_ops().items() if not step.anchor} | {
+# A drop path acts on samples, which the kernels number.
+ROW_WISE = [op for op, step in known_ops().items() if not step.anchor and op != "drop_path"]
+CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op in ROW_WISE} | {
     "one_weight": "{op: prelu, name: act}",
     "parameter_of_one": "{op: mul, parameter: scale, shape: [1], init: randn}",
     "scalar_parameter": "{op: mul, parameter: scale, shape: [], init: 2.0}",
@@ -52,6 +54,7 @@ CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op, step in known_ops().ite
     "value": "{op: mul, value: first}",
     "residual": "{op: add, input: r}",
 }
+DIVIDING = [CHAINS[op] for op, step in known_ops().items() if step.divides]
 
 
 def built(name: str, chain: str, directory: Path):
@@ -60,7 +63,9 @@ def built(name: str, chain: str, directory: Path):
     batch, inputs = "batch: {type: dim}, " * ("batch" in chain), ", r: [batch, hidden]" * ("input" in chain)
     inputs += ", padding: [batch, hidden]" * ("mask" in chain)
     text = SPEC.format(name=path.stem, rows=ROWS, width=WIDTH, chain=chain, batch=batch, inputs=inputs)
-    if "op: linear" in chain:
+    if chain in DIVIDING:
+        text = text.replace("x: [batch, hidden]", "x: [batch, 2 * hidden]")
+    if chain in DIVIDING or "op: linear" in chain:
         text = text.replace(f"  - {chain}\n", "").replace("chain:\n", f"chain:\n  - {chain}\n")
     if "value: first" not in chain:
         text = text.replace(", save: first", "")
@@ -78,10 +83,14 @@ def built(name: str, chain: str, directory: Path):
 
 def acts_on_rows(module, plan, sizes: tuple[int, ...]) -> bool:
     """Whether PyTorch gives the same for these leading dimensions as for their product."""
-    given = [torch.randn(*sizes, WIDTH).double().exp() for _ in plan.chain.inputs]
+    width = plan.chain.number_of_parts * WIDTH
+    given = [torch.randn(*sizes, width if each is plan.chain.inputs[0] else WIDTH) for each in plan.chain.inputs]
+    given = [x.double().exp() for x in given]
     given = [x > 1 if each.name in plan.chain.masks else x for each, x in zip(plan.chain.inputs, given, strict=True)]
     try:
-        expected = module.fusegen_reference(*(x.reshape(-1, WIDTH) for x in given))
+        torch.manual_seed(1)  # both draw alike
+        expected = module.fusegen_reference(*(x.reshape(-1, x.shape[-1]) for x in given))
+        torch.manual_seed(1)
         result = module.fusegen_reference(*given)
     except (ValueError, RuntimeError, IndexError):
         return False

@@ -17,7 +17,7 @@ struct VectorsOf {
   template <typename E>
   using Loaded = fusegen::Loaded<ElementOf<E>, kVec, kPacked>;
   template <typename E>
-  using Stored = Pack<E, kVec>;
+  using Stored = Pack<ElementOf<E>, kVec>;
 };
 
 // A record of sums with the state of each in a thread, for each of its columns.

@@ -103,7 +103,7 @@ template <int kVec, bool kUnaligned>
 struct RowLoadsOf {
   template <typename E>
   using Of = std::conditional_t<
-      std::is_same_v<E, ElementOf<E>>, RowLoad<E, kVec, kUnaligned>, Loaded<ElementOf<E>, kVec>>;
+      kIsSpread<E>, Loaded<ElementOf<E>, kVec>, RowLoad<ElementOf<E>, kVec, kUnaligned>>;
 };
 
 }  // namespace fusegen
