@@ -80,3 +80,30 @@ def test_bytes_are_of_the_rows_that_an_input_has() -> None:
     text = report(plan)
     assert "the gradient of scale is written for every row, and then summed by PyTorch" in text
     assert "the gradient of gate is written" not in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "step", "why"),
+    [
+        ("[batch, hidden, height, width]", "{op: mul, input: r}", None),
+        ("[batch, hidden, 1, 1]", "{op: mul, input: r}", "an input is broadcast"),
+        ("[1, hidden, height, width]", "{op: mul, input: r}", "an input is broadcast"),
+        ("[hidden, 1, 1]", "{op: mul, input: r}", "an input is broadcast"),
+        ("[batch, hidden, height, width]", "{op: mul, mask: r}", "a mask is no tensor of numbers"),
+    ],
+)
+def test_contiguous_tensors_behind_a_convolution_are_copied_where_an_input_broadcasts(shape, step, why) -> None:
+    text = f"""\
+fusegen: 1
+name: demo
+dims: {{batch: 4, hidden: 16, height: 8, width: 8}}
+arguments: {{hidden: {{type: dim}}}}
+inputs: {{x: [batch, hidden, height, width], r: {shape}}}
+dtypes: [float32]
+chain:
+  - {{op: conv2d, name: conv, out_channels: hidden, kernel_size: 1}}
+  - {step}
+"""
+    plan = plan_document(parse_yaml(text, "demo.yaml"))
+    assert all(bool(program.outer) == (why is None) for program in plan.programs)
+    assert (why or "through tiles in shared memory") in report(plan)
