@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, RankNorm
-from fusegen.chain.module import ModuleBuilder, shape_text
+from fusegen.chain.operands import OperandBuilder
 from fusegen.chain.parts import divide, why_not_divided
 from fusegen.ir.axes import CHANNEL, ROW, Dim
 from fusegen.ir.functions.normalisation import over_ranks
@@ -18,16 +17,13 @@ from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
 
-class ChainBuilder(ModuleBuilder):
+class ChainBuilder(OperandBuilder):
     """What a step uses to add itself to the graph."""
 
     def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
         self.over_ranks = over_ranks
-        self.tail_inputs: dict[str, Node] = {}
-        self.masks: dict[str, Node] = {}
-        self.spread: dict[str, Reach] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
         self.updates: dict[str, Node] = {}
@@ -36,7 +32,6 @@ class ChainBuilder(ModuleBuilder):
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
-        self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
         self.parts: dict[str, tuple[Node, ...]] = {}
@@ -233,55 +228,3 @@ class ChainBuilder(ModuleBuilder):
         axes = ROW if by_sample else self.graph.view
         factor = self.graph.draw(found.p, len(self.dropouts) - 1, axes, f"{name}_factor")
         return self.graph.add("mul", x, factor, name=f"{name}_value")
-
-    # Values and inputs
-
-    def value(self, name: str) -> Node:
-        """The result of an earlier step."""
-        if name not in self._saved:
-            hint = self.symbols.references.missing("value", name, self._saved)
-            if name in self.spec.inputs:
-                hint = f"'{name}' is an input: give it as one"
-            self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("value", name)
-        return self._saved[name]
-
-    def input(self, name: str, field: str = "input") -> Node:
-        """An input of the module, whose shape broadcasts to that of the running value. field: the key that names it,
-        "input" or, for one of bool, "mask"."""
-        known = {tensor.name: tensor.shape for tensor in self.inputs}
-        if name not in known:
-            if not self.symbols.is_unread("inputs", name):
-                hint = self.symbols.references.missing("input", name, known)
-                if name in self._saved:
-                    hint = f"'{name}' is a value: give it as one"
-                self.refuse("FG301", f"no input named '{name}'", field, hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("input", name)
-        ours, others = (self.masks, self.tail_inputs) if field == "mask" else (self.tail_inputs, self.masks)
-        if name in others or (field == "mask" and name == self.inputs[0].name):
-            self.refuse("FG307", f"the input '{name}' cannot be both a mask and a number", field)
-            return self.graph.tensor(name, self.graph.view)
-        found = self._reach(name, known[name], field)
-        if found.spread:
-            self.spread[name] = found
-        ours[name] = self.graph.tensor(name, found.axes)
-        return ours[name]
-
-    def _reach(self, name: str, shape: tuple[Dim | None, ...], field: str) -> Reach:
-        """What an input varies over; all there is, if it does not fit."""
-        everything = Reach(self.graph.view)
-        if self.spec.inputs[name] is None or (self.positions is None and None in (*self.of_rows, self.channels)):
-            return everything
-        if self.positions is not None:
-            fits, form = self.positions.fits(self.channels), self.positions.form(self.channels)
-            found = reach(shape, len(form), 1, fits)
-        else:
-            form = (*self.of_rows, self.channels)
-            found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] == dim)
-        if found is None:
-            to = shape_text(form)
-            message = f"the input '{name}' has the shape {shape_text(shape)}, which does not broadcast to {to}"
-            self.refuse("FG303", message, field)
-        return found or everything

@@ -84,8 +84,8 @@ SpreadFrom spread_from(const void* at, int64_t own, const Sizes& sizes) {
   return {at, own, sizes.rows, sizes.channels};
 }
 
-// N neighbours from element `first` on; has: which of them exist. aligned: whether the vector is, if
-// rows are whole vectors.
+// N neighbours from element `first` on; has: which of them exist. aligned: whether the vector is,
+// if rows are whole vectors.
 template <int N, typename E, bool kAgain, typename Has>
 __device__ __forceinline__ Loaded<E, N> load_spread(
     const SpreadPointer<E, kAgain>& from, int64_t first, bool aligned, const Has& has) {
