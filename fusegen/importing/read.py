@@ -155,9 +155,13 @@ class Reader(Parts):
         return self._make(node, op, tuple(reversed(operands) if swapped else operands), layout=layout)
 
     def _aligned(self, operand: Value | Number, layout: Layout) -> Value | Number:
-        """A parameter with what its dimensions run over where it is used."""
-        if isinstance(operand, Number) or operand.op != "parameter":
+        """A parameter, or what is made of one and numbers, with what its dimensions run over where it is used."""
+        if isinstance(operand, Number) or any(each.is_leaf and each.op != "parameter" for each in walk(operand)):
             return operand
+        if operand.op != "parameter":
+            parts = tuple(self._aligned(each, layout) for each in operand.operands)
+            laid = next((each.layout for each in parts if isinstance(each, Value)), operand.layout)
+            return self.values.make(operand.op, parts, operand.keys, operand.name, laid, operand.place)
         behind = layout[len(layout) - len(operand.layout) :]
         labels = tuple(None if own is None else each for own, each in zip(operand.layout, behind, strict=True))
         return self.values.make("parameter", name=operand.name, layout=labels)

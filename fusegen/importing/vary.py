@@ -12,7 +12,7 @@ from torch import nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, alike, constructed, others, resized, with_rows
+from fusegen.importing.cases import Case, alike, constructed, has_rows, others, resized, with_rows
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
@@ -165,7 +165,9 @@ class Variations:
         return []
 
     def _check_shape(self, pair: Pair, leading: tuple[int, ...]) -> None:
-        inputs = [with_rows(x, leading) for x in pair.drawn]
+        shapes = self.sheet.inputs.values()
+        given = zip(pair.drawn, shapes, strict=True)
+        inputs = [with_rows(x, leading) if has_rows(shape) else x for x, shape in given]
         try:
             pair.differs([(inputs, True), (inputs, False)], refusing=True)
         except Differs as difference:

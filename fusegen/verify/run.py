@@ -32,13 +32,34 @@ def input_name(index: int) -> str:
     return f"input {index + 1}" if index else "input"
 
 
-def row_count(value: Tensor) -> int:
-    """Of a value [rows, channels] or [batch, channels, *positions]: each position of each of the batch is a row."""
-    return value.numel() // max(channel_count(value), 1) if value.ndim else 1
+def channel_dim(module: nn.Module) -> int:
+    """The dimension of a module's values that are the channels: 1 behind a convolution, else the last."""
+    return 1 if any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()) else -1
 
 
-def channel_count(value: Tensor) -> int:
-    return value.shape[min(1, value.ndim - 1)] if value.ndim else 1
+def row_count(value: Tensor, channels: int) -> int:
+    """Of a value: one for each combination of the dimensions that are not `channels`."""
+    return value.numel() // max(channel_count(value, channels), 1) if value.ndim else 1
+
+
+def channel_count(value: Tensor, channels: int) -> int:
+    return value.shape[min(channels, value.ndim - 1)] if value.ndim else 1
+
+
+def wanting(x: Tensor, want: bool = True) -> Tensor:
+    """The tensor, which wants a gradient; what is not floating, as a mask, has none."""
+    return x.requires_grad_(want and x.is_floating_point())
+
+
+def drawn_like(x: Tensor) -> Tensor:
+    """Other random values: normal ones, or for a mask true and false."""
+    return torch.randn_like(x) if x.is_floating_point() else torch.rand(x.shape, device=x.device) < 0.5
+
+
+def has_batch(x: Tensor, first: Tensor) -> bool:
+    """Whether an input has the first dimension of the first one."""
+    alike = x.dim() == first.dim() or x.dim() == 2 < first.dim()
+    return alike and x.shape[0] == first.shape[0]
 
 
 def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
