@@ -47,7 +47,9 @@ def others(value: float, is_whole: bool) -> Iterator[float]:
 
 def resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
     """An input of other sizes, of the values of the example."""
-    sizes = [*example.shape[:-1], int(dims.get(str(shape[1]), shape[1]))]
+    at = 1 if len(shape) > 2 else -1  # the channels
+    sizes = [*example.shape]
+    sizes[at] = int(dims.get(str(shape[1]), shape[1]))
     if shape[0] in sheet.arguments:
         sizes[0] = dims[str(shape[0])]
     for dim in range(example.dim()):

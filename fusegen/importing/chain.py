@@ -60,9 +60,10 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
             raise lacking(value.op, value.place)
         if running is None or not any(each is running for each in value.values):
             raise _branch(value, running, not found)
-        if value.op == "linear" and found:
+        if MODELS[value.op].anchor and found:
             hint = "end the chain before it: import what is in front and behind as modules of their own"
-            raise refusal("FG707", "a linear layer is not the first step", value.place, hint)
+            what = "a linear layer" if value.op == "linear" else "a convolution"
+            raise refusal("FG707", f"{what} is not the first step", value.place, hint)
         if MODELS[value.op].divides:
             _check_divided(value, running, found)
         _check_inputs(value, running if first is None else first)
@@ -84,8 +85,12 @@ def _data(
     if value.op in ARITHMETIC:
         data |= _operand(value, running, done, names, divided)
     for key, each in value.keys.items():
-        data[key] = (each.argument or each.value) if isinstance(each, Number) else each
+        data[key] = [_written(entry) for entry in each] if isinstance(each, tuple) else _written(each)
     return data
+
+
+def _written(key: Any) -> Any:
+    return (key.argument or key.value) if isinstance(key, Number) else key
 
 
 def _operand(
@@ -133,8 +138,8 @@ def _divided(part: Value, running: Value | None, names: _Names, found: list[Draf
 
 def _check_divided(value: Value, running: Value | None, found: list[Draft]) -> None:
     """What is divided is the result of the layer that the chain begins with."""
-    if running is None or value.values[0] is not running or len(found) != 1 or found[0].data["op"] != "linear":
-        hint = "it may divide the result of an nn.Linear that the chain begins with"
+    if running is None or value.values[0] is not running or len(found) != 1 or not MODELS[found[0].data["op"]].anchor:
+        hint = "it may divide the result of the layer that the chain begins with"
         raise refusal("FG707", "the channels are divided in the middle of the chain", value.place, hint)
 
 
@@ -143,7 +148,7 @@ def _check_inputs(value: Value, first: Value) -> None:
     for each in value.values:
         source = each.values[0] if each.op == "detach" else each
         if source.op == "input" and source.layout != first.layout:
-            hint = "a further input of a chain is [rows, channels]"
+            hint = "a further input of a chain has the shape of the running value"
             raise refusal("FG707", f"the input '{source.name}' has not the shape of the result", value.place, hint)
 
 

@@ -134,6 +134,6 @@ def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any
 def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:
     """The inputs with few rows, where the number of rows is free."""
     rows = next(iter(sheet.inputs.values()))[0]
-    if isinstance(rows, int) or rows in sheet.arguments:
+    if isinstance(rows, int) or rows in sheet.arguments or len(sheet.inputs[next(iter(sheet.inputs))]) > 2:
         return list(inputs)
     return [x[:_ROWS] for x in inputs]

@@ -8,8 +8,11 @@ from typing import Any
 from fusegen.importing.values import CHANNELS, ROWS, UNKNOWN, Layout
 
 
-def first_layout(rank: int) -> Layout:
-    """Of the first input: the rows, in as many dimensions as it has, and the channels."""
+def first_layout(rank: int, spatial: int = 0) -> Layout:
+    """Of the first input: the rows, in as many dimensions as it has, and the channels, which are dimension 1 where
+    there are `spatial` dimensions of positions behind them."""
+    if spatial:
+        return ("0", CHANNELS, *(str(index) for index in range(1, spatial + 1)))
     return (*(str(index) for index in range(rank - 1)), CHANNELS)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind
 
+from fusegen.importing import aten
 from fusegen.importing.places import Place, is_theirs, of_error, of_trace, refusal
 from fusegen.importing.sizes import check_conditions
 
@@ -95,7 +96,7 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
         each = specs[node.name]
         leaves[node] = Leaf(_KINDS.get(each.kind, "constant"), each.target or node.name)
     sizes = {leaf.name: node.meta["val"].shape for node, leaf in leaves.items() if leaf.kind == "input"}
-    for_all = check_conditions(exported, sizes)
+    for_all = check_conditions(exported, sizes, _spatial(exported.graph))
     (output,) = exported.graph.find_nodes(op="output")
     results = output.args[0]
     if len(results) != 1 or not isinstance(results[0], fx.Node) or not exported.call_spec.out_spec.is_leaf():
@@ -103,6 +104,12 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
         raise refusal("FG705", f"forward {what}", forward_of(module), "a chain has one result, a tensor")
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
     return Trace(module, training, nodes, leaves, results[0], for_all)
+
+
+def _spatial(graph: fx.Graph) -> int:
+    """The dimensions of positions of a graph that has a convolution."""
+    names = (aten.names(node.target)[1] for node in graph.nodes)
+    return next((int(name[-2]) for name in names if name in aten.CONVOLUTIONS), 0)
 
 
 def _untraceable(error: Exception) -> Exception:

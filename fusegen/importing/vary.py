@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
@@ -17,6 +17,7 @@ from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import constant_momentum
+from fusegen.importing.positions import Positions
 from fusegen.importing.variants import differ_by
 from fusegen.importing.watch import Watch, WatchedSizes, decided
 from fusegen.plan.dimensions import dimensions
@@ -38,6 +39,8 @@ _ENOUGH = 2
 # And of an argument that are enough.
 _MANY = 4
 _ROWS = (1, 2, 3, 17)
+# Behind a convolution, batches and what is added to positions.
+_BATCHES = ((1, 1), (2, 0), (3, 4), (1, -2))
 _BY_ROWS = "the module makes a difference between numbers of rows; no spec was written"
 OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
 
@@ -151,6 +154,8 @@ class Variations:
         if isinstance(rows, int) or rows in self.sheet.arguments:
             return []
         pair = Pair(case.original, self._fused(case), case.inputs)
+        if self.arguments.positions is not None:
+            return self._check_positions(pair, case, self.arguments.positions)
         leading = case.inputs[0].shape[1:-1]
         for size in _ROWS[1:3] if pair.is_large else _ROWS:
             self._check_shape(pair, (size, *leading))
@@ -164,8 +169,26 @@ class Variations:
             return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
         return []
 
+    def _check_positions(self, pair: Pair, case: Case, positions: Positions) -> list[str]:
+        """The same of batches and positions in front of a convolution."""
+        sizes = pair.drawn[0].shape[2:]
+        for batch, more in _BATCHES[:2] if pair.is_large else _BATCHES:
+            try:
+                given = positions.resized(case.original, pair.drawn, batch, [size + more for size in sizes])
+            except RuntimeError:  # a result without positions
+                continue
+            self._check_inputs(pair, given)
+        rank = pair.drawn[0].dim()
+        try:
+            self._check_inputs(pair, [x[0] if x.dim() == rank else x for x in pair.drawn])
+        except SpecError:
+            return [OTHER_DIMENSIONS.format(rank)]
+        return []
+
     def _check_shape(self, pair: Pair, leading: tuple[int, ...]) -> None:
-        inputs = [with_rows(x, leading) for x in pair.drawn]
+        self._check_inputs(pair, [with_rows(x, leading) for x in pair.drawn])
+
+    def _check_inputs(self, pair: Pair, inputs: list[Tensor]) -> None:
         try:
             pair.differs([(inputs, True), (inputs, False)], refusing=True)
         except Differs as difference:
@@ -186,7 +209,7 @@ class Variations:
                 pair = self._at(case, name, other)
                 if pair is not None:
                     usual = usual or Pair(self._original(case), self._fused(case), case.inputs)
-                    if not differ_by(usual.original, pair.original, usual.given, (value, other)):
+                    if not differ_by(usual, pair, (value, other)):
                         return False
                     seen = pair.differs([(pair.drawn, index % 2 == 0)], refusing=True)
                     compared += "output" in seen
@@ -210,7 +233,12 @@ class Variations:
             other = sorted(self._alike(case) - alike(original, fused))
             if other:
                 raise Differs(f"'{other[0]}' begins with other values")
-        return Pair(original, fused, case.inputs)
+        positions = self.arguments.positions
+        try:
+            inputs = positions.fitted(original, case.inputs) if positions else case.inputs
+        except RuntimeError:  # a result without positions
+            return None
+        return Pair(original, fused, inputs)
 
     def _alike(self, case: Case) -> set[str]:
         """The tensors that begin with the same values in both modules."""
