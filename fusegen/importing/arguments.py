@@ -20,7 +20,8 @@ from fusegen.spec.names import check_argument
 
 Position = tuple[str, int | str]
 # What facts about sizes end in.
-_SIZES = ("]", ".shape", ".num_features", ".num_channels", ".in_features", ".out_features", ".in_channels", ".out_channels")
+_COUNTS = ("num_features", "num_channels", "in_features", "out_features", "in_channels", "out_channels")
+_SIZES = ("]", ".shape", *(f".{count}" for count in _COUNTS))
 # Numbers to draw before none outside [0, 1) means that none can be.
 _DRAWS = 12
 # Other values of attributes that are tried.

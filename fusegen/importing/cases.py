@@ -37,8 +37,11 @@ def constructed(sheet: Sheet, arguments: Arguments, dims: dict[str, int]) -> dic
     return found
 
 
-def others(value: float, is_whole: bool) -> Iterator[float]:
-    """Other values of a number, far from it too."""
+def others(value: float, is_whole: bool, is_option: bool = False) -> Iterator[float]:
+    """Other values of a number, far from it too. is_option: of a convolution, which takes long for large ones."""
+    if is_option:
+        yield from (each for each in (value + 1, value - 1, value + 2, value - 2) if each >= 0)
+        return
     found = [each for group in alternatives(int(value) if is_whole else float(value)) for each in group]
     if not is_whole:
         found = [found[0], -value, value * 100, *found[1:], 0.0, value / 100]

@@ -36,6 +36,20 @@ class Draft:
     def place(self) -> Place | None:
         return self.value.place
 
+    @property
+    def options(self) -> dict[str, list[Any]]:
+        """The entries of a convolution's options; {} for another step."""
+        return {key: entries(self.data[key]) for key in OPTIONS if key in self.data}
+
+
+# Keys of a convolution that are whole numbers, or one for each dimension of positions.
+OPTIONS = ("kernel_size", "stride", "padding", "output_padding", "dilation", "groups")
+
+
+def entries(value: Any) -> list[Any]:
+    """What a key has: an option may have one entry for each dimension."""
+    return value if isinstance(value, list) else [value]
+
 
 def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]:
     """The steps of a result. inputs: the names of the module's. taken: names that saved values cannot have."""

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from fusegen.importing.arguments import Arguments, is_name
-from fusegen.importing.chain import Draft
+from fusegen.importing.chain import Draft, entries
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import first_layout
@@ -102,15 +102,11 @@ def _lies_as_written(dims: list[int], value: Value, name: str, spatial: int) -> 
     return operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
 
 
-# Keys that are whole numbers.
-_WHOLE = ("num_groups", "kernel_size", "stride", "padding", "output_padding", "dilation", "groups")
-
-
 def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     given = arguments.constructor
-    whole = {entry for draft in drafts for key in _WHOLE for entry in _entries(draft.data.get(key))}
-    whole -= {"same", "valid"}
+    whole = {draft.data.get("num_groups") for draft in drafts}
+    whole |= {entry for draft in drafts for option in draft.options.values() for entry in option} - {"same", "valid"}
     shapes = {draft.data["shape"]: draft for draft in drafts if isinstance(draft.data.get("shape"), str)}
     for name, value in given.values.items() if given else ():
         default = {"default": given.defaults[name]} if given and given.defaults.get(name) is not None else {}
@@ -142,16 +138,11 @@ def _by_name(found: dict[str, dict[str, Any]], given: Constructor | None) -> dic
 
 def _is_used(name: str, drafts: list[Draft]) -> bool:
     return any(
-        name in _entries(value)
+        name in entries(value)
         for draft in drafts
         for key, value in draft.data.items()
         if key not in ("op", "name", "save", "parts")
     )
-
-
-def _entries(value: Any) -> list[Any]:
-    """What a key has: an option of a convolution may have one entry for each dimension."""
-    return value if isinstance(value, list) else [value]
 
 
 def _notes(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> list[str]:

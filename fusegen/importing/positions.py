@@ -1,4 +1,4 @@
-"""The sizes of inputs in front of a convolution, [batch, channels, *positions]: small ones, and what fits its result."""
+"""The sizes of inputs in front of a convolution, [batch, channels, positions]: small ones, and what fits its result."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Reader(Convolutions):
         if not isinstance(found, Value):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
         if found.layout != self._layout:  # [rows, 1] as well: the planner would refuse it, without a line
-            message = f"the result has another shape: {shown(shape(node), self._first)}"
+            message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
             raise refusal("FG705", message, self.trace.place(node), f"the result of a chain is {self._form}")
         if not self.trace.is_for_all:
             hint = "views of a chain are right for any number of rows"

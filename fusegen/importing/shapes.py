@@ -95,7 +95,10 @@ def _padded(layout: Layout, rank: int) -> Layout:
     return (*[None] * (rank - len(layout)), *layout)
 
 
-def shown(sizes: tuple[Any, ...], first: tuple[Any, ...]) -> str:
+def shown(sizes: tuple[Any, ...], first: tuple[Any, ...], spatial: int = 0) -> str:
     """Sizes in words: those that change have names of the trace's. first: the sizes of the first input."""
     names = {str(size): "rows" for size in first[:-1]}
+    if spatial:
+        symbols = {str(size): "positions" for size in sizes if not isinstance(size, int)}
+        names = {**symbols, str(first[0]): "batch"}
     return f"[{', '.join(names.get(str(size), str(size)) for size in sizes)}]"

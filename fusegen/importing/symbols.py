@@ -8,6 +8,7 @@ from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import Trace
+from fusegen.importing.values import CHANNELS, UNKNOWN
 
 Size = int | str
 _POSITIONS = ("depth", "height", "width")
@@ -62,6 +63,8 @@ class Sizes:
     ) -> None:
         """The same of a chain that begins with a convolution."""
         name, shapes = str(drafts[0].data["name"]), arguments.shapes
+        for draft in drafts:
+            _check_positions(draft)
         fixed = [size for index, size in enumerate(first) if index != 1 and isinstance(size, int)]
         if fixed:
             message = f"the module works for a size of {fixed[0]} alone"
@@ -128,6 +131,14 @@ def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple
             if size != 1 and arguments.shape(name) is None:
                 (channels if index == tensor.dim() - 1 - spatial else rows).append(f"{name}[{index}]")
     return rows, channels
+
+
+def _check_positions(draft: Draft) -> None:
+    """Refuses a parameter that has a value for each position."""
+    for each in draft.value.values:
+        if each.op == "parameter" and not {*each.layout} <= {"0", CHANNELS, UNKNOWN}:
+            message, hint = f"the parameter '{each.name}' varies over positions", "it may vary over the channels alone"
+            raise refusal("FG706", message, draft.place, hint)
 
 
 # What norms without tensors call the channels.

@@ -88,8 +88,8 @@ class Call:
 
 
 def differ_by(one: Pair, other: Pair, numbers: tuple[float, float]) -> bool:
-    """Whether the originals of two pairs call the same of PyTorch, but that one has the first of two numbers where the other has the
-    second: values at which a bound or a factor does not show do not matter here."""
+    """Whether the originals of two pairs call the same of PyTorch, but that one has the first of two numbers where the
+    other has the second: values at which a bound or a factor does not show do not matter here."""
     both = [_WithoutData(pair.original, pair.given) for pair in (one, other)]
     for training in (True, False):
         try:

@@ -16,8 +16,8 @@ from fusegen.importing.cases import Case, alike, constructed, others, resized, w
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
-from fusegen.importing.trace import constant_momentum
 from fusegen.importing.positions import Positions
+from fusegen.importing.trace import constant_momentum
 from fusegen.importing.variants import differ_by
 from fusegen.importing.watch import Watch, WatchedSizes, decided
 from fusegen.plan.dimensions import dimensions
@@ -204,7 +204,12 @@ class Variations:
     def _follows(self, case: Case, name: str, value: float) -> bool:
         compared = 0
         usual: Pair | None = None
-        for index, other in enumerate(others(value, self.sheet.arguments.get(name, {}).get("type") == "int")):
+        whole = self.sheet.arguments.get(name, {}).get("type") == "int"
+        options = self.sheet.chain[0].options
+        # Of output_padding, PyTorch takes what is less than the stride.
+        enough = 1 if name in options.get("output_padding", ()) else _ENOUGH
+        is_option = any(name in entries for entries in options.values())
+        for index, other in enumerate(others(value, whole, is_option)):
             try:
                 pair = self._at(case, name, other)
                 if pair is not None:
@@ -217,7 +222,7 @@ class Variations:
                 return False
             if compared == _MANY:
                 break
-        return compared >= _ENOUGH
+        return compared >= enough
 
     def _at(self, case: Case, name: str, value: float) -> Pair | None:
         """Both modules with another number; None where one refuses it. Raises Differs if a parameter does not begin
