@@ -37,10 +37,12 @@ def constructed(sheet: Sheet, arguments: Arguments, dims: dict[str, int]) -> dic
     return found
 
 
-def others(value: float, is_whole: bool, is_option: bool = False) -> Iterator[float]:
-    """Other values of a number, far from it too. is_option: of a convolution, which takes long for large ones."""
-    if is_option:
-        yield from (each for each in (value + 1, value - 1, value + 2, value - 2) if each >= 0)
+def others(value: float, is_whole: bool, least: int | None = None) -> Iterator[float]:
+    """Other values of a number, far from it too. least: that an option of a convolution
+    may be, which takes long for large ones."""
+    if least is not None:
+        near = (value + 1, value - 1, value + 2, value * 2, value * 4, value // 2)
+        yield from (each for each in dict.fromkeys(near) if each >= least and each != value)
         return
     found = [each for group in alternatives(int(value) if is_whole else float(value)) for each in group]
     if not is_whole:

@@ -19,6 +19,10 @@ _MORE = 3
 _MOST = 128
 
 
+class NoResult(Exception):
+    """A convolution has no result for an input of these sizes."""
+
+
 @dataclass(frozen=True)
 class Positions:
     """path: of the convolution in the module. spatial: how many dimensions of positions it has."""
@@ -36,10 +40,13 @@ class Positions:
         return cls(path, spatial) if inputs[0].dim() == spatial + 2 else None
 
     def result(self, module: nn.Module, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the convolution's result for an input of a shape. Raises what PyTorch does where it has none."""
+        """The shape of the convolution's result for an input of a shape. Raises NoResult where it has none."""
         layer = _layer(module, self.path)
         memo: dict[int, Any] = {id(each): _empty(each) for each in layer.parameters()}
-        return tuple(copy.deepcopy(layer, memo)(torch.empty(tuple(shape), device="meta")).shape)
+        try:
+            return tuple(copy.deepcopy(layer, memo)(torch.empty(tuple(shape), device="meta")).shape)
+        except Exception as error:  # PyTorch's, of many kinds
+            raise NoResult from error
 
     def resized(
         self, module: nn.Module, inputs: Sequence[Tensor], batch: int, positions: Sequence[int]
@@ -88,7 +95,7 @@ class Positions:
         for size in range(extent + _MORE, extent + _MORE + _MOST):
             try:
                 result = self.result(module, (1, channels, *(size,) * self.spatial))[2 + dim]
-            except RuntimeError:
+            except NoResult:
                 continue
             if result >= _LEAST and not {size, result} & taken:
                 taken |= {size, result}

@@ -16,7 +16,7 @@ from fusegen.importing.cases import Case, alike, constructed, others, resized, w
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
-from fusegen.importing.positions import Positions
+from fusegen.importing.positions import NoResult, Positions
 from fusegen.importing.trace import constant_momentum
 from fusegen.importing.variants import differ_by
 from fusegen.importing.watch import Watch, WatchedSizes, decided
@@ -175,7 +175,7 @@ class Variations:
         for batch, more in _BATCHES[:2] if pair.is_large else _BATCHES:
             try:
                 given = positions.resized(case.original, pair.drawn, batch, [size + more for size in sizes])
-            except RuntimeError:  # a result without positions
+            except NoResult:
                 continue
             self._check_inputs(pair, given)
         rank = pair.drawn[0].dim()
@@ -208,8 +208,9 @@ class Variations:
         options = self.sheet.chain[0].options
         # Of output_padding, PyTorch takes what is less than the stride.
         enough = 1 if name in options.get("output_padding", ()) else _ENOUGH
-        is_option = any(name in entries for entries in options.values())
-        for index, other in enumerate(others(value, whole, is_option)):
+        of_options = [key for key, entries in options.items() if name in entries]
+        least = (0 if all("padding" in key for key in of_options) else 1) if of_options else None
+        for index, other in enumerate(others(value, whole, least)):
             try:
                 pair = self._at(case, name, other)
                 if pair is not None:
@@ -241,7 +242,7 @@ class Variations:
         positions = self.arguments.positions
         try:
             inputs = positions.fitted(original, case.inputs) if positions else case.inputs
-        except RuntimeError:  # a result without positions
+        except NoResult:
             return None
         return Pair(original, fused, inputs)
 

@@ -76,8 +76,8 @@ REFUSED = {
     "a norm of order 3": (Source("", "return y / y.norm(3, -1, keepdim=True)"), "FG703", "of order 3", "y.norm"),
     "a convolution": (
         Source("self.c = nn.Conv1d(1, 1, 1)", "return self.c(y.unsqueeze(1)).squeeze(1)"),
-        "FG703",
-        "a convolution, which import does not write",
+        "FG707",
+        "the module has a convolution, and the first example input has the shape",
         "self.c(y",
     ),
     "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG703", "kernels draw no random numbers", "F.dropout"),
