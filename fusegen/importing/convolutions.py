@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import fx
+from torch.nn.modules.conv import _ConvNd
 
 from fusegen.importing import aten
 from fusegen.importing.parts import Parts
@@ -53,8 +54,8 @@ class Convolutions(Parts):
 
     def _is_padding(self, node: fx.Node, name: str) -> bool:
         """Whether the operator is how a convolution repeats or reflects the edges of its input."""
-        part: Any = self.owners.part(self.trace.path(node))
-        return name == "pad" and getattr(part, "padding_mode", "zeros") != "zeros"
+        part = self.owners.part(self.trace.path(node))
+        return name == "pad" and isinstance(part, _ConvNd) and part.padding_mode != "zeros"
 
     def _padded(self, node: fx.Node) -> Value:
         x = self._operand(node, 0)
