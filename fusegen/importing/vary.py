@@ -8,19 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, alike, constructed, others, resized, with_rows
+from fusegen.importing.cases import Case, alike, constructed, others, resized
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
-from fusegen.importing.places import refusal
-from fusegen.importing.positions import NoResult, Positions
+from fusegen.importing.positions import NoResult
+from fusegen.importing.rows import check_rows
 from fusegen.importing.trace import constant_momentum
 from fusegen.importing.variants import differ_by
 from fusegen.importing.watch import Watch, WatchedSizes, decided
-from fusegen.plan.dimensions import dimensions
 from fusegen.plan.plan import Plan
 
 # Of sizes that are arguments: in turn, and the divisor of how large they are at first.
@@ -34,15 +33,11 @@ _SIZES: tuple[tuple[Callable[[int], int], ...], ...] = (
 )
 # Sizes are first made smaller than that.
 _SMALL = 512
+_SMALL_CHANNELS = 64  # of a convolution, which multiplies each pair of them at each position
 # Other sizes, and other values of an argument, that have to be compared.
 _ENOUGH = 2
 # And of an argument that are enough.
 _MANY = 4
-_ROWS = (1, 2, 3, 17)
-# Behind a convolution, batches and what is added to positions.
-_BATCHES = ((1, 1), (2, 0), (3, 4), (1, -2))
-_BY_ROWS = "the module makes a difference between numbers of rows; no spec was written"
-OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
 
 
 class Variations:
@@ -109,7 +104,8 @@ class Variations:
         if self.constructor is None or not self.free:
             return found
         most = max(self.sheet.dims[name] for name in self.free)
-        shrunk = 1 << max(0, (most // _SMALL).bit_length() - 1)
+        small = _SMALL_CHANNELS if self.arguments.positions else _SMALL
+        shrunk = 1 << max(0, (most // small).bit_length() - 1)
         for divisor, change in itertools.product(dict.fromkeys((shrunk, 1)), _SIZES):
             changes = zip(self.free, itertools.cycle(change), strict=False)
             dims = {name: max(1, each(max(1, self.sheet.dims[name] // divisor))) for name, each in changes}
@@ -149,51 +145,12 @@ class Variations:
     # Rows
 
     def check_rows(self, case: Case) -> list[str]:
-        """Remarks for those who read the spec. Raises SpecError where another number of rows is another chain."""
+        """As rows.check_rows."""
         rows = next(iter(self.sheet.inputs.values()))[0]
         if isinstance(rows, int) or rows in self.sheet.arguments:
             return []
         pair = Pair(case.original, self._fused(case), case.inputs)
-        if self.arguments.positions is not None:
-            return self._check_positions(pair, case, self.arguments.positions)
-        leading = case.inputs[0].shape[1:-1]
-        for size in _ROWS[1:3] if pair.is_large else _ROWS:
-            self._check_shape(pair, (size, *leading))
-        allowed = dimensions(self.plan)
-        shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
-        shapes += [()] if allowed.least == 1 else []
-        try:
-            for shape in shapes:
-                self._check_shape(pair, shape)
-        except SpecError:
-            return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
-        return []
-
-    def _check_positions(self, pair: Pair, case: Case, positions: Positions) -> list[str]:
-        """The same of batches and positions in front of a convolution."""
-        sizes = pair.drawn[0].shape[2:]
-        for batch, more in _BATCHES[:2] if pair.is_large else _BATCHES:
-            try:
-                given = positions.resized(case.original, pair.drawn, batch, [size + more for size in sizes])
-            except NoResult:
-                continue
-            self._check_inputs(pair, given)
-        rank = pair.drawn[0].dim()
-        try:
-            self._check_inputs(pair, [x[0] if x.dim() == rank else x for x in pair.drawn])
-        except SpecError:
-            return [OTHER_DIMENSIONS.format(rank)]
-        return []
-
-    def _check_shape(self, pair: Pair, leading: tuple[int, ...]) -> None:
-        self._check_inputs(pair, [with_rows(x, leading) for x in pair.drawn])
-
-    def _check_inputs(self, pair: Pair, inputs: list[Tensor]) -> None:
-        try:
-            pair.differs([(inputs, True), (inputs, False)], refusing=True)
-        except Differs as difference:
-            message = f"the spec's {difference}, at inputs of shape {list(inputs[0].shape)}"
-            raise refusal("FG708", message, None, _BY_ROWS) from None
+        return check_rows(pair, case, self.plan, self.arguments.positions)
 
     # Values of arguments
 
