@@ -7,7 +7,7 @@ from typing import Any
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 from fusegen.importing.places import refusal
-from fusegen.importing.trace import Trace
+from fusegen.importing.trace import Trace, forward_of
 from fusegen.importing.values import CHANNELS, UNKNOWN
 
 Size = int | str
@@ -65,10 +65,9 @@ class Sizes:
         name, shapes = str(drafts[0].data["name"]), arguments.shapes
         for draft in drafts:
             _check_positions(draft)
-        fixed = [size for index, size in enumerate(first) if index != 1 and isinstance(size, int)]
-        if fixed:
-            message = f"the module works for a size of {fixed[0]} alone"
-            raise refusal("FG705", message, None, "a batch and positions have any size")
+        if any(isinstance(size, int) for index, size in enumerate(first) if index != 1):
+            message = "the module works for one batch, or one number of positions, alone"
+            raise refusal("FG705", message, forward_of(trace.module), "both have any size in a chain")
         self.rows = self._free("batch", shapes[0][0])
         inner, outer = [f"{name}.in_channels"], [f"{name}.out_channels", *of_channels]
         again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])

@@ -9,6 +9,7 @@ import torch
 
 from fusegen.errors import SpecError
 from fusegen.importing.module import from_module
+from fusegen.importing.rows import OTHER_DIMENSIONS
 from fusegen.spec.yaml import parse_yaml
 from tests.chains.convolutions import EXPRESSIBLE
 from tests.importing.convolved import ORIGINALS, Convolved
@@ -98,6 +99,18 @@ def test_channels_last() -> None:
     assert text == ORIGINALS["batch_norm_scaling"].imported((4, 8, 3, 2.0), SHAPE)
 
 
+def test_an_option_that_is_nothing_is_an_argument() -> None:
+    source = Convolved("c, p=0", "self.conv = nn.Conv2d(c, c, 3, padding=p)", "return torch.relu(self.conv(x))")
+    text = source.imported((4,), SHAPE)
+    assert first_step(text)["padding"] == "p" and "p: {type: int, typical: 0, default: 0}" in text
+
+
+def test_a_call_without_a_batch_is_told_of() -> None:
+    remark = OTHER_DIMENSIONS.format(4)
+    for result, told in (("F.softmax(self.conv(x), dim=-3)", True), ("F.softmax(self.conv(x), dim=1)", False)):
+        assert (remark in Convolved("c", _CONV, f"return {result}").imported((4,), SHAPE)) == told
+
+
 def test_channels_are_divided() -> None:
     source = Convolved(
         "c, m", "self.conv = nn.Conv2d(c, 2 * m, 1)", "a, b = self.conv(x).chunk(2, dim=1)\nreturn a * torch.sigmoid(b)"
@@ -137,6 +150,7 @@ REFUSED: dict[str, tuple[str, str, str, str, str]] = {
     "an unused parameter": ("self.b = nn.Parameter(torch.ones(c))", "y.relu()", "FG706", "not use 'b'", "def forward"),
     "another order": ("", "y.permute(0, 2, 3, 1)", "FG703", "permute", "y.permute"),
     "by positions": ("", "y * 2 if y.shape[3] > 5 else y", "FG702", "sizes of inputs", "y.shape[3]"),
+    "one batch": ("", "y * 2 if int(x.shape[0]) in {2, 4} else y", "FG705", "works for one batch", "def forward"),
     "a number of positions": ("", "y / y.shape[2]", "FG703", "a size that changes", "y.shape[2]"),
 }
 
