@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.model import Chain, Contraction, Convolution, RankNorm
+from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, RankNorm
 from fusegen.chain.module import ModuleBuilder, shape_text
 from fusegen.chain.parts import divide, why_not_divided
-from fusegen.ir.axes import CHANNEL, Dim
+from fusegen.ir.axes import CHANNEL, ROW, Dim
 from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
 from fusegen.ir.multiples import factors, part_of
@@ -31,6 +31,7 @@ class ChainBuilder(ModuleBuilder):
         self.batch_norms: list[tuple[str, bool]] = []
         self.rank_norms: list[RankNorm] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
+        self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
         self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
@@ -181,6 +182,8 @@ class ChainBuilder(ModuleBuilder):
             group_counts=self.group_counts,
             places=self.places,
             parts=self.parts,
+            dropouts=self.dropouts,
+            seed=self.seed,
         )
 
     # Norms
@@ -208,6 +211,20 @@ class ChainBuilder(ModuleBuilder):
         mean, variance = (self.graph.tensor(leaf, CHANNEL) for leaf in leaves)
         self.rank_norms.append(RankNorm(name, x, mean, variance))
         return over_ranks(self.graph, x, mean, variance, eps, name)
+
+    def dropout(self, name: str, p: float | str, x: Node, by_sample: bool) -> Node:
+        """x with elements dropped, or samples; x itself in evaluation. p: a number or an argument of the module."""
+        self.own(name)
+        if isinstance(p, str):
+            self.symbols.argument(p, "p", ("float",))
+        found = Dropout(name, self.name_of(name, "p"), by_sample)
+        self.owned_constant(name, "p")
+        self.dropouts.append(found)
+        if not self.training:
+            return x
+        axes = ROW if by_sample else self.graph.view
+        factor = self.graph.draw(found.p, len(self.dropouts) - 1, axes, f"{name}_factor")
+        return self.graph.add("mul", x, factor, name=f"{name}_value")
 
     # Values and inputs
 

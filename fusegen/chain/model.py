@@ -137,6 +137,16 @@ class Constant:
     attribute: str
 
 
+@dataclass(frozen=True)
+class Dropout:
+    """A dropout: the module's attribute, the ops' name of its constant p, and whether it draws one factor for each
+    sample, an index of the first dimension, not for each element."""
+
+    name: str
+    p: str
+    by_sample: bool
+
+
 @dataclass
 class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
@@ -150,6 +160,7 @@ class Chain:
     rank_norms: the batch norms whose statistics come from all ranks, in a chain that was built so.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
+    dropouts: in their order. seed: what the ops call the tensor that these draw from.
     """
 
     graph: Graph
@@ -172,6 +183,8 @@ class Chain:
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
     places: dict[str, DocumentPath] = field(default_factory=dict)
     parts: dict[str, tuple[Node, ...]] = field(default_factory=dict)
+    dropouts: list[Dropout] = field(default_factory=list)
+    seed: str = ""
 
     @property
     def number_of_parts(self) -> int:

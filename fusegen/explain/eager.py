@@ -73,6 +73,10 @@ def _divided(traffic: Traffic, parts: Mapping[str, Sequence[str]]) -> Traffic:
     return Traffic(*map(tuple, both))
 
 
+def _draws_elements(node: Node) -> bool:
+    return any(each.op == "draw" and each.is_full for each in ancestors([node]))
+
+
 def _renamed(traffic: Traffic, same: Mapping[str, str]) -> Traffic:
     """With one name for a gradient that operators pass on as it is."""
     both = ([replace(t, name=same.get(t.name, t.name)) for t in part] for part in (traffic.reads, traffic.writes))
@@ -120,6 +124,9 @@ class _Operator:
         self.reads_result = reads_result and self.node in self.needed
         statistics = [node for node in saved if node in self.needed and node is not self.node]
         self.statistics = [Tensor(node.name, node.axes, "accumulator") for node in statistics]
+        # nn.Dropout stores a byte for each element, and reads it in its backward pass. In evaluation it does nothing.
+        self.mask = [Tensor(f"{self.result.name} mask", self.node.axes, "mask")] if _draws_elements(self.node) else []
+        self.does_nothing = self.node is running
         self.passes_on = running is not None and found.get(running) is self.grad
         self.gradient_of_operand = "" if running is None else self.gradient_of(self._tensors([running])[0]).name
 
@@ -159,13 +166,13 @@ class _Operator:
     def forward(self) -> Traffic:
         if self.node.op == "tensor":  # a view
             return Traffic()
-        if self.step.anchor and not (self.chain.convolution and self.step.bias):
+        if self.does_nothing or (self.step.anchor and not (self.chain.convolution and self.step.bias)):
             return Traffic()
         updates = self.builder.updates
         reads = self._tensors(ancestors([self.node, *updates.values()]))
         moved = [Tensor(name, node.axes, self._role(name)) for name, node in updates.items()]
         moved += [tensor for tensor in reads if tensor.role == "count"]
-        return Traffic(tuple(reads), (self.result, *self.statistics, *moved))
+        return Traffic(tuple(reads), (self.result, *self.statistics, *self.mask, *moved))
 
     def backward(self) -> Traffic:
         if self.node.op == "tensor" and self.step.divides:
@@ -174,7 +181,7 @@ class _Operator:
                 tuple(self.gradient_of(self._tensors([part])[0]) for part in self.parts), (self._of_whole(),)
             )
         reads = [each for each in self._tensors(self.needed) if each.name != self.grad.attribute]
-        reads += self.statistics
+        reads += [*self.statistics, *self.mask]
         reads += [self.result] if self.reads_result else []
         reads += [self.gradient_of(self.result)] if self.grad in self.needed else []
         if self.step.divides:

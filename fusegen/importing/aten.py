@@ -111,6 +111,7 @@ REFUSED = {
     "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
     **dict.fromkeys(("to", "type_as", "_to_copy"), _CAST),
     "split_with_sizes": ("a split into parts of given sizes", "the parts of a chain's channels are equal: use chunk"),
+    "dropout": ("dropout in training, which import does not write", "write the spec, with 'op: dropout'"),
     "item": ("a number read from a tensor", "numbers of a chain are constants"),
     "wrap_with_set_grad_enabled": ("a part of forward that has no gradient", _PART),
     "wrap_with_autocast": ("a part of forward under autocast", "use autocast around the whole module"),

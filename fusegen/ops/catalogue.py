@@ -7,6 +7,7 @@ from fusegen.ops import (
     arithmetic,
     bounds,
     convolution,
+    dropout,
     linear,
     norms,
     parts,
@@ -20,5 +21,5 @@ from fusegen.ops import (
 STEPS = (
     *(*linear.STEPS, *convolution.STEPS, *parts.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
-    *(*norms.STEPS, *reductions.STEPS),
+    *(*norms.STEPS, *reductions.STEPS, *dropout.STEPS),
 )

@@ -26,9 +26,9 @@ _FAMILIES = {
         "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
         "adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",
     ),
-    "kernels draw no random numbers": (
+    "the only random numbers are those of dropout and drop_path": (
         "apply it to the module's input or result",
-        "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu bernoulli",
+        "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rrelu bernoulli",
     ),
     "the only matrix product is that of 'linear', as the first step": (
         "if one operand is a learnt weight, that is 'linear'; otherwise " + _IN_FRONT,
@@ -109,6 +109,7 @@ OTHER_NAMES = {
         "trunc": "fix",
         "gelu": "geluerf",
         "gelu, approximate: tanh": "gelutanh gelufast gelunew",
+        "drop_path": "stochasticdepth",
         **{name: f"reduce{name}" for name in ("sum", "mean", "max", "min")},
     }.items()
     for other in others.split()

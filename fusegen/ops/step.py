@@ -48,6 +48,7 @@ class Step(BaseModel):
     all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
     divides: whether it divides the channels into parts.
+    draws: whether it draws random numbers in training.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -66,6 +67,7 @@ class Step(BaseModel):
     owns: ClassVar[tuple[str, ...]] = ()
     anchor: ClassVar[bool] = False
     divides: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Axes, Dim
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Draw, Node
 from fusegen.plan.units import Unit, unit_of
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
-that of the batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign.
-"channel" is the role of the numbers of the channels, which lie nowhere: kernels make them."""
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "seed", or "input <name>". A
+count is that of the batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's
+sign. A seed is what dropouts draw from. "channel" is the role of the numbers of the channels, and "draw" that of the
+factors of samples that a dropout draws, which lie nowhere: kernels make them."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ class Program:
     nothing of the kind waits for, which the last pass takes. scalar_sums: of all channels. first_resident: the phase
     from which on persistent kernels may cache elements; the number of phases where none may.
 
+    draws: what its dropouts draw.
+
     schedules: alternatives, the launcher takes the first that is eligible; the last fits every size.
     scalar_reductions: kernels for scalar results, run after any schedule.
     outer: the full-size tensors that may be [batch, channels, positions], all or none of them in a call.
@@ -170,6 +173,7 @@ class Program:
     scalar_sums: tuple[Node, ...] = ()
     first_resident: int = 0
     outer: tuple[str, ...] = ()
+    draws: tuple[Node, ...] = ()
 
     @property
     def given(self) -> tuple[Tensor, ...]:
@@ -184,6 +188,11 @@ class Program:
     @property
     def full_outputs(self) -> tuple[Tensor, ...]:
         return tuple(tensor for tensor in self.outputs if tensor.is_full)
+
+    @property
+    def draws_samples(self) -> bool:
+        """Whether some dropout draws for each sample."""
+        return any(not node.is_full for node in self.draws)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -230,6 +239,12 @@ class Mode:
     roles: dict[Role, str]
     autocast: bool
     plain: bool
+
+
+def draw_of(node: Node) -> Draw:
+    """What a leaf "draw" is."""
+    assert isinstance(node.attribute, Draw)
+    return node.attribute
 
 
 def _unique(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

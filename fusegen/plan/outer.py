@@ -29,6 +29,8 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     why = _why_copies(forward) or _why_copies(backward)
     if chain.number_of_parts > 1:
         why = "the convolution's result has several parts"
+    if forward.draws or backward.draws:
+        why = "dropout draws for neighbours in channels_last"
     if why is None and any(tensor.is_full for tensor in saved):
         why = "the forward pass saves a tensor of their size"
     reason = TILES if why is None else COPIES + why

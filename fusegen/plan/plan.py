@@ -10,6 +10,7 @@ from fusegen.chain.build import build_chain, examine_chain
 from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
 from fusegen.ir.autodiff import differentiate
+from fusegen.ir.axes import SCALAR
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
@@ -74,7 +75,7 @@ def make_plan(spec: SpecModel, document) -> Plan:
     if diagnostics:
         raise SpecError(diagnostics)
     chains = {"": training}
-    if any(tracked for _, tracked in training.batch_norms):
+    if training.dropouts or any(tracked for _, tracked in training.batch_norms):
         chains = {"train": training, "eval": build_chain(spec, document, training=False)}
     found = tuple(modes(spec, training))
     variants = tuple(_variant(spec, name, chain, found) for name, chain in chains.items())
@@ -143,7 +144,10 @@ def _sources(chain: Chain) -> list[Tensor]:
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
         tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.axes), role, optional=chain.training))
-    return [*tensors, *statistics_of_ranks(chain)]
+    tensors += statistics_of_ranks(chain)
+    if chain.dropouts:
+        tensors.append(Tensor(chain.seed, chain.graph.tensor(chain.seed, SCALAR), "seed"))
+    return tensors
 
 
 def _gradient_outputs(

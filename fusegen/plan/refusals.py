@@ -49,17 +49,21 @@ def synchronised(spec) -> list[int]:
 
 
 def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
-    """Each norm over ranks needs an exchange of its own, between which there would be further programs; and the ops
-    between exchanges take their source whole."""
-    if synchronised(spec) and chain.number_of_parts > 1:
+    """Each norm over ranks needs an exchange of its own, between which there would be further programs. The ops between
+    exchanges take their source whole, and draw nothing."""
+    steps = synchronised(spec)
+    if not steps:
+        return
+    place, hint = ("chain", steps[0], "sync"), "split the chain in two"
+    if chain.number_of_parts > 1:
         message = "a chain with a batch norm over ranks cannot divide its source into parts"
-        yield document.diagnostic(
-            "FG401", message, ("chain", synchronised(spec)[0], "sync"), hint="split the chain in two"
-        )
+        yield document.diagnostic("FG401", message, place, hint=hint)
+    if chain.dropouts:
+        yield document.diagnostic("FG401", "a chain with a batch norm over ranks can have no dropout", place, hint=hint)
     norms = [index for index, step in enumerate(spec.chain) if step is not None and step.op == "batch_norm"]
-    if synchronised(spec) and len(norms) > 1:
+    if len(norms) > 1:
         message = "a chain with a batch norm over ranks can have no other batch norm"
-        yield document.diagnostic("FG401", message, ("chain", norms[1], "op"), hint="split the chain in two")
+        yield document.diagnostic("FG401", message, ("chain", norms[1], "op"), hint=hint)
 
 
 def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:

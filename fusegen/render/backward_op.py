@@ -25,6 +25,7 @@ class BackwardOp(VariantOps):
         self.declare_sizes(op, "gradient")
         shapes = {name: shape for name, _, shape in self.sources()}
         op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        self.check_samples(op)
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)

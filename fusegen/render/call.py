@@ -10,6 +10,7 @@ from collections.abc import Container, Sequence
 from fusegen.ops.step import Step
 from fusegen.plan.plan import Plan
 from fusegen.render import call_inputs, call_ranks
+from fusegen.render.call_dropouts import Dropouts
 from fusegen.render.call_fit import groups_fit, tensors_fit
 from fusegen.render.call_names import WIDTH, CallNames, misfit, refuse
 from fusegen.render.call_norms import TrackedNorms
@@ -64,20 +65,27 @@ class CallRenderer:
         return lines
 
     def _variants(self) -> list[str]:
-        chain, norms = self.chain, TrackedNorms(self.names)
-        lines = self._default_eps()
+        chain, norms, dropouts = self.chain, TrackedNorms(self.names), Dropouts(self.names)
+        lines = [*self._default_eps(), *dropouts.reads()]
         eps = [step.name for step in self.names.owners if step.op == "rms_norm"]
-        replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in eps}
+        replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in eps} | dropouts.arguments()
         single = "_support.has_no_variance(_shape)" if chain.convolution else f"{self.names.first}.shape[0] == 1"
         one_row = [f"if {single}:", "    return None, _support.REFUSED"]
         if not norms.names:
             lines += self._over_ranks(replaced)
-            return lines + (one_row if chain.batch_norms else []) + self._apply(0, replaced, [])
+            lines += one_row if chain.batch_norms else []
+            if dropouts.shares:
+                evaluation = [f"    {line}" for line in self._apply(1, replaced, [])]
+                lines += ["# As nn.Dropout: nothing is drawn where nothing is dropped."]
+                lines += [f"if {dropouts.all_kept()}:", *evaluation]
+            return lines + self._apply(0, replaced, dropouts.draws())
         untracked = len(norms.names) < len(chain.batch_norms)
         lines += one_row if untracked else []
         statistics = norms.statistics()
         replaced |= {chain.name_of(attribute): name for attribute, name in statistics.items()}
         evaluation = refuse([misfit(list(statistics.items()), "_parameter", "(_channels,)")])
+        if dropouts.shares:
+            evaluation = [f"if not ({dropouts.all_kept()}):", "    return None, _support.DROPS_FROZEN", *evaluation]
         evaluation += self._apply(1, replaced, [])
         lines += [*norms.reads(), *norms.frozen(), *(f"    {line}" for line in evaluation)]
         replaced |= {chain.name_of(attribute): name for attribute, name in norms.moved().items()}
@@ -86,7 +94,7 @@ class CallRenderer:
             lines += [*norms.momenta(), *ranks, *one_row]
         else:
             lines += [*([] if untracked else one_row), *norms.momenta()]
-        return [*lines, *self._apply(0, replaced, norms.counts())]
+        return [*lines, *self._apply(0, replaced, [*norms.counts(), *dropouts.draws()])]
 
     def _apply(self, index: int, replaced: dict[str, str], before: list[str]) -> list[str]:
         """Calls the op of a variant. replaced: arguments that have other variables. before: statements once nothing can

@@ -6,7 +6,7 @@ from itertools import count
 from string import ascii_lowercase
 
 from fusegen.plan.model import Program
-from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out
+from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out, read
 from fusegen.render.spelling import spell
 from fusegen.render.variant_ops import VariantOps
 
@@ -32,6 +32,7 @@ class ForwardOp(VariantOps):
             else:
                 op.arguments.append(Argument(buffer.name, *(OPTIONAL if buffer.optional else TENSOR)))
         op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.of_ranks()]
+        op.arguments += [Argument(seed.name, *TENSOR) for seed in self.seeds()]
         op.first = op.arguments[0].name
         self.add_numbers(op, self.constants)
         self._forward_checks(op)
@@ -60,6 +61,8 @@ class ForwardOp(VariantOps):
             else:
                 op.checks.append(self.read_input(buffer.name, "parameter", (chain.channels,)))
         op.checks += [self.read_input(t.name, t.role, (chain.channels,)) for t in self.of_ranks()]
+        op.checks += [read(seed.name, self.dtype_text(seed), self.sizes_text(seed)) for seed in self.seeds()]
+        self.check_samples(op)
         self.check_groups(op)
 
     def _forward_body(self, op: Op, program: Program) -> None:

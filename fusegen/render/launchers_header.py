@@ -12,6 +12,9 @@ from fusegen.render.layout import WIDTH, tidy
 from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name
 
+SAMPLE_ROWS = "sample_rows"
+"""The rows of a sample, of which drop paths draw one factor each. No name of a spec: those have endings."""
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -23,7 +26,7 @@ class Argument:
 
     @property
     def member(self) -> str:
-        return spell(self.name, "arg")
+        return self.name if self.type == "int64_t" else spell(self.name, "arg")
 
     @property
     def is_pointer(self) -> bool:
@@ -68,12 +71,14 @@ def argument_tensors(program: Program) -> Iterator[tuple[Tensor, bool]]:
 
 
 def arguments(program: Program) -> list[Argument]:
-    """The members of `struct(program)` in their order: tensors, then constants of the module."""
+    """The members of `struct(program)` in their order: tensors, then constants of the module, then our own."""
     tensors = [
         Argument(tensor.name, "void*" if written else "const void*", _comment(tensor))
         for tensor, written in argument_tensors(program)
     ]
-    return [*tensors, *(Argument(name, "double") for name in program.constants)]
+    numbers = [Argument(name, "double") for name in program.constants]
+    samples = [Argument(SAMPLE_ROWS, "int64_t")] if program.draws_samples else []
+    return [*tensors, *numbers, *samples]
 
 
 def render_launchers_header(plan: Plan) -> str:

@@ -56,6 +56,8 @@ def render_module(plan: Plan, sources: str) -> str:
         dimensions=dimensions_text(plan),
         eager=eager,
         further=bool(further),
+        dropouts=chain.dropouts,
+        spatial=chain.spatial,
         inputs_all=inputs,
         inputs_tuple=as_tuple(inputs),
         typed_inputs=[f"{name}: Tensor" for name in inputs],

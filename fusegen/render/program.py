@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegen.plan.model import Program, Tensor
+from fusegen.plan.model import Program, Tensor, draw_of
 from fusegen.plan.passes import BEFORE
 from fusegen.plan.units import Unit, unit_of
 from fusegen.render.expressions import inverse_length
@@ -31,7 +31,7 @@ class StructRenderer:
 
     def text(self) -> StructText:
         passes = self.passes
-        records = {name: [] for name in ("Scalars", "Channel", "Row", "Group")}
+        records = {name: [] for name in ("Scalars", "Channel", "Row", "Group", "Drawn")}
         for node, name in self.fields.items():
             records[record(node.axes)].append(value(name))
         records["Scalars"] += self._inverse_lengths()
@@ -52,7 +52,9 @@ class StructRenderer:
             read_arguments=[address(t, "from") for t in passes.reads],
             write_arguments=[address(t, "to") for t in self.program.full_outputs],
             members=self._members(),
-            constants=[Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants],
+            constants=self._constants(),
+            dropouts=self._dropouts(),
+            drawn=[value(node.name) for node in self.program.draws if node.is_full],
             scratch=self._scratch(),
             scalars=self._scalars(),
             records=records,
@@ -85,6 +87,7 @@ class StructRenderer:
         """Pointers to what is not of full size, as the program is given them."""
         written = {t.name: t for t in self.program.outputs}
         tensors = {t.name: t for t in (*self.program.inputs, *self.program.outputs) if not t.is_full}
+        tensors = {name: tensor for name, tensor in tensors.items() if tensor.role != "seed"}
         found = []
         for tensor in sorted(tensors.values(), key=lambda t: _ORDER.index(record(t.axes))):
             const = "" if tensor.name in written else "const "
@@ -94,6 +97,24 @@ class StructRenderer:
             argument = address(tensor, "to" if tensor.name in written else "from")
             name = record(tensor.axes)
             found.append(Member(declaration, argument, size_text(tensor), note, _ORDER.index(name)))
+        return found
+
+    def _constants(self) -> list[Member]:
+        drawn = {draw_of(node).p for node in self.program.draws}
+        names = [name for name in self.program.constants if name not in drawn]
+        return [Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in names]
+
+    def _dropouts(self) -> list[Member]:
+        """What its dropouts draw."""
+        seed = next((spell(t.name, "arg") for t in self.program.inputs if t.role == "seed"), "")
+        found = []
+        for node in self.program.draws:
+            draw = draw_of(node)
+            given = f"a.{seed}, {draw.stream}, a.{spell(draw.p, 'arg')}"
+            sample = "" if node.is_full else ", a.sample_rows"
+            note = "for each element" if node.is_full else "for each sample"
+            declaration = f"Dropout<Acc> {spell(node.name, 'draw')}"
+            found.append(Member(declaration, f"dropout_of<Acc>({given}{sample})", "", note))
         return found
 
     def _scratch(self) -> list[tuple[Member, int, str, bool]]:

@@ -93,6 +93,7 @@ class Member:
 class StructText:
     """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one.
     has_parts: whether any of `reads` and `writes` is a part of a tensor.
+    dropouts: of all that is drawn; drawn: the fields of what is drawn for each element.
     product: which of `reads` the epilogue of a product has, if one takes the program."""
 
     name: str
@@ -109,6 +110,8 @@ class StructText:
     write_arguments: list[str]
     members: list[Member]
     constants: list[Member]
+    dropouts: list[Member]
+    drawn: list[str]
     scratch: list[tuple[Member, int, str, bool]]
     scalars: list[str]
     records: dict[str, list[str]]

@@ -46,4 +46,6 @@ def type_roles(roles: dict[Role, str]) -> list[Role]:
 
 
 def pointer(tensor: Tensor) -> str:
+    if tensor.role == "draw":
+        return f"SampleFactors<Acc>{{{spell(tensor.name, 'draw')}}}"
     return "kChannelNumbers" if tensor.role == "channel" else spell(tensor.name, "ptr")

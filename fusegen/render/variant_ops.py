@@ -10,7 +10,7 @@ from fusegen.ir.multiples import text_of
 from fusegen.plan.model import Program, Role, Tensor, Variant
 from fusegen.plan.over_ranks import statistics_of_ranks
 from fusegen.plan.plan import Plan
-from fusegen.render.launchers_header import argument_tensors, struct, symbol
+from fusegen.render.launchers_header import SAMPLE_ROWS, argument_tensors, struct, symbol
 from fusegen.render.op import OPTIONAL, Argument, Op, arg, dtype_field, out, read
 from fusegen.render.sizes import sizes
 from fusegen.render.spelling import spell
@@ -24,6 +24,7 @@ class VariantOps:
         self.prefix = f"{variant.name}_" if variant.name else ""
         chain = self.chain
         self.operand = chain.contraction.operand if chain.contraction else None
+        self.samples = variant.forward.draws_samples or variant.backward.draws_samples
         self.groups = variant.forward.groups is not None or variant.backward.groups is not None
         self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
         self._dims = {chain.rows: "rows", chain.channels: "channels"}
@@ -60,6 +61,11 @@ class VariantOps:
         names = {tensor.name for tensor in statistics_of_ranks(self.chain)}
         return [tensor for tensor in self.variant.forward.inputs if tensor.name in names]
 
+    def seeds(self) -> list[Tensor]:
+        """What the dropouts draw from, if there are some."""
+        programs = (self.variant.forward, self.variant.backward)
+        return list({t.name: t for program in programs for t in program.inputs if t.role == "seed"}.values())
+
     # Parts of an op
 
     def products(self) -> str:
@@ -83,6 +89,8 @@ class VariantOps:
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
         op.arguments += [Argument(name, "double", "float") for name in constants]
+        if self.samples:
+            op.arguments.append(Argument(SAMPLE_ROWS, "int64_t", "int", ours=True))
         if self.plan.has_precisions and self.chain.contraction:
             op.arguments.append(Argument("precision", "int64_t", "int", ours=True))
             op.arguments += [Argument(name, *OPTIONAL, ours=True) for name in ("operand_pieces", "weight_pieces")]
@@ -106,7 +114,8 @@ class VariantOps:
                 if parameter is not None and parameter.in_product:
                     value = f"bias_in_product ? nullptr : {value}"
             found.append((arg(tensor.name), value))
-        return [*found, *((arg(name), arg(name)) for name in program.constants)]
+        found += [(arg(name), arg(name)) for name in program.constants]
+        return [*found, *([(SAMPLE_ROWS, SAMPLE_ROWS)] if program.draws_samples else [])]
 
     def read_input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
         return read(name, f"dtypes.{dtype_field(role)}", self.given_text(name, shape))
@@ -151,11 +160,15 @@ class VariantOps:
 
     @staticmethod
     def dtype_text(tensor: Tensor) -> str:
-        return "ScalarType::Long" if tensor.role == "count" else f"dtypes.{dtype_field(tensor.role)}"
+        return "ScalarType::Long" if tensor.role in ("count", "seed") else f"dtypes.{dtype_field(tensor.role)}"
 
     def check_groups(self, op: Op) -> None:
         if self.groups:
             op.checks.append('args.divisor("groups", groups, channels);')
+
+    def check_samples(self, op: Op) -> None:
+        if self.samples:
+            op.checks.append(f'args.divisor("{SAMPLE_ROWS}", {SAMPLE_ROWS}, rows);')
 
     def declare_bias(self, op: Op, program: Program) -> None:
         used = {t.name for t in program.given} & {p.name for p in self.chain.parameters.values() if p.in_product}

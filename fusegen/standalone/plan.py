@@ -46,6 +46,10 @@ def standalone_plan(
     for index in synchronised(spec):
         message, hint = "an exported file exchanges nothing between ranks", "leave 'sync' out of its spec"
         raise SpecError([document.diagnostic("FG510", message, ("chain", index, "sync"), hint=hint)])
+    for index, step in enumerate(spec.chain):
+        if step.draws:
+            message, hint = f"an exported file has no {step.op}", "`fusegen build` makes a package that has it"
+            raise SpecError([document.diagnostic("FG510", message, ("chain", index), hint=hint)])
     if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
         if wanted not in (IEEE, SPLIT):

@@ -15,6 +15,7 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
+from fusegen.render.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import Launchers
@@ -60,7 +61,8 @@ class TailProgram:
         tensors = {**self._inputs, **self.outputs}
         arguments = launcher.arguments(
             {name: _address(tensors.get(name)) for name in launcher.tensors},
-            {name: constant(tail.plan, tail.module, tail.mode, name) for name in self.program.constants},
+            {name: constant(tail.plan, tail.module, tail.mode, name) for name in self.program.constants}
+            | {SAMPLE_ROWS: 1},
         )
         call = replace(call, workspace=_address(workspace), stream=stream)
         run = tail.launchers.bind(launcher.symbol, call, arguments)
@@ -117,6 +119,8 @@ class Tail:
             owner: Mapping[str, Any] = chain.parameters if tensor.name in chain.parameters else chain.buffers
             if tensor.name in owner:
                 value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(dtype_of(self.mode, tensor))
+            elif tensor.role == "seed":
+                value = torch.tensor(0x123456789ABCDEF, device=self.device)
             else:
                 value = torch.randn(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
             self.tensors[tensor.name] = value.contiguous()

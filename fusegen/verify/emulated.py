@@ -18,7 +18,11 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import AUTOMATIC, Shapes
+from fusegen.render.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.launchers import Call, Launcher
+from fusegen.verify.drawn import replay
+
+SEED = 0x123456789ABCDEF  # of dropouts
 
 
 def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
@@ -34,7 +38,7 @@ def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
 
 def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
     """The dtype of a tensor that kernels read or write in a mode."""
-    if tensor.role == "count":
+    if tensor.role in ("count", "seed"):
         return torch.int64
     if tensor.role == "accumulator":
         return torch.float64 if mode.roles["activation"] == "float64" else torch.float32
@@ -106,12 +110,13 @@ class EmulatedTail:
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
+        constants[SAMPLE_ROWS] = 1
         arguments = launcher.arguments({**inputs, **outputs}, constants)
         self.library.call(launcher.symbol, replace(call, workspace=workspace).struct, arguments, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
 
     def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor], updated: bool = False) -> Buffer:
-        value = known[tensor.name] if tensor.name in known else self._owned(tensor.name)
+        value = known[tensor.name] if tensor.name in known else self._owned(tensor)
         dtype = dtype_of(self.mode, tensor)
         value = value.detach().to(dtype).reshape(self._shape(tensor)).contiguous()
         offset = value.element_size() if self._misaligned(tensor) else 0
@@ -127,8 +132,10 @@ class EmulatedTail:
             return False
         return self.misalign == ("elements" if tensor.is_full else "vectors")
 
-    def _owned(self, name: str) -> Tensor:
-        chain = self.variant.chain
+    def _owned(self, tensor: PlanTensor) -> Tensor:
+        chain, name = self.variant.chain, tensor.name
+        if tensor.role == "seed":
+            return torch.tensor(SEED)
         table = chain.parameters if name in chain.parameters else chain.buffers
         return attrgetter(table[name].attribute)(self.module)
 
@@ -176,6 +183,7 @@ def tail_reference(
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(rounded).double()
     exact.train(training)
+    replay(exact, chain, type(exact), torch.tensor(SEED))
     owned = dict(exact.named_parameters())
     given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
     leaves = {name: value.detach().double().requires_grad_() for name, value in given.items()}

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.plan.epilogue import SPLIT
+from fusegen.verify.drawn import own_draws
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import draw_gradient, leaves, undisturbed
 
@@ -31,6 +32,13 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     bytes as each has.
     """
     grad_output = draw_gradient(original, inputs)
+    with own_draws(original):
+        return _footprint(fused, original, inputs, grad_output)
+
+
+def _footprint(
+    fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor
+) -> list[Comparison]:
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
     channels = grad_output.shape[1]
     statistics = 8 * (grad_output.numel() // channels + channels) + 4 * _ROUNDING

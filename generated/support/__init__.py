@@ -6,11 +6,13 @@ It needs torch and nothing else.
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
 from .dimensions import Dimensions
+from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
 from .ranks import RANKS_COMPILED, RANKS_PRECISION, RankOperator, Ranks, group_of
 from .stand_in import (
+    DROPS_FROZEN,
     HALF_TRACKED,
     NEGATIVE_MOMENTUM,
     NO_ROWS,
@@ -33,6 +35,7 @@ from .stand_in import (
 )
 
 __all__ = [
+    "DROPS_FROZEN",
     "HALF_TRACKED",
     "NEGATIVE_MOMENTUM",
     "NO_ROWS",
@@ -45,6 +48,7 @@ __all__ = [
     "UNEQUAL_PARTS",
     "Convolved",
     "Dimensions",
+    "DropPath",
     "Eager",
     "FusedModule",
     "KernelUse",
@@ -56,11 +60,13 @@ __all__ = [
     "check_precision",
     "check_shape",
     "choose_precision",
+    "draw_seed",
     "elsewhere",
     "far_from_one",
     "group_of",
     "has_no_variance",
     "is_autocast",
+    "is_no_share",
     "misfit",
     "misfit_convolution",
     "misfit_operand",
@@ -72,6 +78,8 @@ __all__ = [
     "other_shape",
     "refused",
     "result_shape",
+    "sample_rows",
+    "share",
     "tensor",
     "uncounted",
     "unexpected",

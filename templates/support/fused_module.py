@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from .convolution import Convolved, call_convolved
+from .dropout import DrawsFactors
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .ranks import RankOperator
 from .stand_in import NO_ROWS, elsewhere
@@ -26,7 +27,7 @@ class KernelUse(NamedTuple):
         return self.used
 
 
-class FusedModule(nn.Module):
+class FusedModule(DrawsFactors, nn.Module):
     """A chain of operators as fused kernels.
 
     Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of

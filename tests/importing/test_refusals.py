@@ -80,7 +80,7 @@ REFUSED = {
         "the module has a convolution, and the first example input has the shape",
         "self.c(y",
     ),
-    "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG703", "kernels draw no random numbers", "F.dropout"),
+    "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG703", "dropout in training", "F.dropout"),
     "noise": (Source("", "return y + torch.randn_like(y)"), "FG703", "randn_like", "randn_like"),
     "a transposition": (Source("", "return y.t().contiguous().t() + 1"), "FG703", "", "y.t()"),
     "unequal parts": (Source("", "a, b = y.split([8, 16], -1)\nreturn b"), "FG703", "of given sizes", "y.split"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fusegen.errors import SpecError
 from fusegen.ir.graph import ancestors
 from fusegen.render.rank_ops import rank_ops
 from tests.plan.planning import LINEAR, planned
@@ -71,3 +72,12 @@ def test_arguments_of_the_norm_are_used(tmp_path) -> None:
     """By the programs of one process: those over ranks leave the momentum to what merges the statistics."""
     momentum = ", share: {type: float, default: 0.1}"
     assert planned(tmp_path, LINEAR, f"{BN}, momentum: share", arguments=momentum).over_ranks
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [("op: glu", "cannot divide its source"), ("op: dropout, name: drop, p: 0.5", "can have no dropout")],
+)
+def test_what_has_no_place_between_exchanges_is_refused(before, why, tmp_path) -> None:
+    with pytest.raises(SpecError, match=why):
+        planned(tmp_path, before, BN)

@@ -27,8 +27,8 @@
 namespace fusegen {
 
 // Loads a value of a row or a group.
-template <typename Acc, typename E>
-__device__ __forceinline__ Acc load_value(E* from, int64_t at, bool present) {
+template <typename Acc, typename From>
+__device__ __forceinline__ Acc load_value(const From& from, int64_t at, bool present) {
   return present ? Acc(widen(read(from + at))) : Acc(0);
 }
 
@@ -178,7 +178,7 @@ class ColumnThread {
     [[maybe_unused]] const int64_t row = first_ + here.at / int(blockDim.x);
     typename P::Row row_values{};
     if constexpr (P::kRowTensorsBy[kPass] > 0) {
-      p_.template row_tensors<kFirst>([&](auto uses, auto* pointer, bool present, auto field) {
+      p_.template row_tensors<kFirst>([&](auto uses, auto pointer, bool present, auto field) {
         if constexpr (has_bit(decltype(uses)::passes, kPass)) {
           row_values.*field = load_value<Acc>(pointer, row, present);
         }
@@ -188,6 +188,8 @@ class ColumnThread {
       row_values = k;
     }
     typename P::template Writes<Vectors::template Stored> out;
+    typename P::Drawn drawn[kVec];
+    draw(p_, columns_, here.row, drawn);
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       Elements<P> x{};
@@ -200,6 +202,7 @@ class ColumnThread {
           cached);
       Known<P>& k = known_[v];
       static_cast<typename P::Row&>(k) = row_values;
+      static_cast<typename P::Drawn&>(k) = drawn[v];
       if constexpr (P::kGroupTensorsBy[kPass] > 0) {
         p_.template group_tensors<kFirst>(
             [&](auto uses, auto* pointer, bool present, auto field) {

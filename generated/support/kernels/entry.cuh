@@ -114,6 +114,8 @@ struct CheckAlignment {
   __host__ __device__ void operator()(U, E* at, bool, Field) const {
     check(at);
   }
+  template <typename U, typename Field>  // factors that are drawn lie nowhere
+  __host__ __device__ void operator()(U, SampleFactors<typename P::Acc>, bool, Field) const {}
   template <typename E, typename Record>  // a result
   __host__ __device__ void operator()(E* at, typename P::Acc Record::*) const {
     if (!std::is_same_v<Record, typename P::Scalars>) check(at);

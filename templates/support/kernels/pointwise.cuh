@@ -71,9 +71,9 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   };
   const auto values_of = [&](int64_t tile, int v) {
     Values values = {};
-    p.template row_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
+    p.template row_tensors<kPass>([&](auto uses, auto pointer, bool present, auto field) {
       if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-        auto* const from = pointer + tile * rows_of_tile + row_of[v];
+        const auto from = pointer + tile * rows_of_tile + row_of[v];
         values.row.*field = present ? Acc(widen(read(from))) : Acc(0);
       }
     });
@@ -93,10 +93,13 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   const auto take = [&](const auto& here, int64_t tile, bool first, const Values& first_values,
                         const Vectors& in) {
     [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
+    typename P::Drawn drawn[kVec];
+    draw(p, here, tile * length, drawn);
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
       Known<P>& k = known[v];
+      static_cast<typename P::Drawn&>(k) = drawn[v];
       if constexpr (kRows || kGroups) {
         const bool of_first = kPacked || (kEarly && (!kGroups || group_of[v] == group_of[0]) &&
                                           (!kRows || row_of[v] == row_of[0]));
