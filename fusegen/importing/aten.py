@@ -96,6 +96,8 @@ SAME_ELEMENTS = frozenset(
     contiguous clone alias slice dropout feature_dropout alpha_dropout
     """.split()
 )
+# Those of them that repeat a dimension of one element: such a value broadcasts wherever it is used.
+EXPANSIONS = frozenset({"expand", "expand_as", "broadcast_to"})
 # Those of them that are new tensors: what is changed in place then changes nothing else.
 COPIES = frozenset({"clone"})
 DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout"})

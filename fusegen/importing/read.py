@@ -249,7 +249,7 @@ class Reader(Convolutions):
         if name == "slice" and sizes != shape(self._node(node, 0)):
             raise self._lacking(node, "narrow")
         before = shape(self._node(node, 0))
-        layout = viewed(found.layout, before, sizes, of_parameter=found.op == "parameter")
+        layout = viewed(found.layout, before, sizes, expands=found.op == "parameter" or name in aten.EXPANSIONS)
         layout = layout or (None if self._spatial else merged(found.layout, before, sizes, self._first))
         if layout is None:
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)

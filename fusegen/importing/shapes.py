@@ -45,17 +45,17 @@ def reduced(layout: Layout, dim: int, keep: bool) -> Layout:
     return (*layout[:at], *([None] if keep else []), *layout[at + 1 :])
 
 
-def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, of_parameter: bool) -> Layout | None:
+def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, expands: bool) -> Layout | None:
     """Of the same elements in another shape: dimensions of one come and go; None if more changes than that.
 
-    A parameter may also be expanded: it broadcasts wherever it is used.
+    expands: whether dimensions of one element may be repeated: the value broadcasts wherever it is used.
     """
     if _same(before, after):
         return layout
-    if of_parameter and len(before) == len(after) and _expands(before, after):
+    if expands and len(before) == len(after) and _expands(before, after):
         return layout
     kept = [(label, str(size)) for label, size in zip(layout, before, strict=True) if not is_one(size)]
-    if of_parameter and len(after) > len(before):  # an expansion that adds dimensions in front
+    if expands and len(after) > len(before):  # an expansion that adds dimensions in front
         tail = after[len(after) - len(before) :]
         if _expands(before, tail) and not _are(kept, after):
             return (*[None] * (len(after) - len(before)), *layout)

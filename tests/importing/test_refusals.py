@@ -80,6 +80,13 @@ REFUSED = {
         "the module has a convolution, and the first example input has the shape",
         "self.c(y",
     ),
+    "a result that is expanded": (Source("", "return y.amax(-1, keepdim=True).expand_as(y)"), "FG705", "shape", "amax"),
+    "a sum of what is expanded": (
+        Source("", "z = y.amax(-1, keepdim=True).expand_as(y)\nreturn y + z.sum(-1, keepdim=True)"),
+        "FG703",
+        "sum over other dimensions",
+        "z.sum",
+    ),
     "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG703", "dropout in training", "F.dropout"),
     "noise": (Source("", "return y + torch.randn_like(y)"), "FG703", "randn_like", "randn_like"),
     "a transposition": (Source("", "return y.t().contiguous().t() + 1"), "FG703", "", "y.t()"),
