@@ -155,8 +155,23 @@ class Reader(Convolutions):
         if layout is None:
             hint = f"values of a chain are {self._form}, or have one channel"
             raise refusal("FG707", f"{op} of values that lie differently", self.trace.place(node), hint)
+        one_more = self._one_more(node, *operands, layout) if op == "mul" else None
+        if one_more is not None:
+            return one_more
         operands = [self._aligned(each, layout) for each in operands]
         return self._make(node, op, tuple(reversed(operands) if swapped else operands), layout=layout)
+
+    def _one_more(self, node: fx.Node, left: Value | Number, right: Value | Number, layout: Layout) -> Value | None:
+        """`y * (1 + w)` as y * w + y, of which a chain has both steps."""
+        for y, factor in ((left, right), (right, left)):
+            if not isinstance(y, Value) or y.is_leaf or not isinstance(factor, Value) or factor.op != "add":
+                continue
+            leaf = next((each for each in factor.values if each.op in ("input", "parameter")), None)
+            if leaf is None or Number(1) not in factor.operands or leaf.layout != factor.layout:
+                continue
+            product = self._make(node, "mul", (y, self._aligned(leaf, layout)), layout=layout)
+            return self._make(node, "add", (product, y), layout=layout)
+        return None
 
     def _aligned(self, operand: Value | Number, layout: Layout) -> Value | Number:
         """A parameter with what its dimensions run over where it is used."""

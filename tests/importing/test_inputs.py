@@ -7,7 +7,7 @@ import torch
 
 from fusegen.errors import SpecError
 from fusegen.importing.module import from_module
-from tests.importing.modules import CHANNELS, ROWS, WIDTH, Source, imported
+from tests.importing.modules import CHANNELS, ROWS, WIDTH, Source, chain, imported
 
 pytestmark = pytest.mark.torch
 
@@ -44,4 +44,25 @@ def test_a_further_input_has_the_shape_of_the_running_value() -> None:
 
 def test_a_further_input_is_taken_as_it_is() -> None:
     with pytest.raises(SpecError, match=r"model.py:8:9: error\[FG707\]: an operand that is computed beside the chain"):
-        imported(Source("", "return y * (1 + scale)", "x, scale"), (ROWS, WIDTH), (ROWS, CHANNELS))
+        imported(Source("", "return y * (2 + scale)", "x, scale"), (ROWS, WIDTH), (ROWS, CHANNELS))
+
+
+def test_a_factor_of_one_and_an_input() -> None:
+    """As two steps, of which each has an operand."""
+    made = "self.norm = nn.LayerNorm(m, elementwise_affine=False)"
+    text = imported(
+        Source(made, "y = self.norm(y)\nreturn y * (1 + scale) + shift", "x, scale, shift"),
+        *((ROWS, WIDTH), (ROWS, CHANNELS), (ROWS, CHANNELS)),
+    )
+    assert chain(text)[1:] == [
+        {"op": "mul", "input": "scale"},
+        {"op": "add", "value": "y"},
+        {"op": "add", "input": "shift"},
+    ]
+
+
+def test_a_factor_of_one_and_a_parameter() -> None:
+    weight = {"op": "mul", "parameter": "w", "shape": ["m"], "init": "zeros"}
+    for result in ("y * (1 + self.w)", "(self.w + 1.0) * y", "y * (1 + self.w.view(1, -1))"):
+        text = imported(Source("self.w = nn.Parameter(torch.zeros(m))", f"return {result}"))
+        assert chain(text) == [weight, {"op": "add", "value": "y"}]
