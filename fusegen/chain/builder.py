@@ -7,7 +7,7 @@ from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, RankNorm
-from fusegen.chain.module import ModuleBuilder, shape_text
+from fusegen.chain.operands import OperandBuilder
 from fusegen.chain.parts import divide, why_not_divided
 from fusegen.ir.axes import CHANNEL, ROW, Dim
 from fusegen.ir.functions.normalisation import over_ranks
@@ -17,14 +17,13 @@ from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
 
-class ChainBuilder(ModuleBuilder):
+class ChainBuilder(OperandBuilder):
     """What a step uses to add itself to the graph."""
 
     def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
         self.over_ranks = over_ranks
-        self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
         self.updates: dict[str, Node] = {}
@@ -33,7 +32,6 @@ class ChainBuilder(ModuleBuilder):
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
-        self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
         self.parts: dict[str, tuple[Node, ...]] = {}
@@ -62,6 +60,8 @@ class ChainBuilder(ModuleBuilder):
             return x
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_features")
+        if out != self.channels:
+            self._check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
         names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
         self.contraction = Contraction(step.name, source, self.channels, out, *names)
@@ -166,6 +166,7 @@ class ChainBuilder(ModuleBuilder):
             rows=self.rows,
             channels=self.channels,
             inputs=self.inputs,
+            leading=self.leading,
             source=source,
             running=self.running,
             result=result or source,
@@ -176,6 +177,8 @@ class ChainBuilder(ModuleBuilder):
             buffers=self.buffers,
             constants=self.constants,
             tail_inputs=self.tail_inputs,
+            masks=self.masks,
+            spread=self.spread,
             updates=self.updates,
             batch_norms=self.batch_norms,
             rank_norms=self.rank_norms,
@@ -225,41 +228,3 @@ class ChainBuilder(ModuleBuilder):
         axes = ROW if by_sample else self.graph.view
         factor = self.graph.draw(found.p, len(self.dropouts) - 1, axes, f"{name}_factor")
         return self.graph.add("mul", x, factor, name=f"{name}_value")
-
-    # Values and inputs
-
-    def value(self, name: str) -> Node:
-        """The result of an earlier step."""
-        if name not in self._saved:
-            hint = self.symbols.references.missing("value", name, self._saved)
-            if name in self.spec.inputs:
-                hint = f"'{name}' is an input: give it as one"
-            self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("value", name)
-        return self._saved[name]
-
-    def input(self, name: str) -> Node:
-        """An input of the module, in the shape of the running value."""
-        known = {tensor.name: tensor.shape for tensor in self.inputs}
-        if name not in known:
-            if not self.symbols.is_unread("inputs", name):
-                hint = self.symbols.references.missing("input", name, known)
-                if name in self._saved:
-                    hint = f"'{name}' is a value: give it as one"
-                self.refuse("FG301", f"no input named '{name}'", "input", hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("input", name)
-        wanted = None if self.spec.inputs[name] is None else self._other_shape(known[name])
-        if wanted is not None:
-            message = f"the input '{name}' has the shape {shape_text(known[name])}, but {wanted} is needed here"
-            self.refuse("FG303", message, "input")
-        self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
-        return self.tail_inputs[name]
-
-    def _other_shape(self, shape: tuple[Dim | None, ...]) -> str | None:
-        """The shape of the running value, if it is known to be another one than this."""
-        if self.positions is not None:
-            return self.positions.misfit(shape, self.channels)
-        sizes = (self.rows, self.channels)
-        return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)

@@ -52,15 +52,21 @@ def others(value: float, is_whole: bool, least: int | None = None) -> Iterator[f
 
 def resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
     """An input of other sizes, of the values of the example."""
-    at = 1 if len(shape) > 2 else -1  # the channels
-    sizes = [*example.shape]
-    sizes[at] = int(dims.get(str(shape[1]), shape[1]))
-    if shape[0] in sheet.arguments:
+    sizes = list(example.shape)
+    if shape:
+        at = 1 if len(shape) > 2 else -1  # the channels
+        sizes[at] = int(dims.get(str(shape[at]), shape[at]))
+    if has_rows(shape) and shape[0] in sheet.arguments:
         sizes[0] = dims[str(shape[0])]
     for dim in range(example.dim()):
         index = torch.arange(sizes[dim], device=example.device) % example.shape[dim]
         example = example.index_select(dim, index)
     return example
+
+
+def has_rows(shape: Sequence[int | str]) -> bool:
+    """Whether an input of the spec has a value for each row, or more."""
+    return len(shape) == 2 and shape[0] != 1
 
 
 def with_rows(x: Tensor, shape: Sequence[int]) -> Tensor:

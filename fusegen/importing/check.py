@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, alike, constructed
+from fusegen.importing.cases import Case, alike, constructed, has_rows
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Pair
 from fusegen.importing.state import check_state
@@ -140,4 +140,5 @@ def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:
     rows = next(iter(sheet.inputs.values()))[0]
     if isinstance(rows, int) or rows in sheet.arguments or len(sheet.inputs[next(iter(sheet.inputs))]) > 2:
         return list(inputs)
-    return [x[:_ROWS] for x in inputs]
+    shapes = sheet.inputs.values()
+    return [x[:_ROWS] if has_rows(shape) else x for x, shape in zip(inputs, shapes, strict=True)]

@@ -12,10 +12,10 @@ from fusegen.importing.arguments import Arguments, is_name
 from fusegen.importing.chain import Draft, entries
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import first_layout
+from fusegen.importing.shapes import first_layout, is_one
 from fusegen.importing.symbols import Size, Sizes, inputs_of
 from fusegen.importing.trace import Trace, forward_of, shape
-from fusegen.importing.values import CHANNELS, Value
+from fusegen.importing.values import CHANNELS, Value, walk
 from fusegen.ir.multiples import times
 
 
@@ -43,19 +43,36 @@ def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
             raise refusal("FG706", f"the chain does not use the input '{name}'", where, "leave it out of forward")
         if not is_name(name):
             raise refusal("FG706", f"a chain cannot have an input called '{name}'", None, "rename it")
-    rows, width, channels = sizes.rows, sizes.width, sizes.channels
+    rows, width = sizes.rows, sizes.width
     _keep_attributes(drafts, arguments)
     _complete(drafts, arguments, sizes)
     return Sheet(
         dims=sizes.dims,
         arguments=_arguments(arguments, sizes, drafts),
         inputs={
-            name: [rows, width, *sizes.positions] if name == first else [rows, channels, *sizes.of_result]
-            for name in inputs
+            name: [rows, width, *sizes.positions]
+            if name == first
+            else [rows, sizes.channels, *sizes.of_result]
+            if sizes.spatial
+            else _input(name, given, inputs[first], sizes)
+            for name, given in inputs.items()
         },
         chain=drafts,
         notes=_notes(arguments, sizes, drafts),
     )
+
+
+def _input(name: str, given: tuple[Any, ...], first: tuple[Any, ...], sizes: Sizes) -> list[Size]:
+    """The shape of a further input, in which the rows are one dimension."""
+    last = [1 if is_one(size) else sizes.channels for size in given[-1:]]
+    if len(given) < 2:
+        return last
+    if len(given) == len(first) and not all(map(is_one, given[:-1])):
+        return [sizes.rows, *last]
+    if len(given) == 2:
+        return [1, *last]
+    message = f"the input '{name}' has {len(given)} dimensions, of which all but the last are 1"
+    raise refusal("FG707", message, None, "leave out the dimensions of 1 in front")
 
 
 def _keep_attributes(drafts: list[Draft], arguments: Arguments) -> None:
@@ -97,7 +114,7 @@ def _shape(dims: list[int], sizes: Sizes) -> list[Size]:
 def _lies_as_written(dims: list[int], value: Value, name: str, spatial: int) -> bool:
     """Whether the parameter has its values for the channels last, and for the rows before them; with positions, where
     PyTorch broadcasts them."""
-    operand = next(each for each in value.values if each.op == "parameter" and each.name == name)
+    operand = next(each for each in walk(value) if each.op == "parameter" and each.name == name)
     labels = first_layout(2 + spatial, spatial)[2 + spatial - len(dims) :]
     return operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
 

@@ -155,28 +155,17 @@ class Reader(Convolutions):
         if layout is None:
             hint = f"values of a chain are {self._form}, or have one channel"
             raise refusal("FG707", f"{op} of values that lie differently", self.trace.place(node), hint)
-        one_more = self._one_more(node, *operands, layout) if op == "mul" else None
-        if one_more is not None:
-            return one_more
         operands = [self._aligned(each, layout) for each in operands]
         return self._make(node, op, tuple(reversed(operands) if swapped else operands), layout=layout)
 
-    def _one_more(self, node: fx.Node, left: Value | Number, right: Value | Number, layout: Layout) -> Value | None:
-        """`y * (1 + w)` as y * w + y, of which a chain has both steps."""
-        for y, factor in ((left, right), (right, left)):
-            if not isinstance(y, Value) or y.is_leaf or not isinstance(factor, Value) or factor.op != "add":
-                continue
-            leaf = next((each for each in factor.values if each.op in ("input", "parameter")), None)
-            if leaf is None or Number(1) not in factor.operands or leaf.layout != factor.layout:
-                continue
-            product = self._make(node, "mul", (y, self._aligned(leaf, layout)), layout=layout)
-            return self._make(node, "add", (product, y), layout=layout)
-        return None
-
     def _aligned(self, operand: Value | Number, layout: Layout) -> Value | Number:
-        """A parameter with what its dimensions run over where it is used."""
-        if isinstance(operand, Number) or operand.op != "parameter":
+        """A parameter, or what is made of one and numbers, with what its dimensions run over where it is used."""
+        if isinstance(operand, Number) or any(each.is_leaf and each.op != "parameter" for each in walk(operand)):
             return operand
+        if operand.op != "parameter":
+            parts = tuple(self._aligned(each, layout) for each in operand.operands)
+            laid = next((each.layout for each in parts if isinstance(each, Value)), operand.layout)
+            return self.values.make(operand.op, parts, operand.keys, operand.name, laid, operand.place)
         behind = layout[len(layout) - len(operand.layout) :]
         labels = tuple(None if own is None else each for own, each in zip(operand.layout, behind, strict=True))
         return self.values.make("parameter", name=operand.name, layout=labels)

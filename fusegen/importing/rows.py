@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fusegen.errors import SpecError
-from fusegen.importing.cases import Case, with_rows
+from fusegen.importing.cases import Case, has_rows, with_rows
+from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.positions import NoResult, Positions
@@ -19,19 +20,19 @@ _BY_ROWS = "the module makes a difference between numbers of rows; no spec was w
 OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
 
 
-def check_rows(pair: Pair, case: Case, plan: Plan, positions: Positions | None) -> list[str]:
+def check_rows(pair: Pair, case: Case, plan: Plan, sheet: Sheet, positions: Positions | None) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError where another number of rows is another chain."""
     if positions is not None:
         return _check_positions(pair, case, positions)
     leading = case.inputs[0].shape[1:-1]
     for size in _ROWS[1:3] if pair.is_large else _ROWS:
-        _check_shape(pair, (size, *leading))
+        _check_shape(pair, sheet, (size, *leading))
     allowed = dimensions(plan)
     shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
     shapes += [()] if allowed.least == 1 else []
     try:
         for shape in shapes:
-            _check_shape(pair, shape)
+            _check_shape(pair, sheet, shape)
     except SpecError:
         return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
     return []
@@ -53,8 +54,9 @@ def _check_positions(pair: Pair, case: Case, positions: Positions) -> list[str]:
     return []
 
 
-def _check_shape(pair: Pair, leading: tuple[int, ...]) -> None:
-    _check_inputs(pair, [with_rows(x, leading) for x in pair.drawn])
+def _check_shape(pair: Pair, sheet: Sheet, leading: tuple[int, ...]) -> None:
+    given = zip(pair.drawn, sheet.inputs.values(), strict=True)
+    _check_inputs(pair, [with_rows(x, leading) if has_rows(shape) else x for x, shape in given])
 
 
 def _check_inputs(pair: Pair, inputs: list[Tensor]) -> None:

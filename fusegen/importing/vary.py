@@ -150,7 +150,7 @@ class Variations:
         if isinstance(rows, int) or rows in self.sheet.arguments:
             return []
         pair = Pair(case.original, self._fused(case), case.inputs)
-        return check_rows(pair, case, self.plan, self.arguments.positions)
+        return check_rows(pair, case, self.plan, self.sheet, self.arguments.positions)
 
     # Values of arguments
 

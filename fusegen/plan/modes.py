@@ -33,7 +33,7 @@ def modes(spec, chain: Chain) -> list[Mode]:
 def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
     if not chain.has_anchor and any(step.autocast == "16 bits" for step in spec.chain):
         return  # the result has autocast's own dtype, which no tensor at hand tells
-    further = [name for name in chain.tail_inputs if name != chain.source.name]
+    further = list(chain.further)
     for dtype in spec.dtypes:
         if chain.has_anchor and dtype == "float32":
             continue
@@ -44,9 +44,7 @@ def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
 
 def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> Mode:
     roles: dict[Role, str] = {"activation": activation, "parameter": parameter}
-    for name in chain.tail_inputs:
-        if name != chain.source.name:
-            roles[f"input {name}"] = other
+    roles |= {f"input {name}": other for name in chain.further}
     roles["output"] = _running_dtypes(spec, chain, activation, parameter, other, autocast)[-1]
     name = f"autocast {activation}" if autocast else activation
     if autocast and any(role.startswith("input ") for role in roles):
@@ -65,7 +63,9 @@ def eager_dtypes(spec, chain: Chain, mode: Mode, step: int) -> set[str]:
 def _running_dtypes(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> list[str]:
     """Of the value before each step, and of the result."""
     named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation}
-    named |= {f"rank of {p.name}": str(len(p.shape)) for p in chain.parameters.values()}
+    shapes = {given.name: given.shape for given in chain.inputs if given.name in chain.further}
+    shapes |= {p.name: p.shape for p in chain.parameters.values()}
+    named |= {f"rank of {name}": str(len(shape)) for name, shape in shapes.items()}
     found = [activation]
     for step in spec.chain:
         found.append(step.result_dtype(found[-1], Dtypes(activation, parameter, autocast, named)))

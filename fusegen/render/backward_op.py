@@ -23,8 +23,9 @@ class BackwardOp(VariantOps):
         op.needs = self.needs()
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
         self.declare_sizes(op, "gradient")
-        shapes = {name: shape for name, _, shape in self.sources()}
+        shapes = self.shapes()
         op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        self.check_rows(op)
         self.check_samples(op)
         self.check_groups(op)
         for tensor in self.backward_inputs():
@@ -42,7 +43,7 @@ class BackwardOp(VariantOps):
     def _backward_body(self, op: Op, program: Program) -> None:
         c = self.chain.contraction
         index = {name: i for i, name in enumerate(op.needs)}
-        shapes = {name: shape for name, _, shape in self.sources()}
+        shapes = {name: shape for name, _, shape in self.sources() if name not in self.chain.compact}
         for tensor in program.made:
             name = tensor.gradient_of
             wanted = (
@@ -75,6 +76,12 @@ class BackwardOp(VariantOps):
                 "}",
             ]
         others = [self.variant.gradients[name] for name in op.needs if name in self.variant.gradients]
-        op.results += [f"if ({name}) gradients.push_back(*{name});" for name in (out(t.name) for t in others)]
+        for tensor in others:
+            name, reach = out(tensor.name), self.chain.compact.get(tensor.gradient_of)
+            found = f"*{name}"
+            if reach is not None:
+                again = "true" if reach.spread == "last" else "false"
+                found = f"glue::sum_of_rows(*{name}, {tensor.gradient_of}_rows, /*again=*/{again})"
+            op.results.append(f"if ({name}) gradients.push_back({found});")
         op.results.append("return gradients;")
         self.declare_bias(op, program)

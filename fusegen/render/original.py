@@ -7,7 +7,7 @@ import textwrap
 from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
-from fusegen.plan.dimensions import dimensions
+from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.plan import Plan
 from fusegen.render.functions import as_tuple, repr_double
 from fusegen.spec.model import SpecModel
@@ -44,7 +44,7 @@ def construct(plan: Plan, eager: list[str]) -> list[str]:
             shape = as_tuple([str(dim) for dim in argument.is_])
             lines.append(f'_support.check_shape("{name}", {name}, {shape})')
     made = []
-    channels: Dim = chain.inputs[0].shape[1]
+    channels: Dim = chain.inputs[0].shape[1 if chain.spatial else -1]
     for step in spec.chain:
         made += step.construct_over(channels, chain.spatial)
         channels = chain.source_channels if step.anchor else chain.channels if step.divides else channels
@@ -89,7 +89,7 @@ def shapes(plan: Plan) -> list[str]:
         lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
         lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
-        lines.append(f"Returns {text((chain.rows, chain.channels))}.")
+        lines.append(f"Returns {text((*(chain.leading or (chain.rows,)), chain.channels))}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
         lines.append(f"In place of {chain.rows} there may be {any_number}, alike for all of these.")
@@ -99,7 +99,12 @@ def shapes(plan: Plan) -> list[str]:
 
 def dimensions_text(plan: Plan) -> str:
     """How many dimensions the inputs may have, as an expression."""
-    allowed = dimensions(plan)
+    allowed, fixed = dimensions(plan), fixed_dimensions(plan.chain)
+    places = {index: fixed[each.name] for index, each in enumerate(plan.chain.inputs) if each.name in fixed}
+    if places:
+        own = f"own={{{', '.join(f'{index}: {count}' for index, count in places.items())}}}"
+        arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}, {own}"
+        return f"_support.Dimensions(\n        {arguments}\n    )"
     if allowed.reason:
         arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}"
         line = f"_support.Dimensions({arguments})"
@@ -114,9 +119,15 @@ def _autocast(spec: SpecModel) -> str:
     return f", and float32 parameters under autocast to {' or '.join(narrow)}"
 
 
+def batched_lines(chain: Chain) -> list[str]:
+    """Statements that give the inputs [batch, channels] the dimensions of the running value."""
+    between = ", ".join(["None"] * (len(chain.leading) - 1))
+    return [f"{name} = {name}[:, {between}]" for name, reach in chain.spread.items() if reach.batched]
+
+
 def reference(spec: SpecModel, chain: Chain) -> list[str]:
     """The chain, a statement or two a step, and the return of its result."""
-    lines, running = [], chain.inputs[0].name
+    lines, running = batched_lines(chain), chain.inputs[0].name
     taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
     for step in spec.chain:

@@ -20,6 +20,7 @@ from fusegen.runtime.launchers import Launcher
 from fusegen.verify.drawn import drawn_seed, replay
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
+from fusegen.verify.run import drawn_like, wanting
 from fusegen.verify.sizes import Sizes
 
 _LOWER_BOUNDS = ("min", "min_val")
@@ -77,12 +78,12 @@ class Subject:
             original = self.made(self.original_class, sizes, seed)
             fused = self.made(self.fused_class, sizes, seed)
             spread_out(original)
-            inputs = [torch.randn(shape, dtype=dtype) for shape, dtype in self._inputs(sizes, mode)]
+            inputs = [drawn_like(torch.empty(shape, dtype=dtype)) for shape, dtype in self._inputs(sizes, mode)]
         original, fused = original.to(parameter), fused.to(parameter)
         fused.load_state_dict(original.state_dict())
         if self.plan.chain.dropouts:
             replay(original, self.plan.chain, self.fused_class, drawn_seed(self.fused_class, self.device))
-        return fused, original, [x.requires_grad_() for x in inputs]
+        return fused, original, [wanting(x) for x in inputs]
 
     def same_initial_values(self, sizes: Sizes) -> list[Comparison]:
         """Whether both constructors draw the same values from the same seed."""
@@ -132,6 +133,8 @@ class Subject:
             role = mode.roles.get(f"input {given.name}")
             if index == 0:
                 role = mode.roles["parameter" if chain.has_anchor else "activation"]
+            elif given.name in chain.masks:
+                role = "bool"
             shape = tuple(map(sizes.number, given.shape))
             found.append((shape, getattr(torch, role)))
         return found

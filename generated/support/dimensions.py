@@ -7,13 +7,19 @@ do the same as on the view.
 
 from typing import NamedTuple
 
+import torch
+
 
 class Dimensions(NamedTuple):
-    """How many dimensions the inputs may have. most: None for any number. reason: of the bounds."""
+    """How many dimensions the inputs may have. most: None for any number. reason: of the bounds.
+
+    own: of inputs with as many dimensions as the spec says, whatever the others have, by index.
+    """
 
     least: int
     most: int | None = None
     reason: str = ""
+    own: dict[int, int] | None = None
 
     def form(self):
         """The inputs' shape in words."""
@@ -22,7 +28,25 @@ class Dimensions(NamedTuple):
             return f"[batch, {', '.join(alone)}], or without the batch"
         if self.most == 2:
             return "[rows, channels]"
+        if self.most is not None:
+            return f"[{', '.join(['*'] * (self.most - 1))}, channels]"
         return "[..., channels]" if self.least == 1 else "[..., rows, channels]"
+
+
+def check_own_dimensions(owner, x, index):
+    """Raises ValueError where an input with dimensions of its own has another number of them."""
+    expected = owner._fusegen_dimensions.own[index]
+    if x.dim() != expected:
+        name, came = owner._fusegen_package.name, list(x.shape)
+        dimensions = "one dimension" if expected == 1 else f"{expected} dimensions"
+        raise ValueError(f"{name}: input {index + 1} must have {dimensions}, got {came}")
+
+
+def spread(x, shape):
+    """An input with a value for each combination of the dimensions that are rows: it has those of
+    `shape`, and its own channels. A view, which is copied where rows have to be a dimension.
+    """
+    return x.expand(torch.broadcast_shapes(x.shape, shape))
 
 
 def check_dimensions(owner, x, first):

@@ -5,7 +5,7 @@ It needs torch and nothing else.
 
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
-from .dimensions import Dimensions
+from .dimensions import Dimensions, spread
 from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
@@ -80,6 +80,7 @@ __all__ = [
     "result_shape",
     "sample_rows",
     "share",
+    "spread",
     "tensor",
     "uncounted",
     "unexpected",
