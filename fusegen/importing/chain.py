@@ -38,6 +38,20 @@ class Draft:
     def place(self) -> Place | None:
         return self.value.place
 
+    @property
+    def options(self) -> dict[str, list[Any]]:
+        """The entries of a convolution's options; {} for another step."""
+        return {key: entries(self.data[key]) for key in OPTIONS if key in self.data}
+
+
+# Keys of a convolution that are whole numbers, or one for each dimension of positions.
+OPTIONS = ("kernel_size", "stride", "padding", "output_padding", "dilation", "groups")
+
+
+def entries(value: Any) -> list[Any]:
+    """What a key has: an option may have one entry for each dimension."""
+    return value if isinstance(value, list) else [value]
+
 
 def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]:
     """The steps of a result. inputs: the names of the module's. taken: names that saved values cannot have."""
@@ -64,9 +78,10 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
             raise lacking(value.op, value.place)
         if running is None or not any(each is running for each in value.values):
             raise _branch(value, running, not found)
-        if value.op == "linear" and found:
+        if MODELS[value.op].anchor and found:
             hint = "end the chain before it: import what is in front and behind as modules of their own"
-            raise refusal("FG707", "a linear layer is not the first step", value.place, hint)
+            what = "a linear layer" if value.op == "linear" else "a convolution"
+            raise refusal("FG707", f"{what} is not the first step", value.place, hint)
         if MODELS[value.op].divides:
             _check_divided(value, running, found)
         _check_inputs(value, running if first is None else first)
@@ -88,8 +103,12 @@ def _data(
     if value.op in ARITHMETIC:
         data |= _operand(value, running, done, names, divided)
     for key, each in value.keys.items():
-        data[key] = (each.argument or each.value) if isinstance(each, Number) else each
+        data[key] = [_written(entry) for entry in each] if isinstance(each, tuple) else _written(each)
     return data
+
+
+def _written(key: Any) -> Any:
+    return (key.argument or key.value) if isinstance(key, Number) else key
 
 
 def _operand(
@@ -172,17 +191,20 @@ def _divided(part: Value, running: Value | None, names: _Names, found: list[Draf
 
 def _check_divided(value: Value, running: Value | None, found: list[Draft]) -> None:
     """What is divided is the result of the layer that the chain begins with."""
-    if running is None or value.values[0] is not running or len(found) != 1 or found[0].data["op"] != "linear":
-        hint = "it may divide the result of an nn.Linear that the chain begins with"
+    if running is None or value.values[0] is not running or len(found) != 1 or not MODELS[found[0].data["op"]].anchor:
+        hint = "it may divide the result of the layer that the chain begins with"
         raise refusal("FG707", "the channels are divided in the middle of the chain", value.place, hint)
 
 
 def _check_inputs(value: Value, first: Value) -> None:
-    """Every input lies as the first one does, or has one value for each row, each channel, or in all."""
-    allowed = (first.layout, first.layout[:-1], (CHANNELS,), ())
+    """Every input lies as the first one does, or has one value for each row, each channel, or in all. In front of a
+    convolution, only the first."""
+    allowed = [first.layout]
+    if first.layout[-1] == CHANNELS:
+        allowed += [first.layout[:-1], (CHANNELS,), ()]
     for each in walk(value):
         if each.op == "input" and each.layout not in allowed:
-            hint = "a further input of a chain broadcasts to [rows, channels] as it is"
+            hint = "a further input of a chain has the shape of the running value, or broadcasts to [rows, channels]"
             raise refusal("FG707", f"the input '{each.name}' has not the shape of the result", value.place, hint)
 
 
