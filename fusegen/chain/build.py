@@ -43,6 +43,10 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if step.needs_elements and running is not None and not running.is_full:
             diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
             continue
+        if builder.leading and step.needs_matrix():
+            message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
+            diagnostics.refuse("FG308", message, "op")
+            continue
         why = step.not_over_positions() if builder.positions is not None else None
         if why is not None:
             diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
@@ -62,5 +66,5 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
     builder.refuse_multiples()
     chain = builder.finish(running)
     if not diagnostics.found:
-        verify([chain.result, *chain.further.values(), *chain.updates.values()])
+        verify([chain.result, *chain.further_results.values(), *chain.updates.values()])
     return chain, diagnostics.found

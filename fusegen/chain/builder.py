@@ -56,6 +56,8 @@ class ChainBuilder(ValuesBuilder):
             return x
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_features")
+        if out != self.channels:
+            self._check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
         names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
         self.contraction = Contraction(step.name, source, self.channels, out, *names)
@@ -136,6 +138,7 @@ class ChainBuilder(ValuesBuilder):
             rows=self.rows,
             channels=self.channels,
             inputs=self.inputs,
+            leading=self.leading,
             source=source,
             running=self.running,
             result=result or source,
@@ -146,7 +149,9 @@ class ChainBuilder(ValuesBuilder):
             buffers=self.buffers,
             constants=self.constants,
             tail_inputs=self.tail_inputs,
-            further=further,
+            further_results=further,
+            masks=self.masks,
+            spread=self.spread,
             updates=self.updates,
             batch_norms=self.batch_norms,
             rank_norms=self.rank_norms,

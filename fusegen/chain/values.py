@@ -1,23 +1,20 @@
-"""The values that steps of a chain save, take by name, or are from, and the inputs that they take."""
+"""The values that steps of a chain save or are from, and those that its module returns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.module import ModuleBuilder, shape_text
-from fusegen.ir.axes import Dim
+from fusegen.chain.operands import OperandBuilder
 from fusegen.ir.graph import Node
 from fusegen.spec.model import RESULT
 
 
-class ValuesBuilder(ModuleBuilder):
-    """What a step uses to save a value, and to take one."""
+class ValuesBuilder(OperandBuilder):
+    """What a step uses to save a value, and to go on from one."""
 
     def __init__(self, spec, diagnostics: Diagnostics) -> None:
         super().__init__(spec, diagnostics)
-        self.tail_inputs: dict[str, Node] = {}
-        self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
         self.parts: dict[str, tuple[Node, ...]] = {}
@@ -49,43 +46,7 @@ class ValuesBuilder(ModuleBuilder):
                 self._saved.setdefault(name, running or self.graph.tensor("x", self.graph.view))
                 self.stand_in(name)
 
-    # What steps take
-
-    def value(self, name: str, field: str = "value") -> Node:
-        """The result of an earlier step. field: the key that names it."""
-        if name not in self._saved:
-            hint = self.symbols.references.missing("value", name, self._saved)
-            if name in self.spec.inputs:
-                hint = f"'{name}' is an input: give it as one"
-            self.refuse("FG301", f"no step before this one saves '{name}'", field, hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("value", name)
-        return self._saved[name]
-
-    def input(self, name: str) -> Node:
-        """An input of the module, in the shape of the running value."""
-        known = {tensor.name: tensor.shape for tensor in self.inputs}
-        if name not in known:
-            if not self.symbols.is_unread("inputs", name):
-                hint = self.symbols.references.missing("input", name, known)
-                if name in self._saved:
-                    hint = f"'{name}' is a value: give it as one"
-                self.refuse("FG301", f"no input named '{name}'", "input", hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("input", name)
-        wanted = None if self.spec.inputs[name] is None else self._other_shape(known[name])
-        if wanted is not None:
-            message = f"the input '{name}' has the shape {shape_text(known[name])}, but {wanted} is needed here"
-            self.refuse("FG303", message, "input")
-        self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
-        return self.tail_inputs[name]
-
-    def _other_shape(self, shape: tuple[Dim | None, ...]) -> str | None:
-        """The shape of the running value, if it is known to be another one than this."""
-        if self.positions is not None:
-            return self.positions.misfit(shape, self.channels)
-        sizes = (self.rows, self.channels)
-        return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)
+    # Branches
 
     def branch(self, name: str) -> Node:
         """The running value of a step that says where it is from: a saved value, or an input."""

@@ -148,8 +148,10 @@ class _Operator:
     def _role(self, name: str) -> Role:
         if name in self.chain.buffers:
             return "count" if self.chain.buffers[name].integer else "parameter"
-        if name in self.chain.tail_inputs and name != self.chain.source.name:
+        if name in self.chain.further:
             return f"input {name}"
+        if name in self.chain.masks:
+            return "mask"
         return "parameter" if name in self.chain.parameters else "activation"
 
     def _tensors(self, nodes: Iterable[Node]) -> list[Tensor]:

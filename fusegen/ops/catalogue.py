@@ -9,6 +9,7 @@ from fusegen.ops import (
     convolution,
     dropout,
     linear,
+    masks,
     norms,
     parts,
     powers,
@@ -20,6 +21,6 @@ from fusegen.ops import (
 
 STEPS = (
     *(*linear.STEPS, *convolution.STEPS, *parts.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
-    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
+    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS, *dropout.STEPS),
 )

@@ -9,7 +9,7 @@ from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
 from fusegen.plan.deferring import deferred
 from fusegen.plan.devices import Device
-from fusegen.plan.dimensions import Dimensions, dimensions
+from fusegen.plan.dimensions import Dimensions, dimensions, fixed_dimensions
 from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.region import Region
 from fusegen.plan.region_specs import region_document, region_spec
@@ -59,6 +59,11 @@ class Composition:
         found = [dimensions(plan) for plan in self.plans]
         bounded = next((each for each in found if each.most is not None), None)
         return bounded or max(found, key=lambda each: each.least)
+
+    def fixed_dimensions(self) -> dict[str, int]:
+        """As of a chain, of the inputs of the module."""
+        found = {name: count for plan in self.plans for name, count in fixed_dimensions(plan.chain).items()}
+        return {name: found[name] for name in self.spec.inputs if name in found}
 
 
 Planned = Plan | Composition
@@ -153,7 +158,7 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
             message = f"parameter '{parameter}' is used here before a step gives its shape"
             yield document.diagnostic("FG301", message, ("chain", index, "parameter"))
         parameters.add(parameter)
-        if getattr(step, "constant", None) is not None and step.name is not None:
+        if getattr(step, "constant", None) is not None and getattr(step, "name", None) is not None:
             owned.append(step.name)
         for name in owned:
             if owners.setdefault(name, index) != index:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fusegen.ops.step import Step
 from fusegen.plan.region import Region
 
-_OPERANDS = ("parameter", "value", "input")
+_OPERANDS = ("parameter", "value", "input", "mask")
 
 
 def deferred(regions: Sequence[Region], returned: Sequence[str], claim: Callable[[str], str]) -> tuple[Region, ...]:
@@ -61,7 +61,7 @@ def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[
         behind[0] = behind[0].model_copy(update={"from_": running})
     tail[0] = tail[0].model_copy(update={"from_": product})
     tail[-1] = tail[-1].model_copy(update={"save": result})
-    shape = (next(iter(region.inputs.values()))[0], region.channels[1])
+    shape = (*next(iter(region.inputs.values()))[:-1], region.channels[1])
     inputs = {product if name == result else name: each for name, each in taker.inputs.items()}
     whole = replace(
         taker,

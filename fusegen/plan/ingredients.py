@@ -84,7 +84,7 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
 def _further(chain: Chain) -> tuple[FurtherResult, ...]:
     """The results besides the one at the end."""
     found = []
-    for saved, node in chain.further.items():
+    for saved, node in chain.further_results.items():
         name = chain.graph.claim(saved)
         gradient = chain.graph.claim(f"grad_{name}")
         found.append(FurtherResult(saved, Tensor(name, node, f"output {saved}"), gradient))
@@ -132,9 +132,10 @@ def _sources(chain: Chain) -> list[Tensor]:
     """Every tensor that the tail may read."""
     leaves = {name: {node.name: node for node in nodes} for name, nodes in _leaves(chain).items()}
     tensors = _tensors(chain.source.name, leaves[chain.source.name], "activation")
-    for name, node in chain.tail_inputs.items():
-        if node is not chain.source:
-            tensors.append(Tensor(name, node, f"input {name}"))
+    roles = {**{name: f"input {name}" for name in chain.further}, **dict.fromkeys(chain.masks, "mask")}
+    for name, node in {**chain.further, **chain.masks}.items():
+        compact = chain.compact[name].spread or "" if name in chain.compact else ""
+        tensors.append(Tensor(name, node, roles[name], compact=compact))
     for parameter in chain.parameters.values():
         tensors += _tensors(parameter.name, leaves[parameter.name], "parameter", in_product=parameter.in_product)
     for buffer in chain.buffers.values():
@@ -165,9 +166,11 @@ def _gradient_outputs(
         outputs.extend(_tensors(names[name], parts, role, optional=True, gradient_of=name))
 
     add(chain.source.name, "activation")
-    for name, node in chain.tail_inputs.items():
-        if node is not chain.source and node in gradients:
+    for name, node in chain.further.items():
+        if node in gradients:
             add(name, f"input {name}")
+            if name in chain.compact:
+                reasons.append(f"the gradient of {name} is written for every row, and then summed by PyTorch")
     for parameter in chain.parameters.values():
         found = [gradients[node] for node in leaves[parameter.name] if node in gradients]
         if not found:

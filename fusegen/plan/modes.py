@@ -34,7 +34,7 @@ def modes(spec, chain: Chain) -> list[Mode]:
 def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
     if not chain.has_anchor and any(step.autocast == "16 bits" for step in spec.chain):
         return  # the result has autocast's own dtype, which no tensor at hand tells
-    further = [name for name in chain.tail_inputs if name != chain.source.name]
+    further = list(chain.further)
     for dtype in spec.dtypes:
         if chain.has_anchor and dtype == "float32":
             continue
@@ -47,12 +47,10 @@ def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
 
 def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> Mode:
     roles: dict[Role, str] = {"activation": activation, "parameter": parameter}
-    for name in chain.tail_inputs:
-        if name != chain.source.name:
-            roles[f"input {name}"] = other
+    roles |= {f"input {name}": other for name in chain.further}
     roles["output"] = _running_dtypes(spec, chain, activation, parameter, other, autocast)[-1]
     saved = _saved_dtypes(spec, chain, activation, parameter, other, autocast)
-    roles |= {f"output {name}": saved[name] for name in chain.further if name in saved}
+    roles |= {f"output {name}": saved[name] for name in chain.further_results if name in saved}
     name = f"autocast {activation}" if autocast else activation
     if autocast and any(role.startswith("input ") for role in roles):
         name += f", inputs {other}"
@@ -81,7 +79,9 @@ def _dtypes(
     spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool
 ) -> tuple[list[str], dict[str, str]]:
     named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation}
-    named |= {f"rank of {p.name}": str(len(p.shape)) for p in chain.parameters.values()}
+    shapes = {given.name: given.shape for given in chain.inputs if given.name in chain.further}
+    shapes |= {p.name: p.shape for p in chain.parameters.values()}
+    named |= {f"rank of {name}": str(len(shape)) for name, shape in shapes.items()}
     found = [activation]
     for step in spec.chain:
         if step.from_ is not None:

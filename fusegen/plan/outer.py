@@ -31,6 +31,10 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
         why = "the convolution's result has several parts"
     if forward.draws or backward.draws:
         why = "dropout draws for neighbours in channels_last"
+    if chain.masks:
+        why = "a mask is no tensor of numbers"
+    if any(not node.is_full or name in chain.spread for name, node in chain.further.items()):
+        why = "an input is broadcast"
     if why is None and any(tensor.is_full for tensor in saved):
         why = "the forward pass saves a tensor of their size"
     reason = TILES if why is None else COPIES + why

@@ -51,7 +51,7 @@ def synchronised(spec) -> list[int]:
 
 def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     """Each norm over ranks needs an exchange of its own, between which there would be further programs. The ops between
-    exchanges take their source whole, and draw nothing."""
+    exchanges take their source whole, draw nothing, and have no arguments of bool or of fewer rows."""
     steps = synchronised(spec)
     if not steps:
         return
@@ -61,6 +61,11 @@ def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
         yield document.diagnostic("FG401", message, place, hint=hint)
     if chain.dropouts:
         yield document.diagnostic("FG401", "a chain with a batch norm over ranks can have no dropout", place, hint=hint)
+    broadcast = [name for name, node in {**chain.further, **chain.masks}.items() if not node.is_full]
+    for name in {**chain.masks, **chain.spread, **dict.fromkeys(broadcast)}:
+        message = f"a chain with a batch norm over ranks takes inputs as large as its running value: '{name}' is not"
+        message = f"a chain with a batch norm over ranks can have no mask: '{name}'" if name in chain.masks else message
+        yield document.diagnostic("FG401", message, ("inputs", name), hint=hint)
     norms = [index for index, step in enumerate(spec.chain) if step is not None and step.op == "batch_norm"]
     if len(norms) > 1:
         message = "a chain with a batch norm over ranks can have no other batch norm"
@@ -104,7 +109,7 @@ def _too_many_passes(spec, document) -> Iterator[Diagnostic]:
 
 
 def _too_many_tensors(spec, chain: Chain, document) -> Iterator[Diagnostic]:
-    names = [name for name, node in chain.tail_inputs.items() if node is not chain.source]
+    names = [name for name, node in {**chain.further, **chain.masks}.items() if node.is_full]
     names += [parameter.name for parameter in chain.parameters.values() if parameter.axes == chain.graph.view]
     stored = [index for index, step in enumerate(spec.chain) if step is not None and step.stores_operand]
     if len(names) + len(stored) > MAX_FULL_TENSORS:

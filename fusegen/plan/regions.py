@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusegen.errors import Diagnostic
+from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
 from fusegen.plan.region import Region, Shape, channels_behind, hides_source
 from fusegen.spec.document import Document, DocumentPath
@@ -45,6 +46,7 @@ class Partition:
         taken = {*spec.inputs, *spec.arguments, *spec.dims, *(name for step in spec.chain for name in step.saved)}
         self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
         self._names: set[str] = set()
+        self._masks = {spec.running_input: False}
         self._parameters: dict[str, Step] = {}
         self._open: list[_Open] = []
         self._walk()
@@ -63,7 +65,9 @@ class Partition:
                 source = step.from_ or running
                 self._known(source, index, "from")
                 now = _Open(index, source)
-                now.inputs[source] = self.shapes.get(source, (None, None))
+                now.inputs[source] = self._shape(source)
+                self._rows(source, index)
+                self._number(source, index, "from")
                 self._open.append(now)
                 step = step.model_copy(update={"from_": None})
             elif step.from_ is not None:
@@ -83,10 +87,10 @@ class Partition:
         last = index + 1 == len(self.spec.chain) or self._begins(index + 1, now)
         names = [name for name in step.saved if name != step.running_name]
         running = step.running_name or (self.claim(f"{self._name(now)}_result") if last else "")
-        source = self.shapes.get(now.source, (None, None))
+        source = self._shape(now.source)
         for name in [*names, running] if running else names:
             now.own.append(name)
-            self.shapes.setdefault(name, (source[0], channels_behind(now.steps, source[-1])))
+            self.shapes.setdefault(name, (*source[:-1], channels_behind(now.steps, _channels(source))))
             self.made_by.setdefault(name, len(self._open) - 1)
         return running
 
@@ -100,7 +104,7 @@ class Partition:
     def _with_inputs(self, step: Step, index: int, now: _Open) -> Step:
         """The step with what earlier regions have made as inputs, and with the parameters that it makes anew."""
         changes: dict[str, Any] = {}
-        value, given = getattr(step, "value", None), getattr(step, "input", None)
+        value = getattr(step, "value", None)
         if value is not None and value in now.own:
             self.used.add(value)
         elif value is not None:
@@ -110,14 +114,16 @@ class Partition:
             else:
                 self._known(value, index, "value")
             changes = {"value": None, "input": value}
-            now.inputs.setdefault(value, self.shapes.get(value, (None, None)))
-        if given is not None:
+            now.inputs.setdefault(value, self._shape(value))
+        for key in ("input", "mask"):
+            given = getattr(step, key, None)
+            if given is None:
+                continue
             if given not in self.spec.inputs:
-                self._add(
-                    "FG301", f"no input named '{given}'", ("chain", index, "input"), _meant(given, self.spec.inputs)
-                )
+                self._add("FG301", f"no input named '{given}'", ("chain", index, key), _meant(given, self.spec.inputs))
             self.used.add(given)
-            now.inputs.setdefault(given, self.shapes.get(given, (None, None)))
+            self._number(given, index, key)
+            now.inputs.setdefault(given, self._shape(given))
         name = getattr(step, "parameter", None)
         if name is not None and step.shape is not None:
             self._parameters.setdefault(name, step)
@@ -130,6 +136,25 @@ class Partition:
         if name not in self.shapes:
             known = [each for each in self.shapes if key == "from" or each not in self.spec.inputs]
             self._add("FG301", f"no step before this one saves '{name}'", ("chain", index, key), _meant(name, known))
+
+    def _shape(self, name: str) -> Shape:
+        """Of an input or a value; of unknown sizes where nobody can tell."""
+        return self.shapes.get(name, (None, None))
+
+    def _rows(self, source: str, index: int) -> None:
+        """All regions have the rows of the first input."""
+        first = self.spec.running_input
+        rows, wanted = self._shape(source)[:-1], self._shape(first)[:-1]
+        if source in self.spec.inputs and rows != wanted:
+            have, want = (f"[{', '.join(map(str, each))}]" for each in (rows, wanted))
+            message = f"'{source}' has other rows than '{first}', {have} and not {want}: a region cannot begin with it"
+            self._add("FG303", message, ("chain", index, "from"))
+
+    def _number(self, name: str, index: int, key: str) -> None:
+        """An input is a mask wherever it is taken, or nowhere."""
+        is_mask = key == "mask"
+        if self._masks.setdefault(name, is_mask) != is_mask:
+            self._add("FG307", f"the input '{name}' cannot be both a mask and a number", ("chain", index, key))
 
     # What regions make
 
@@ -159,8 +184,8 @@ class Partition:
             while name in self._names:
                 name = f"{name}_{index + 1}"
             self._names.add(name)
-            source = self.shapes.get(now.source, (None, None))
-            channels = source[-1], channels_behind(now.steps, source[-1])
+            source = self._shape(now.source)
+            channels = _channels(source), channels_behind(now.steps, _channels(source))
             places = tuple(range(now.first, now.first + len(now.steps)))
             yield Region(name, places, tuple(now.steps), now.inputs, (*results, last), channels)
 
@@ -196,6 +221,11 @@ class Partition:
 
     def _add(self, code: str, message: str, path: DocumentPath, hint: str | None = None, key: bool = False) -> None:
         self.diagnostics.append(self.document.diagnostic(code, message, path, key=key, hint=hint))
+
+
+def _channels(shape: Shape) -> Dim | None:
+    """The last dimension; None of a shape without any, which no region can begin with."""
+    return shape[-1] if shape else None
 
 
 def _meant(name: str, known: Any) -> str | None:

@@ -14,6 +14,7 @@ from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple
 from fusegen.render.module import returns
 from fusegen.render.original import (
+    batched_lines,
     constructor,
     dimensions_text,
     dtypes_text,
@@ -86,7 +87,8 @@ def _maker(part: Part) -> str:
 
 def _module(composition: Composition, sources: dict[str, str]) -> str:
     spec, chains = composition.spec, [plan.chain for plan in composition.plans]
-    lines = reference_lines(spec)
+    batched = dict.fromkeys(line for chain in chains for line in batched_lines(chain))
+    lines = [*batched, *reference_lines(spec)]
     regions = [_region(part, sources) for part in composition.parts]
     kernels = [region for region in regions if region.package]
     inputs = list(spec.inputs)
@@ -107,7 +109,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         reset=reset(spec),
         extra_repr=extra_repr(*chains),
         shapes=_shapes(composition),
-        dimensions=dimensions_text(composition.dimensions()),
+        dimensions=dimensions_text(composition.dimensions(), inputs, composition.fixed_dimensions()),
         returns=returns(spec),
         eager=lines,
         typed_inputs=[f"{name}: Tensor" for name in inputs],
@@ -166,9 +168,9 @@ def _shapes(composition: Composition) -> list[str]:
 
     spec = composition.spec
     lines = [f"{name}: {text(shape)}" for name, shape in spec.inputs.items()]
-    rows = next(iter(spec.inputs.values()))[0]
+    rows = next(iter(spec.inputs.values()))[:-1]
     widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
-    made = [f"{text((rows, widths[name]))}" for name in composition.returned]
+    made = [f"{text((*rows, widths[name]))}" for name in composition.returned]
     if spec.outputs is None:
         lines.append(f"Returns {made[0]}.")
     else:
@@ -178,5 +180,5 @@ def _shapes(composition: Composition) -> list[str]:
     allowed = composition.dimensions()
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
-        lines.append(f"In place of {rows} there may be {any_number}, alike for all of these.")
+        lines.append(f"In place of {rows[0]} there may be {any_number}, alike for all of these.")
     return [*lines, *dtypes_text(spec)]

@@ -12,7 +12,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.launchers_header import merge_symbol, namespace, struct, symbol
 from fusegen.render.layout import tidy
-from fusegen.render.original import returned
+from fusegen.render.original import batched_lines, returned
 from fusegen.render.program import StructRenderer
 from fusegen.render.program_text import visits
 from fusegen.render.spelling import type_name
@@ -62,7 +62,7 @@ def render_kernels(plan: Plan) -> str:
 
 def chain_lines(plan: Plan) -> list[str]:
     """The chain in PyTorch's words, one line a step."""
-    running, lines = plan.chain.inputs[0].name, []
+    running, lines = plan.chain.inputs[0].name, batched_lines(plan.chain)
     taken = {*plan.spec.inputs, *(name for step in plan.spec.chain for name in step.saved)}
     names = itertools.chain(["y"], (f"y_{i}" for i in itertools.count(2)))
     last = next(name for name in names if name not in taken)

@@ -24,6 +24,7 @@ class VariantText:
     about: str
     results: list[str]
     gradients: list[str]
+    masks: list[str]
     tiled: bool
 
 
@@ -42,6 +43,7 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         about=_ABOUT[variant.name],
         results=_results(variant, renderer),
         gradients=_gradients(plan, variant, renderer),
+        masks=mask_sizes(plan, renderer),
         tiled=variant.tiled,
     )
 
@@ -79,6 +81,12 @@ def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
         found[renderer.operand] = _result("activation", "rows", "in_features")
         found[variant.chain.contraction.weight] = _result("activation", width, "in_features")
     return [found[name] for name in renderer.needs()]
+
+
+def mask_sizes(plan: Plan, renderer: OpRenderer) -> list[str]:
+    """The sizes of each mask, whose arguments come after those that have gradients."""
+    names: dict[Dim, Dim] = {plan.chain.rows: "rows", plan.chain.channels: "channels"}
+    return [as_tuple([_literal(_size(dim, names)) for dim in shape]) for _, shape in renderer.masks()]
 
 
 def _size(dim: Dim, names: Mapping[Dim, Dim]) -> Dim:

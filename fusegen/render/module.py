@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.plan.dimensions import dimensions
+from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.call import CallRenderer
@@ -58,7 +58,7 @@ def render_module(plan: Plan, sources: str) -> str:
         shapes=shapes(plan),
         order=_order(plan),
         returns=returns(spec),
-        dimensions=dimensions_text(dimensions(plan)),
+        dimensions=dimensions_text(dimensions(plan), inputs, fixed_dimensions(chain)),
         eager=eager,
         further=bool(further),
         dropouts=chain.dropouts,
@@ -81,7 +81,7 @@ def _order(plan: Plan) -> str:
     """Where the values that the module returns are among the ops' results; empty where it returns one alone."""
     if plan.spec.outputs is None:
         return ""
-    further = list(plan.chain.further)
+    further = list(plan.chain.further_results)
     return as_tuple([str(further.index(name) + 1 if name in further else 0) for name in plan.spec.outputs])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Chain
@@ -42,7 +42,7 @@ def construct(plan: Plan, eager: list[str]) -> list[str]:
     """
     chain = plan.chain
     made = []
-    channels: Dim = chain.inputs[0].shape[1]
+    channels: Dim = chain.inputs[0].shape[1 if chain.spatial else -1]
     for step in plan.spec.chain:
         made += step.construct_over(channels, chain.spatial)
         channels = chain.source_channels if step.anchor else chain.channels if step.divides else channels
@@ -102,7 +102,7 @@ def shapes(plan: Plan) -> list[str]:
         lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
         lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
-        each = text((chain.rows, chain.channels))
+        each = text((*(chain.leading or (chain.rows,)), chain.channels))
         lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
@@ -115,8 +115,13 @@ def dtypes_text(spec: SpecModel) -> list[str]:
     return textwrap.wrap(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".", 92)
 
 
-def dimensions_text(allowed: Dimensions) -> str:
-    """How many dimensions the inputs may have, as an expression."""
+def dimensions_text(allowed: Dimensions, inputs: Sequence[str], fixed: Mapping[str, int]) -> str:
+    """How many dimensions the inputs may have, as an expression. fixed: of those with dimensions of their own."""
+    places = {index: fixed[name] for index, name in enumerate(inputs) if name in fixed}
+    if places:
+        own = f"own={{{', '.join(f'{index}: {count}' for index, count in places.items())}}}"
+        arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}, {own}"
+        return f"_support.Dimensions(\n        {arguments}\n    )"
     if allowed.reason:
         arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}"
         line = f"_support.Dimensions({arguments})"
@@ -131,13 +136,20 @@ def _autocast(spec: SpecModel) -> str:
     return f", and float32 parameters under autocast to {' or '.join(narrow)}"
 
 
+def batched_lines(chain: Chain) -> list[str]:
+    """Statements that give the inputs [batch, channels] the dimensions of the running value."""
+    between = ", ".join(["None"] * (len(chain.leading) - 1))
+    return [f"{name} = {name}[:, {between}]" for name, reach in chain.spread.items() if reach.batched]
+
+
 def reference(spec: SpecModel, chain: Chain) -> list[str]:
     """The chain, a statement or two a step, and the return of its result."""
-    return reference_lines(spec, chain.spatial)
+    return [*batched_lines(chain), *reference_lines(spec, chain.spatial)]
 
 
 def reference_lines(spec: SpecModel, spatial: int = 0) -> list[str]:
-    """The same. spatial: how many dimensions of positions the values have."""
+    """The same of inputs that all have the dimensions of the first. spatial: how many dimensions of positions there
+    are."""
     lines, running = [], spec.running_input
     taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)

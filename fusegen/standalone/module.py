@@ -97,8 +97,7 @@ def _route() -> str:
 
 
 def _key(plan: Plan, mode: Mode) -> str:
-    further = [name for name, node in plan.chain.tail_inputs.items() if node is not plan.chain.source]
-    roles = ["activation", "parameter", *(f"input {name}" for name in further[:1])]
+    roles = ["activation", "parameter", *(f"input {name}" for name in list(plan.chain.further)[:1])]
     return as_tuple([TORCH[mode.roles[role]] for role in roles])
 
 

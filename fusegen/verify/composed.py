@@ -16,7 +16,7 @@ from fusegen.plan.composition import Composition
 from fusegen.plan.model import Mode
 from fusegen.verify import behaviour, execution, leading, memory, operators
 from fusegen.verify.findings import Finding, Report
-from fusegen.verify.sizes import LARGE, SMALL, Sizes
+from fusegen.verify.sizes import LARGE, SMALL, Sizes, leading_sizes
 from fusegen.verify.subject import Subject
 from fusegen.verify.suite import BEHAVIOUR_SIZE, MEMORY_SIZE, STEPS, Check, Suite
 
@@ -37,6 +37,7 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
     """The nearest sizes that the spec allows: all widths behind anchors are alike, and groups divide them."""
     spec = composition.spec
     given = next(iter(spec.inputs.values()))
+    leading = given[:-1] if len(given) > 2 else ()
     symbols: dict[str, int] = {}
     counts = [count for plan in composition.plans for count in plan.chain.group_counts]
     multiple = math.lcm(*(count for count in counts if isinstance(count, int)))
@@ -46,7 +47,8 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
         number, name = factors(dim)
         return number if name is None else number * symbols.setdefault(name, max(1, value // number))
 
-    rows, source = settle(given[0], rows), settle(given[1], source if counts == [] else channels)
+    rows = leading_sizes(leading, rows, symbols) if leading else settle(given[0], rows)
+    source = settle(given[-1], source if counts == [] else channels)
     for part in composition.parts:
         channels_here = settle(part.region.channels[1], channels)
         for count in part.plan.chain.group_counts if part.plan else ():
@@ -59,7 +61,8 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
         symbols.setdefault(name, value)
     widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
     result = sum(settle(widths[name], channels) for name in composition.returned)
-    return Sizes(symbols, rows, result, source)
+    shape = tuple(settle(dim, 1) for dim in leading)
+    return Sizes(symbols, rows, result, source, *(((*shape, source), (*shape, result)) if leading else ()))
 
 
 def composed_modes(composition: Composition) -> list[Mode]:
@@ -88,7 +91,11 @@ class ComposedSubject(Subject):
 
     def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:
         dtype = getattr(torch, mode.roles["parameter"])
-        return [(tuple(map(sizes.number, shape)), dtype) for shape in self.plan.spec.inputs.values()]
+        masks = {name for plan in self.plan.plans for name in plan.chain.masks}
+        return [
+            (tuple(map(sizes.number, shape)), torch.bool if name in masks else dtype)
+            for name, shape in self.plan.spec.inputs.items()
+        ]
 
 
 @dataclass
@@ -119,7 +126,8 @@ class ComposedSuite(Suite):
             for name, check in _BEHAVIOUR.items():
                 size = self._size(MEMORY_SIZE if name == "memory" else BEHAVIOUR_SIZE)
                 yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
-            yield from self._one("leading dimensions", self._size(), mode, "", self._leading, self._size(), mode)
+            if len(next(iter(self.subject.plan.spec.inputs.values()))) == 2:  # else the spec says how many there are
+                yield from self._one("leading dimensions", self._size(), mode, "", self._leading, self._size(), mode)
             yield from self._one("training", self._size(), mode, f"{STEPS} steps", self._steps, self._size(), mode)
         yield from self._splits()
 

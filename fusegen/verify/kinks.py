@@ -118,7 +118,7 @@ def _either(before: Tensor | None, near: Tensor) -> Tensor:
 def spread_rows(found: Tensor, shape: torch.Size) -> Tensor:
     """The same, where it has the rows of that shape and another width: of each row whether anything is found in it."""
     other = found.shape[-1] not in (1, shape[-1]) and found.shape[:-1] == shape[:-1]
-    return found.any(-1, keepdim=True) if other and found.ndim == 2 else found
+    return found.any(-1, keepdim=True) if other and found.ndim in (2, 3) else found
 
 
 def spread_over(found: Tensor | None, shape: torch.Size) -> Tensor | None:

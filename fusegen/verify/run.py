@@ -32,18 +32,52 @@ def input_name(index: int) -> str:
     return f"input {index + 1}" if index else "input"
 
 
-def row_count(value: Tensor) -> int:
-    """Of a value [rows, channels] or [batch, channels, *positions]: each position of each of the batch is a row."""
-    return value.numel() // max(channel_count(value), 1) if value.ndim else 1
+def channel_dim(module: nn.Module) -> int:
+    """The dimension of a module's values that are the channels: 1 behind a convolution, else the last."""
+    return 1 if any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()) else -1
 
 
-def channel_count(value: Tensor) -> int:
-    return value.shape[min(1, value.ndim - 1)] if value.ndim else 1
+def row_count(value: Tensor, channels: int) -> int:
+    """Of a value: one for each combination of the dimensions that are not `channels`."""
+    return value.numel() // max(channel_count(value, channels), 1) if value.ndim else 1
+
+
+def channel_count(value: Tensor, channels: int) -> int:
+    return value.shape[min(channels, value.ndim - 1)] if value.ndim else 1
+
+
+def wanting(x: Tensor, want: bool = True) -> Tensor:
+    """The tensor, which wants a gradient; what is not floating, as a mask, has none."""
+    return x.requires_grad_(want and x.is_floating_point())
+
+
+def drawn_like(x: Tensor) -> Tensor:
+    """Other random values: normal ones, or for a mask true and false."""
+    return torch.randn_like(x) if x.is_floating_point() else torch.rand(x.shape, device=x.device) < 0.5
+
+
+def has_batch(x: Tensor, first: Tensor) -> bool:
+    """Whether an input has the first dimension of the first one."""
+    alike = x.dim() == first.dim() or x.dim() == 2 < first.dim()
+    return alike and x.shape[0] == first.shape[0]
 
 
 def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
     """The same data and strides as leaves of the autograd graph, which want a gradient where the inputs do."""
     return [x.detach().requires_grad_(x.requires_grad) for x in inputs]
+
+
+def in_other_format(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The inputs of a convolution in channels_last, or contiguous where they are so; nothing without a convolution that
+    PyTorch makes in both formats."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(inputs[0].dim())
+    if last is None or not any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
+        return []
+    wanted = torch.contiguous_format if inputs[0].is_contiguous(memory_format=last) else last
+    return [
+        x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
+        for x in inputs
+    ]
 
 
 def run(

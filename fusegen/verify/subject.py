@@ -22,6 +22,7 @@ from fusegen.verify.drawn import replay_all
 from fusegen.verify.joined import eager_class, joined
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
+from fusegen.verify.run import drawn_like, wanting
 from fusegen.verify.sizes import Sizes
 
 _LOWER_BOUNDS = ("min", "min_val")
@@ -79,11 +80,11 @@ class Subject:
             original = self.made(self.original_class, sizes, seed)
             fused = self.made(self.fused_class, sizes, seed)
             spread_out(original)
-            inputs = [torch.randn(shape, dtype=dtype) for shape, dtype in self._inputs(sizes, mode)]
+            inputs = [drawn_like(torch.empty(shape, dtype=dtype)) for shape, dtype in self._inputs(sizes, mode)]
         original, fused = original.to(parameter), fused.to(parameter)
         fused.load_state_dict(original.state_dict())
         replay_all(original, self._chains(), self.fused_class, self.device)
-        return fused, original, [x.requires_grad_() for x in inputs]
+        return fused, original, [wanting(x) for x in inputs]
 
     def _chains(self) -> list[Chain]:
         """Each of which draws a seed in a call, if it has dropouts."""
@@ -137,6 +138,8 @@ class Subject:
             role = mode.roles.get(f"input {given.name}")
             if index == 0:
                 role = mode.roles["parameter" if chain.has_anchor else "activation"]
+            elif given.name in chain.masks:
+                role = "bool"
             shape = tuple(map(sizes.number, given.shape))
             found.append((shape, getattr(torch, role)))
         return found

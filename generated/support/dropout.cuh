@@ -113,7 +113,6 @@ __device__ __forceinline__ void draw_columns(
 #pragma unroll
   for (int v = 0; v < N; ++v) factor[v] = draw_one(dropout, row + columns.at(v));
 }
-// Of a tile of rows: what draws is of one part's channels, whose elements follow each other.
 template <int N, class Here, typename Acc>
 __device__ __forceinline__ void draw_columns(
     const Dropout<Acc>& dropout, const VectorOverRows<N, Here>& columns, int64_t row,

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "fbeb0c416eae",
+    "91bb6ba60df9",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "6612bf334d7b",
+    "ed9f04982245",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "7580bd9f15f4",
+    "ca753fdc560b",
 )
 
 _package = _support.Composition(

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="transformer_mlp_prenorm_down",
     module=__name__,
     file=__file__,
-    sources="7580bd9f15f4",  # the digest of what _C.so is compiled from
+    sources="ca753fdc560b",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter", "x_dtype"),
@@ -145,6 +145,7 @@ class TransformerMlpPrenormDown(_support.FusedModule):
             self,
             (up_result, x),
             (("down", down, nn.Linear),),
+            TransformerMlpPrenormDown._fusegen_dimensions,
         )
         if _why:
             return None, _why

@@ -56,7 +56,7 @@ _package = _support.Package(
     name="transformer_mlp_prenorm_norm",
     module=__name__,
     file=__file__,
-    sources="fbeb0c416eae",  # the digest of what _C.so is compiled from
+    sources="91bb6ba60df9",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter"),
@@ -131,6 +131,7 @@ class TransformerMlpPrenormNorm(_support.FusedModule):
             self,
             (x,),
             (("norm", norm, nn.RMSNorm),),
+            TransformerMlpPrenormNorm._fusegen_dimensions,
         )
         if _why:
             return None, _why

@@ -57,7 +57,7 @@ _package = _support.Package(
     name="transformer_mlp_prenorm_up",
     module=__name__,
     file=__file__,
-    sources="6612bf334d7b",  # the digest of what _C.so is compiled from
+    sources="ed9f04982245",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter"),
@@ -141,6 +141,7 @@ class TransformerMlpPrenormUp(_support.FusedModule):
             self,
             (norm_result,),
             (("up", up, nn.Linear),),
+            TransformerMlpPrenormUp._fusegen_dimensions,
         )
         if _why:
             return None, _why

@@ -6,7 +6,7 @@ It needs torch and nothing else.
 from .composed_module import ComposedModule, Composition, region
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
-from .dimensions import Dimensions
+from .dimensions import Dimensions, spread
 from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
@@ -84,6 +84,7 @@ __all__ = [
     "result_shape",
     "sample_rows",
     "share",
+    "spread",
     "tensor",
     "uncounted",
     "unexpected",

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from .dimensions import check_dimensions, check_own_dimensions
 from .fused_module import FusedModule, KernelUse
 from .operators import _import_once
 from .precisions import precision_name
@@ -87,6 +88,7 @@ class ComposedModule(FusedModule):
         """Whether a call with these inputs would run the kernels of all regions; else the first
         reason, behind the name of its region. Computes nothing.
         """
+        self._fusegen_check_dimensions(inputs)
         precisions = {}
         fake = FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -112,7 +114,20 @@ class ComposedModule(FusedModule):
     def _fusegen_run(self, *inputs):
         if isinstance(inputs[0], fx.Proxy):
             return self._fusegen_leaf(inputs)
+        self._fusegen_check_dimensions(inputs)
         return self._fusegen_chain(self._fusegen_run_region, *inputs)
+
+    def _fusegen_check_dimensions(self, inputs):
+        """Raises ValueError for inputs with dimensions that not all regions take, and TypeError for
+        what is no tensor."""
+        name, allowed = self._fusegen_package.name, self._fusegen_dimensions
+        for index, x in enumerate(inputs):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
+            if allowed.own and index in allowed.own:
+                check_own_dimensions(name, allowed, x, index)
+            else:
+                check_dimensions(name, allowed, x, inputs[0])
 
     def _fusegen_run_region(self, part, *inputs):
         return self._fusegen_run_part(inputs, part)

@@ -76,13 +76,14 @@ class Operator:
     times that. The gradients are those of the
     first arguments, in order; the backward op returns the ones that its last argument wants. What
     has rows among them is an input of the module, or a parameter that differs from row to row.
-    order: which of the results the module returns, as a tuple; None: the first alone. They are the
-    first ones, and the backward op's first arguments are the gradients that come to them.
-    linear: whether the first two arguments are the operands of a matrix product. precisions:
-    whether that is made in several; the last three arguments are then the precision and the
-    pieces of both operands, which the op `split` makes. tiled: whether the ops take images, too:
-    [batch, positions, channels] as the first argument, [batch, channels, positions] elsewhere where
-    tensors have rows. The first gradient is that of the first argument.
+    masks: the sizes of the arguments of bool, which come next. order: which of the results the
+    module returns, as a tuple; None: the first alone. They are the first ones, and the backward
+    op's first arguments are the gradients that come to them. linear: whether the first two
+    arguments are the operands of a matrix product. precisions: whether that is made in several; the
+    last three arguments are then the precision and the pieces of both operands, which the op
+    `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
+    first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
+    gradient is that of the first argument.
     """
 
     split = None
@@ -97,6 +98,7 @@ class Operator:
         precisions=False,
         order=None,
         tiled=False,
+        masks=(),
     ):
         self.tiled = tiled
         self.package, self.results, self.single = package, results, len(results) == 1
@@ -105,7 +107,8 @@ class Operator:
         # The source of the kernels may have the channels several times.
         source = gradients[1][1] if linear else gradients[0][2]
         self.parts = source[0] if isinstance(source, tuple) else 1
-        self.with_rows = [i for i, (_, *sizes) in enumerate(gradients) if "rows" in sizes]
+        arguments = [*(sizes for _, *sizes in gradients), *masks]
+        self.with_rows = [i for i, sizes in enumerate(arguments) if "rows" in sizes]
         if not package.built:
             return
         self.forward = package.find_op(f"{variant}forward")
@@ -203,7 +206,8 @@ class Operator:
         dtype = self.package.dtypes[given["_dtype_mode"]][role]
         if image is not None and shape == ["rows", "channels"]:
             return like.new_empty(image, dtype=dtype)
-        return like.new_empty([_size(sizes, size) for size in shape], dtype=dtype)
+        known = {**given, **sizes}
+        return like.new_empty([_size(known, size) for size in shape], dtype=dtype)
 
     # Floating-point operations, which FlopCounterMode counts for matrix products alone
 
