@@ -25,21 +25,19 @@ def leading_dimensions(
     A tensor that has the rows as its own dimension is broadcast then, so that it cannot pass for one without rows.
     free_rows: whether the spec allows any number of rows; if it does not, other dimensions are refused.
     """
-    found = []
+    found, with_rows = [], [has_batch(x, inputs[0]) for x in inputs]
     for sizes in ((2, inputs[0].shape[0]), ()):
-        given = [_drawn(x, sizes, inputs[0]) for x in inputs]
+        given = [_drawn(x, sizes) if of_rows else x for x, of_rows in zip(inputs, with_rows, strict=True)]
         label = f"{len(sizes) + 1} dimensions" if sizes else "1 dimension"
-        if free_rows and _acts_on_rows(original, given):
-            found += summed_up(label, _compared(fused, original, given))
+        if free_rows and _acts_on_rows(original, given, with_rows):
+            found += summed_up(label, _compared(fused, original, given, with_rows))
         else:
             found.append(_refused(f"{label} refused", fused, given))
     return found
 
 
-def _drawn(x: Tensor, sizes: Sequence[int], first: Tensor) -> Tensor:
-    """An input with other dimensions of rows; one that has no rows as it is."""
-    if not has_batch(x, first):
-        return x
+def _drawn(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """An input with other dimensions of rows."""
     return wanting(drawn_like(x.detach().new_empty((*sizes, x.shape[-1]))), x.requires_grad)
 
 
@@ -48,10 +46,9 @@ def _rows(x: Tensor) -> Tensor:
     return wanting(x.detach().reshape(-1, x.shape[-1]), x.requires_grad)
 
 
-def _on_rows(given: Sequence[Tensor]) -> list[Tensor]:
+def _on_rows(given: Sequence[Tensor], with_rows: Sequence[bool]) -> list[Tensor]:
     """The views of inputs; those that have no rows as they are."""
-    sizes = given[0].shape[:-1]
-    return [_rows(x) if x.dim() == len(sizes) + 1 and x.shape[:-1] == sizes else x for x in given]
+    return [_rows(x) if of_rows else x for x, of_rows in zip(given, with_rows, strict=True)]
 
 
 def _exact(x: Tensor) -> Tensor:
@@ -63,12 +60,12 @@ def _sample_rows(given: Sequence[Tensor]) -> int:
     return given[0].shape[1:-1].numel()
 
 
-def _acts_on_rows(original: nn.Module, given: Sequence[Tensor]) -> bool:
+def _acts_on_rows(original: nn.Module, given: Sequence[Tensor], with_rows: Sequence[bool]) -> bool:
     """Whether PyTorch's chain does the same as on the view, in double precision and in training."""
     exact = copy.deepcopy(original).double().train()
     results = []
     with torch.no_grad():
-        for inputs, rows in ((given, 1), (_on_rows(given), _sample_rows(given))):
+        for inputs, rows in ((given, 1), (_on_rows(given, with_rows), _sample_rows(given))):
             try:
                 with samples_of(exact, rows):
                     results.append(exact(*map(_exact, inputs)))
@@ -82,9 +79,11 @@ def _acts_on_rows(original: nn.Module, given: Sequence[Tensor]) -> bool:
     return torch.allclose(_rows(result), expected, rtol=1e-9, atol=1e-9)
 
 
-def _compared(fused: nn.Module, original: nn.Module, given: Sequence[Tensor]) -> list[Comparison]:
+def _compared(
+    fused: nn.Module, original: nn.Module, given: Sequence[Tensor], with_rows: Sequence[bool]
+) -> list[Comparison]:
     """The module beside the original and beside itself on the view, where the kernels run if they do on the view."""
-    on_rows = _on_rows(given)
+    on_rows = _on_rows(given, with_rows)
     grad = draw_gradient(original, on_rows)
     shape = (*given[0].shape[:-1], grad.shape[-1])
     came = run(fused, given, None).output.shape
