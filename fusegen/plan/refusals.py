@@ -63,8 +63,12 @@ def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
         yield document.diagnostic("FG401", "a chain with a batch norm over ranks can have no dropout", place, hint=hint)
     broadcast = [name for name, node in {**chain.further, **chain.masks}.items() if not node.is_full]
     for name in {**chain.masks, **chain.spread, **dict.fromkeys(broadcast)}:
-        message = f"a chain with a batch norm over ranks takes inputs as large as its running value: '{name}' is not"
-        message = f"a chain with a batch norm over ranks can have no mask: '{name}'" if name in chain.masks else message
+        if name in chain.masks:
+            message = f"a chain with a batch norm over ranks can have no mask: '{name}'"
+        else:
+            message = (
+                f"a chain with a batch norm over ranks takes inputs as large as its running value: '{name}' is not"
+            )
         yield document.diagnostic("FG401", message, ("inputs", name), hint=hint)
     norms = [index for index, step in enumerate(spec.chain) if step is not None and step.op == "batch_norm"]
     if len(norms) > 1:

@@ -11,16 +11,14 @@ from torch import Tensor, nn
 
 from fusegen.verify.behaviour import summed_up
 from fusegen.verify.policy import Comparison
-from fusegen.verify.run import has_batch, run, wanting
+from fusegen.verify.run import CHANNELS_LAST, has_batch, run, wanting
 from fusegen.verify.training import compare_module
-
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
     """Inputs in both formats, inputs without a batch, and inputs with a dimension too many."""
     found = []
-    last = _FORMATS.get(inputs[0].dim())
+    last = CHANNELS_LAST.get(inputs[0].dim())
     for format_ in (torch.contiguous_format, *([last] if last else [])):
         label = str(format_).removeprefix("torch.")
         given = [wanting(_in_format(x.detach(), format_)) for x in inputs]
@@ -44,7 +42,7 @@ def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tenso
 
 def _in_format(x: Tensor, format_: torch.memory_format) -> Tensor:
     """A copy in the format, of what has the dimensions for it."""
-    takes = format_ is torch.contiguous_format or _FORMATS.get(x.dim()) is format_
+    takes = format_ is torch.contiguous_format or CHANNELS_LAST.get(x.dim()) is format_
     return x.clone(memory_format=format_) if takes else x.clone()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,9 @@ from torch import Tensor, nn
 from fusegen.verify.cuda_autocast import CudaAutocast
 from fusegen.verify.drawn import seeded
 from fusegen.verify.kinks import Kinks, spread_rows
+
+# By the number of a tensor's dimensions.
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 @dataclass
@@ -67,19 +71,6 @@ def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
     return [x.detach().requires_grad_(x.requires_grad) for x in inputs]
 
 
-def in_other_format(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The inputs of a convolution in channels_last, or contiguous where they are so; nothing without a convolution that
-    PyTorch makes in both formats."""
-    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(inputs[0].dim())
-    if last is None or not any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
-        return []
-    wanted = torch.contiguous_format if inputs[0].is_contiguous(memory_format=last) else last
-    return [
-        x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
-        for x in inputs
-    ]
-
-
 def run(
     module: nn.Module,
     inputs: Sequence[Tensor],
@@ -104,6 +95,22 @@ def run(
         gradients |= {name: p.grad for name, p in module.named_parameters()}
         buffers = {name: b.clone() for name, b in module.named_buffers()}
     return Run(output.detach(), gradients, buffers)
+
+
+def runs_in_other_formats(
+    module: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor | None, **options: Any
+) -> list[Run]:
+    """A run with the inputs of a convolution in channels_last, or contiguous where they are so; none without a
+    convolution that PyTorch makes in both formats. options: as `run` has them."""
+    last = CHANNELS_LAST.get(inputs[0].dim())
+    if last is None or not any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
+        return []
+    wanted = torch.contiguous_format if inputs[0].is_contiguous(memory_format=last) else last
+    given = [
+        x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
+        for x in inputs
+    ]
+    return [run(module, given, grad_output, **options)]
 
 
 def draw_gradient(

@@ -20,10 +20,10 @@ from fusegen.verify.run import (
     channel_dim,
     draw_gradient,
     has_batch,
-    in_other_format,
     input_name,
     row_count,
     run,
+    runs_in_other_formats,
 )
 
 REORDERED_RUNS = 8
@@ -61,8 +61,7 @@ def compare_module(
     fused_run = run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
     if exact is None:
         exact = reference(original, inputs, grad_output, train=train, dtype=dtype)
-    other = in_other_format(original, inputs)
-    also = [run(original, other, grad_output, autocast_dtype=autocast_dtype, train=train)] if other else []
+    also = runs_in_other_formats(original, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
     return compare_runs(fused_run, eager_run, exact, dtype, also)
 
 

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "91bb6ba60df9",
+    "6a6476c330b6",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "ed9f04982245",
+    "3330b50aa887",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "ca753fdc560b",
+    "d374036f8347",
 )
 
 _package = _support.Composition(

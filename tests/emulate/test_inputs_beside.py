@@ -8,9 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.emulate.package import emulate_package  # noqa: E402
-from tests.emulate.building import write  # noqa: E402
-from tests.emulate.test_spread_inputs import drawn, results  # noqa: E402
+from tests.emulate.test_spread_inputs import builder, drawn, results  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -80,16 +78,7 @@ SIZES = (
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, emulation_cache):
-    root, found = tmp_path_factory.mktemp("beside"), {}
-
-    def build(name):
-        if name not in found:
-            plan = write(name, SPECS[name], root)
-            package = emulate_package(root / name, cache=emulation_cache, modes=[0])
-            found[name] = plan, getattr(package, plan.spec.class_name)
-        return found[name]
-
-    return build
+    return builder(SPECS, tmp_path_factory.mktemp("beside"), emulation_cache)
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=["odd", "even"])

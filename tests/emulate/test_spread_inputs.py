@@ -4,6 +4,7 @@ of attention scores. On the CPU, through the emulator."""
 from __future__ import annotations
 
 import copy
+import functools
 
 import pytest
 
@@ -108,18 +109,20 @@ SIZES = {
 CASES = [(name, sizes) for name in SPECS for sizes in SIZES[name]]
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory, emulation_cache):
-    root, found = tmp_path_factory.mktemp("spread"), {}
+def builder(specs, root, cache):
+    """By the name of a spec: its plan and its module's class, of a package that is emulated when it is first wanted."""
 
+    @functools.cache
     def build(name):
-        if name not in found:
-            plan = write(name, SPECS[name], root)
-            package = emulate_package(root / name, cache=emulation_cache, modes=[0])
-            found[name] = plan, getattr(package, plan.spec.class_name)
-        return found[name]
+        plan = write(name, specs[name], root)
+        return plan, getattr(emulate_package(root / name, cache=cache, modes=[0]), plan.spec.class_name)
 
     return build
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, emulation_cache):
+    return builder(SPECS, tmp_path_factory.mktemp("spread"), emulation_cache)
 
 
 def drawn(plan, sizes):
