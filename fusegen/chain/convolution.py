@@ -40,7 +40,7 @@ class Positions:
         """The convolution of a step. channels: of its input and its result. names: of its weight and its result."""
         options = {key: self._each(getattr(step, key, None), key) for key in _OPTIONS}
         if step.groups is not None and isinstance(step.groups, str):
-            self.symbols.argument(step.groups, "groups", ("int",))
+            self.symbols.argument(step.groups, "groups", ("int", "dim"))
         same = getattr(step, "padding", None) == "same"
         made = Convolution(
             name=step.name,

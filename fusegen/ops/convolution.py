@@ -34,7 +34,10 @@ class Convolving(Step):
     ]
     stride: Annotated[_Sizes, meaning("the step from one result to the next, likewise", 2)] = 1
     dilation: Annotated[_Sizes, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
-    groups: Annotated[PositiveInt | Identifier, meaning("channels see those of their own group alone", 4)] = 1
+    groups: Annotated[
+        PositiveInt | Identifier,
+        meaning("channels see those of their own group alone; a number, or an argument of type int or dim", 4),
+    ] = 1
     bias: Annotated[bool, meaning("whether a bias is added", False)] = True
     anchor = True
     transposed: ClassVar[bool] = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from fusegen.plan.composition import Composition
 from fusegen.plan.model import Mode
 from fusegen.verify import behaviour, execution, leading, memory, operators
 from fusegen.verify.findings import Finding, Report
-from fusegen.verify.sizes import LARGE, SMALL, Sizes, leading_sizes
+from fusegen.verify.sizes import LARGE, SMALL, Shape, Sizes, leading_sizes
 from fusegen.verify.subject import Subject
 from fusegen.verify.suite import BEHAVIOUR_SIZE, MEMORY_SIZE, STEPS, Check, Suite
 
@@ -118,11 +118,8 @@ class ComposedSuite(Suite):
 
     def _checks(self) -> Iterator[Finding]:
         yield from self._one("construction", self._size(), None, "", self.subject.same_initial_values, self._size())
-        chosen = [composed_sizes(self.subject.plan, *shape) for shape in self._shapes()]
         for mode in self.modes():
-            for size in [] if mode.autocast in self._left_out() else chosen:
-                for train in (True, False):
-                    yield from self._numerics_at(size, mode, mode.autocast, train, "ieee")
+            yield from self.numerics(mode)
         for mode in self._representatives():
             for name, check in _BEHAVIOUR.items():
                 size = self._size(MEMORY_SIZE if name == "memory" else BEHAVIOUR_SIZE)
@@ -132,6 +129,14 @@ class ComposedSuite(Suite):
             yield from self._one("training", self._size(), mode, f"{STEPS} steps", self._steps, self._size(), mode)
         yield from self._splits()
 
+    def numerics(self, mode: Mode, shapes: Sequence[Shape] | None = None) -> Iterator[Finding]:
+        if mode.autocast in self._left_out():
+            return
+        for shape in shapes or self._shapes():
+            for train in (True, False):
+                size = composed_sizes(self.subject.plan, *shape)
+                yield from self._numerics_at(size, mode, mode.autocast, train, "ieee")
+
     def _splits(self) -> Iterator[Finding]:
         """In float32, products by pieces, where the module can make them so."""
         mode = next((mode for mode in self.modes() if mode.name == "float32"), None)
@@ -140,7 +145,7 @@ class ComposedSuite(Suite):
         for train in (True, False):
             yield from self._numerics_at(self._size(), mode, False, train, "fp32_split")
 
-    def _shapes(self) -> tuple[tuple[int, int, int, int], ...]:
+    def _shapes(self) -> tuple[Shape, ...]:
         return (*SMALL, *LARGE[:6]) if self.full else SMALL[:4]
 
     def _leading(self, size: Sizes, mode: Mode) -> list[Any]:

@@ -24,6 +24,8 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
     """Values of all symbols: about so many rows of the result, channels of the input and of the result."""
     made, spec = convolution_of(plan), plan.spec
     symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
+    if isinstance(made.groups, str) and made.groups not in symbols:  # those of a depthwise convolution are a size, too
+        symbols[made.groups] = source
     groups = _number(made.groups, symbols)
     for dim, count in ((made.in_channels, source), (made.out_channels, channels)):
         if isinstance(dim, str):

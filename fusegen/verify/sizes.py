@@ -53,8 +53,10 @@ class Sizes:
         return "x".join(str(extent) for extent in (self.rows, self.source, self.channels) if extent is not None)
 
 
-# rows, input features, channels, groups. One row and two; odd and prime sizes, which no vector of 4 divides; a
-# multiple of every vector and warp; a last block that is nearly empty.
+Shape = tuple[int, int, int, int]
+"""Rows, input features, channels, groups."""
+# One row and two; odd and prime sizes, which no vector of 4 divides; a multiple of every vector and warp; a last block
+# that is nearly empty.
 SMALL = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 36, 4), (31, 37, 41, 1), (64, 48, 128, 8), (129, 16, 30, 3))
 # Tiles of it stay in the L2: blocks wait for each other.
 L2 = (16411, 33, 512, 1)
@@ -158,7 +160,7 @@ def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
     return with_positions(plan, {**symbols, **further_positions(plan, given[2:], symbols)})
 
 
-def several(plan: Plan, shapes: Sequence[tuple[int, int, int, int]]) -> list[Sizes]:
+def several(plan: Plan, shapes: Sequence[Shape]) -> list[Sizes]:
     """Those shapes as the spec allows them, each once."""
     found = [sizes(plan, *shape) for shape in shapes]
     return list({tuple(sorted(each.symbols.items())): each for each in found}.values())

@@ -31,7 +31,7 @@ from fusegen.verify.capacity import capacity, comparison_bytes, fitting, trainin
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import drawn_like
-from fusegen.verify.sizes import L2, LARGE, SMALL, Sizes, several, sizes, typical
+from fusegen.verify.sizes import L2, LARGE, SMALL, Shape, Sizes, several, sizes, typical
 from fusegen.verify.subject import Subject
 from fusegen.verify.training import compare_module, compare_steps
 
@@ -129,11 +129,14 @@ class Suite:
         spreads = self.subject.plan.chain.convolution is not None
         return {name: check for name, check in _BEHAVIOUR.items() if not (spreads and name == "NaN and infinity")}
 
-    def numerics(self, mode: Mode) -> Iterator[Finding]:
-        """Output, gradients and buffers against double precision at every size, in train and eval."""
+    def numerics(self, mode: Mode, shapes: Sequence[Shape] | None = None) -> Iterator[Finding]:
+        """Output, gradients and buffers against double precision at every size, in train and eval.
+
+        shapes: other ones than all of verify/sizes.py and the typical one.
+        """
         plan = self.subject.plan
-        chosen = several(plan, (*SMALL, *LARGE) if self.full else SMALL)
-        if self.full:
+        chosen = several(plan, shapes or ((*SMALL, *LARGE) if self.full else SMALL))
+        if self.full and shapes is None:
             chosen.append(typical(plan))
         for autocast in sorted({not mode.plain, mode.autocast} - self._left_out()):
             for each in self._fitting("numerics", chosen, mode):

@@ -1,0 +1,46 @@
+"""Chains of the collection that are like none of the other tests', beside PyTorch's operators on the emulator."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.plan.composition import Composition  # noqa: E402
+from fusegen.plan.load import planned_file  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
+from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
+from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
+from tests.chains.collection import ENTRIES  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+
+# Each with its dtypes: those in 16 bits have rows of their own there, or a dtype that changes in the chain.
+NARROW = ["attention_weights", "film", "lora_linear"]
+WIDE = ["conformer_depthwise", "convnext_rest", "gru_gate", "kb84", "highway", "resnet_basic_tail"]
+# Rows, input features, channels, groups.
+SHAPES = ((33, 70, 96, 6), (1, 24, 32, 4), (31, 37, 41, 1))
+
+
+def suite_of(name: str, dtypes: list[str], root, cache) -> Suite:
+    (root / f"{name}.yaml").write_text(ENTRIES[name].text(dtypes), encoding="utf-8")
+    plan = planned_file(root / f"{name}.yaml")
+    write_files(render_all([plan]), root)
+    package = emulate_package(root / name, cache=cache)
+    if isinstance(plan, Composition):
+        return ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False)
+    return Suite(Subject(plan, package, "cpu"), full=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, "float32") for name in WIDE), *((name, "bfloat16") for name in NARROW)]
+)
+def test_beside_the_chain_in_pytorch(name: str, dtype: str, tmp_path, emulation_cache) -> None:
+    """Results and every gradient, in training and evaluation."""
+    suite = suite_of(name, [dtype], tmp_path, emulation_cache)
+    found = [finding for mode in suite.modes() for finding in suite.numerics(mode, SHAPES)]
+    wrong = [f"{each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in found if not each.item.ok]
+    assert not wrong and len(found) >= 3 * 2 * 2

@@ -1,0 +1,56 @@
+"""The chains that people write: each is rendered, or refused for the stated reason."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fusegen.errors import SpecError
+from fusegen.plan.composition import compiled
+from fusegen.plan.load import planned_file
+from fusegen.render.launchers_header import symbol
+from fusegen.render.package import render_package
+from tests.chains.collection import BUILT, ENTRIES, REFUSED, Entry
+
+
+def planned(entry: Entry, directory):
+    path = directory / f"{entry.name}.yaml"
+    path.write_text(entry.text(), encoding="utf-8")
+    return planned_file(path)
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_is_rendered(name: str, tmp_path) -> None:
+    """Each region with launchers of both directions for both dtypes; the reference names every layer and parameter."""
+    plan = planned(BUILT[name], tmp_path)
+    files = render_package(plan)
+    for part in compiled([plan]):
+        source = files[f"{part.spec.name}/kernels.cu"]
+        assert all(f"FUSEGEN_LAUNCHER({symbol(part.spec.name, program)}," in source for program in part.programs)
+        assert {mode.name for mode in part.modes} >= {"float32", "bfloat16"}
+    module = files[f"{name}/__init__.py"]
+    reference = module[module.index("def fusegen_reference") :]
+    named = {step["name"] for step in BUILT[name].spec["chain"] if "name" in step and "constant" not in step}
+    named |= {step["parameter"] for step in BUILT[name].spec["chain"] if "parameter" in step}
+    assert named <= set(re.findall(r"self\.(\w+)", reference))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_is_refused_before_anything_is_emitted(name: str, tmp_path) -> None:
+    entry = REFUSED[name]
+    code, words = entry.refused
+    with pytest.raises(SpecError) as caught:
+        planned(entry, tmp_path)
+    found = [(each.code, each.message) for each in caught.value.diagnostics]
+    assert any(each == code and words in message for each, message in found), found
+    assert [path.name for path in tmp_path.iterdir()] == [f"{name}.yaml"]
+
+
+def test_how_many_there_are() -> None:
+    """Those of the public problems that need no sums over positions and no pooling; of 26 kinds 20 as a whole."""
+    problems = {name for name, entry in ENTRIES.items() if entry.file == "kernelbench"}
+    assert len(problems) == 43
+    kinds = {entry.kind for entry in ENTRIES.values() if entry.file == "training"}
+    whole = kinds - {entry.kind for entry in REFUSED.values()}
+    assert len(kinds) == 26 and len(whole) >= 20
