@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from performance_answer import answer_section, headline, memory_section, with_headline
+from performance_chains import chains_section
 from performance_sections import (
     build_section,
     host_section,
@@ -260,6 +261,7 @@ def page_of(results: Path) -> str:
     kernels, host, builds = (lines(name) for name in ("kernel_times", "host_time", "build_times"))
     parts = [
         page(rows, kernels, _files(results)),
+        chains_section(lines("chains"), _markdown),
         limits_section(lines("kernel_limits"), _markdown),
         scale_section(scale, _markdown),
         jumps_section(lines("jump_limits"), _markdown),

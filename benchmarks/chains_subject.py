@@ -1,0 +1,186 @@
+"""One chain of tests/chains/*.yaml on a GPU: opened, verified at small sizes, its calls at full size."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.bench.clock import Clock
+from fusegen.bench.peers import make_peer
+from fusegen.bench.rounds import Spread
+from fusegen.bench.work import Call
+from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.load import planned_file
+from fusegen.plan.model import Mode
+from fusegen.verify.composed import ComposedSubject, ComposedSuite, composed_modes
+from fusegen.verify.joined import eager_class
+from fusegen.verify.packages import open_subject
+from fusegen.verify.sizes import LARGE, SMALL, Sizes, typical
+from fusegen.verify.subject import Subject
+from fusegen.verify.suite import Suite
+
+FORWARD, STEP = "forward", "step"
+FUSED, PEERS = "fused", ("eager", "compile")
+# Sizes at which there is a result in double precision.
+SHAPES = (*SMALL[:4], *LARGE[:2])
+# Of the norm of a result at full size, by the bytes of an element: how far the fused module may be from eager, whose
+# products round to TF32 or bfloat16. A wrong formula is much farther.
+ROOM = {4: 5e-3, 2: 5e-2}
+_WARM_UP = 3
+_SETTLING, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 5, 15
+_BUDGET_MS = 400.0
+# The GPU rests after a call, in proportion to it: products that follow each other lower its clocks.
+_REST, _LONGEST_REST_S = 2.0, 0.1
+
+
+def opened(name: str, work: Path) -> Subject:
+    """The package of a chain, built below `work`."""
+    plan = planned_file(work / "specs" / f"{name}.yaml")
+    return open_subject(plan, work / "generated", device="cuda", cache=work)
+
+
+def modes_of(plan: Planned) -> list[Mode]:
+    """The dtype configurations outside of autocast."""
+    found = composed_modes(plan) if isinstance(plan, Composition) else plan.modes
+    return [mode for mode in found if mode.plain and mode.roles["activation"] != "float64"]
+
+
+def full_size(plan: Planned) -> Sizes:
+    """The sizes of the spec's dims."""
+    if not isinstance(plan, Composition):
+        return typical(plan)
+    symbols = {name: each.typical for name, each in plan.spec.arguments.items() if each.type == "int"}
+    return Sizes({**plan.spec.dims, **symbols}, 0, 0, None)
+
+
+def verified(subject: Subject) -> tuple[Counter[str], Counter[str], list[str]]:
+    """Comparisons with double precision by dtype, those that failed, and what these were."""
+    suite = (ComposedSuite if isinstance(subject, ComposedSubject) else Suite)(subject)
+    made, failed, notes = Counter[str](), Counter[str](), list[str]()
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+        for mode in suite.modes():
+            dtype = mode.roles["activation"]
+            for finding in suite.numerics(mode, SHAPES):
+                made[dtype] += 1
+                if not finding.item.ok:
+                    failed[dtype] += 1
+                    notes.append(f"{finding.shape} {finding.dtypes} {finding.mode} {finding.item.name}")
+    return made, failed, notes
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both modules of a chain at full size with the same state, and what a call takes."""
+
+    fused: nn.Module
+    eager: nn.Module
+    inputs: list[Tensor]
+    grads: list[Tensor]
+
+    def call(self, module: nn.Module, what: str) -> Call:
+        """A forward pass in evaluation, or a training step's forward and backward pass."""
+        wanted = [t for t in (*self.inputs, *module.parameters()) if t.requires_grad]
+
+        def forward() -> Any:
+            with torch.no_grad():
+                return module(*self.inputs)
+
+        def step() -> Any:
+            return torch.autograd.grad(results(module(*self.inputs)), wanted, self.grads, allow_unused=True)
+
+        module.train(what == STEP)
+        return step if what == STEP else forward
+
+    def differences(self) -> list[str]:
+        """Where the fused module is far from eager at full size: results in evaluation, and gradients of the inputs
+        and of weights in training, unless something is dropped."""
+        wrong = []
+        calls: list[tuple[str, Callable[[nn.Module], Any]]] = [("result", lambda m: results(self.call(m, FORWARD)()))]
+        if not getattr(type(self.fused), "_fusegen_dropouts", None):
+            calls.append(("gradient", lambda m: self.call(m, STEP)()))
+        for what, call in calls:
+            for index, (mine, theirs) in enumerate(zip(call(self.fused), call(self.eager), strict=True)):
+                if mine is None or theirs is None or (what == "gradient" and theirs.dim() < 2):
+                    continue
+                far = torch.linalg.vector_norm((mine - theirs).float()) / torch.linalg.vector_norm(theirs.float())
+                if not far <= ROOM[theirs.element_size()]:
+                    wrong.append(f"{what} {index} at full size: {far.item():.1e} from eager")
+        return wrong
+
+
+def results(found: Any) -> tuple[Tensor, ...]:
+    """Of a module with one result or several."""
+    return found if isinstance(found, tuple) else (found,)
+
+
+def pair(subject: Subject, mode: Mode) -> Pair:
+    """At full size. Neither is joined, nor does either replay another's dropouts: they are as users have them."""
+    cls: Any = getattr(subject.package, subject.plan.spec.class_name)
+    sizes, dtype = full_size(subject.plan), getattr(torch, mode.roles["parameter"])
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        fused, eager = (subject.made(each, sizes, 0).to(dtype) for each in (cls, eager_class(cls)))
+        eager.load_state_dict(fused.state_dict())
+        inputs = [drawn(shape, of) for shape, of in subject._inputs(sizes, mode)]
+    fused.fusegen_strict = True
+    with torch.no_grad():
+        grads = [torch.randn_like(each) for each in results(eager(*inputs))]
+    return Pair(fused, eager, inputs, grads)
+
+
+def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Numbers that want a gradient, or a mask of which a tenth is true."""
+    if dtype == torch.bool:
+        return torch.rand(shape) < 0.1
+    return torch.randn(shape, dtype=dtype).requires_grad_()
+
+
+def subjects_of(found: Pair, problems: list[str]) -> dict[str, nn.Module]:
+    """The fused module and its peers. Those that cannot be made are told."""
+    made = {FUSED: found.fused}
+    for name in PEERS:
+        try:
+            made[name] = make_peer(name, found.eager)
+            for what in (FORWARD, STEP):
+                found.call(made[name], what)()
+        except Exception as problem:  # whatever a compiler may raise
+            made.pop(name, None)
+            problems.append(f"{name}: {type(problem).__name__}: {problem}"[:200])
+    return made
+
+
+def times(clock: Clock, calls: Mapping[str, Call], rest: Callable[[float], None] = time.sleep) -> dict[str, Spread]:
+    """Milliseconds of each call: one of every subject in a round, in another order each time."""
+    delays = {}
+    for name, call in calls.items():
+        for _ in range(_WARM_UP):
+            delays[name] = 2 * clock.issue_us(call)
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    order, rounds, done = list(calls), _SETTLING + _LEAST_ROUNDS, 0
+    shuffled = random.Random(0)
+    while done < rounds:
+        for name in order:
+            taken = clock.enqueue(calls[name], delays[name])
+            clock.synchronise()
+            samples[name].append(taken())
+            rest(min(_REST * samples[name][-1] * 1e-3, _LONGEST_REST_S))
+        done += 1
+        if done == _SETTLING:
+            slowest = max(values[-1] for values in samples.values())
+            rounds = _SETTLING + int(min(max(_BUDGET_MS / slowest, _LEAST_ROUNDS), _MOST_ROUNDS))
+        shuffled.shuffle(order)
+    return {name: Spread.of(values[_SETTLING:]) for name, values in samples.items()}
+
+
+def ratio(found: Mapping[str, float], names: Sequence[str] = PEERS) -> float | None:
+    """The fused module's time over that of the fastest peer."""
+    peers = [found[name] for name in names if name in found]
+    return found[FUSED] / min(peers) if peers and FUSED in found else None

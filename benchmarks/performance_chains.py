@@ -1,0 +1,89 @@
+"""The part of docs/performance.md about the chains of tests/chains/*.yaml, from the CSV of chains.py."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from performance_sections import Line, Markdown
+
+MODES = ("step", "forward")
+# Below that a chain is named as slower.
+LEAST = 0.97
+_HEAD = """## The chains that people write, {gpu}
+
+By `benchmarks/chains.py` with torch {torch}: every chain of
+[kernelbench.yaml](../tests/chains/kernelbench.yaml) and
+[training.yaml](../tests/chains/training.yaml) that builds. {verified} In float32
+PyTorch's default counts: convolutions are in TF32, matrices are not.
+
+The figures say how many times as fast as the faster of eager PyTorch and `torch.compile` the fused
+module is, by device time at the spec's sizes: a training step (forward and backward pass), and a
+forward pass in evaluation. Medians of rounds in which all of them take turns.
+"""
+_VERIFIED = "Of {made} comparisons with double precision at small sizes {failed} failed."
+
+
+def latest(lines: Sequence[Line]) -> list[Line]:
+    """The last row of each chain, dtype and mode, in the order of the file."""
+    found = {(line["chain"], line["dtype"], line["mode"]): line for line in lines}
+    return list(found.values())
+
+
+def gain(line: Line) -> float | None:
+    """How many times as fast as the fastest peer, where both were measured."""
+    return 1 / float(line["ratio"]) if line["ratio"] else None
+
+
+def chains_section(lines: Sequence[Line], markdown: Markdown) -> str:
+    """A summary by what the chains begin with, then a line for each; nothing without lines."""
+    if not lines:
+        return ""
+    lines = latest(lines)
+    counted = {(line["chain"], line["dtype"]): line for line in lines}.values()
+    made, failed = (sum(int(line[name]) for line in counted) for name in ("comparisons", "failed"))
+    verified = _VERIFIED.format(made=made, failed=failed or "none")
+    head = _HEAD.format(gpu=lines[0]["gpu"], torch=lines[0]["torch"].partition("+")[0], verified=verified)
+    return "\n".join([head, markdown(_summary(lines)), markdown(_chains(lines)), _problems(lines)])
+
+
+def _summary(lines: Sequence[Line]) -> list[Line]:
+    table = []
+    for group in dict.fromkeys(map(_group, lines)):
+        for dtype in dict.fromkeys(line["dtype"] for line in lines):
+            for mode in MODES:
+                same = [line for line in lines if (_group(line), line["dtype"], line["mode"]) == (group, dtype, mode)]
+                gains = {line["chain"]: found for line in same if (found := gain(line)) is not None}
+                if gains:
+                    table.append(
+                        {
+                            "chains": group,
+                            "dtype": dtype,
+                            "mode": mode,
+                            "number": str(len(gains)),
+                            "geometric mean": f"{statistics.geometric_mean(gains.values()):.2f}",
+                            "least": f"{min(gains.values()):.2f}",
+                            f"below {LEAST}": ", ".join(name for name, each in gains.items() if each < LEAST),
+                        }
+                    )
+    return table
+
+
+def _group(line: Line) -> str:
+    return f"KernelBench, {line['kind']}" if line["file"] == "kernelbench" else line["file"]
+
+
+def _chains(lines: Sequence[Line]) -> list[Line]:
+    table: dict[str, Line] = {}
+    for line in lines:
+        row = table.setdefault(line["chain"], {"chain": line["chain"], "kind": line["kind"], "sizes": line["size"]})
+        found = gain(line)
+        if found is not None:
+            fused = f"{float(line['fused_ms']):.3g} ms"
+            row[f"{line['mode']}, {line['dtype']}"] = f"{found:.2f} ({fused})"
+    return list(table.values())
+
+
+def _problems(lines: Sequence[Line]) -> str:
+    found = {(line["chain"], line["dtype"]): line["problem"] for line in lines if line["problem"]}
+    return "".join(f"- {chain}, {dtype}: {' '.join(problem.split())}\n" for (chain, dtype), problem in found.items())
