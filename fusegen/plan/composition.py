@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
+from fusegen.plan.autocast import KnownDtypes
 from fusegen.plan.deferring import deferred
 from fusegen.plan.devices import Device
 from fusegen.plan.dimensions import Dimensions, dimensions, fixed_dimensions
@@ -114,14 +115,18 @@ def compose(spec: SpecModel, document: Document) -> Composition:
         raise SpecError(diagnostics)
     regions = deferred(partition.regions, partition.returned, partition.claim)
     kernels = [region for region in regions if not _is_called(spec, region, regions)]
-    parts = []
+    parts, known = [], KnownDtypes(spec)
     for region in regions:
         plan = None
         if region in kernels:
+            own = region_spec(spec, region)
             try:
-                plan = make_plan(region_spec(spec, region), region_document(document, region))
+                plan = make_plan(own, region_document(document, region), known.of(region))
+                known.add(region, own, plan.chain)
             except SpecError as error:
                 diagnostics = merge(diagnostics, error.diagnostics)
+        else:
+            known.layer(region)
         parts.append(Part(region, plan))
     diagnostics = diagnostics or [*_unused(spec, regions, document)]
     if diagnostics:

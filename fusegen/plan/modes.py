@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from fusegen.chain.model import Chain
 from fusegen.ops.step import Dtypes
 from fusegen.plan.model import Mode, Role
 
 VERIFICATION_DTYPE = "float64"
+NARROW = "narrow"
+"""In the place of a dtype: that of autocast, one of 16 bits."""
 
 
-def modes(spec, chain: Chain) -> list[Mode]:
+def modes(spec, chain: Chain, known: Mapping[str, str] = MappingProxyType({})) -> list[Mode]:
     """Plain modes (everything in one dtype), then autocast modes: activations in 16 bits, parameters in float32.
 
     Under autocast a further input may come in float32 or already in the autocast dtype; each is a mode of its
     own. Without an anchor autocast casts nothing, so the first input may be in float32 as well, and then others may be
     in any of the dtypes. The last
     mode is float64, which only verification builds compile.
+
+    known: the inputs that have one dtype in every call under autocast: float32, or NARROW for its own.
     """
     found = [_mode(spec, chain, dtype, dtype, dtype, False) for dtype in spec.dtypes]
-    for mode in _autocast_modes(spec, chain) if "float32" in spec.dtypes else ():
+    for mode in _autocast_modes(spec, chain, known) if "float32" in spec.dtypes else ():
         same = next((i for i, other in enumerate(found) if other.roles == mode.roles), None)
         if same is None:
             found.append(mode)
@@ -31,55 +36,92 @@ def modes(spec, chain: Chain) -> list[Mode]:
     return [replace(mode, index=index) for index, mode in enumerate(found)]
 
 
-def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
+def _autocast_modes(spec, chain: Chain, known: Mapping[str, str]) -> Iterator[Mode]:
     if not chain.has_anchor and any(step.autocast == "16 bits" for step in spec.chain):
         return  # the result has autocast's own dtype, which no tensor at hand tells
-    further = list(chain.further)
+    named = {name: known[name] for name in chain.further if name in known}
+    free = [name for name in chain.further if name not in named]
     for dtype in spec.dtypes:
-        if chain.has_anchor and dtype == "float32":
+        if _never(chain, known, dtype):
             continue
         parameter = "float32" if chain.has_anchor or chain.parameters or chain.buffers else dtype
         # A residual in float32 meets what a layer has made in 16 bits.
-        narrow = spec.dtypes if dtype == "float32" else (dtype,)
-        for other in dict.fromkeys(("float32", *narrow)) if further else ("float32",):
-            yield _mode(spec, chain, dtype, parameter, other, True)
+        narrow = [each for each in spec.dtypes if each != "float32"] if dtype == "float32" else [dtype]
+        if NARROW not in named.values():
+            for other in dict.fromkeys(("float32", *narrow)) if free else ("float32",):
+                yield _mode(spec, chain, dtype, parameter, other, True, named)
+            continue
+        for own in narrow:
+            fixed = {name: own if each == NARROW else each for name, each in named.items()}
+            for other in ("float32", own) if free else ("float32",):
+                yield _mode(spec, chain, dtype, parameter, other, True, fixed)
 
 
-def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> Mode:
+def _never(chain: Chain, known: Mapping[str, str], dtype: str) -> bool:
+    """Whether no call under autocast has activations in this dtype."""
+    if chain.has_anchor:
+        return dtype == "float32"
+    return known.get(chain.source.name, dtype) not in (dtype, NARROW if dtype != "float32" else dtype)
+
+
+def _mode(
+    spec,
+    chain: Chain,
+    activation: str,
+    parameter: str,
+    other: str,
+    autocast: bool,
+    fixed: Mapping[str, str] = MappingProxyType({}),
+) -> Mode:
+    """other: the dtype of further inputs, but for those that are fixed."""
     roles: dict[Role, str] = {"activation": activation, "parameter": parameter}
-    roles |= {f"input {name}": other for name in chain.further}
-    roles["output"] = _running_dtypes(spec, chain, activation, parameter, other, autocast)[-1]
-    saved = _saved_dtypes(spec, chain, activation, parameter, other, autocast)
+    roles |= {f"input {name}": fixed.get(name, other) for name in chain.further}
+    given = {name: fixed.get(name, other) for name in chain.tail_inputs}
+    running, saved = _dtypes(spec, chain, activation, parameter, given, autocast)
+    roles["output"] = running[-1]
     roles |= {f"output {name}": saved[name] for name in chain.further_results if name in saved}
     name = f"autocast {activation}" if autocast else activation
-    if autocast and any(role.startswith("input ") for role in roles):
-        name += f", inputs {other}"
+    if autocast and chain.further:
+        dtypes = [roles[f"input {each}"] for each in chain.further]
+        each = ", ".join(f"{input_} in {dtype}" for input_, dtype in zip(chain.further, dtypes, strict=True))
+        name += f", inputs {dtypes[0]}" if len(set(dtypes)) == 1 else f", {each}"
     return Mode(0, name, roles, autocast, plain=not autocast)
 
 
 def eager_dtypes(spec, chain: Chain, mode: Mode, step: int) -> set[str]:
     """What eager PyTorch has the value before a step in: one dtype, unless autocast makes a difference in the mode."""
     activation, parameter = mode.roles["activation"], mode.roles["parameter"]
-    other = next((dtype for role, dtype in mode.roles.items() if role.startswith("input ")), activation)
+    given = {name: mode.roles.get(f"input {name}", activation) for name in chain.tail_inputs}
     calls = [autocast for autocast, made in ((False, mode.plain), (True, mode.autocast)) if made]
-    return {_running_dtypes(spec, chain, activation, parameter, other, autocast)[step] for autocast in calls}
+    return {_dtypes(spec, chain, activation, parameter, given, autocast)[0][step] for autocast in calls}
 
 
-def _running_dtypes(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> list[str]:
-    """Of the value before each step, and of the result."""
-    return _dtypes(spec, chain, activation, parameter, other, autocast)[0]
+def values_under_autocast(
+    spec, chain: Chain, activation: str, given: Mapping[str, str], names: Iterable[str]
+) -> dict[str, str]:
+    """The dtypes of values that a chain makes. given: those of its inputs. A name that no step saves is the result's.
+
+    What is in float32 without any parameter in it stays so: parameters are in float32 under autocast.
+    """
+    parameter = "float32" if chain.has_anchor or chain.parameters or chain.buffers else activation
+    running, saved = _dtypes(spec, chain, activation, parameter, given, True)
+    return {name: saved.get(name, running[-1]) for name in names}
 
 
-def _saved_dtypes(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> dict[str, str]:
-    """Of each value that has a name."""
-    return _dtypes(spec, chain, activation, parameter, other, autocast)[1]
+def alike(found: Iterable[Mode], names: Iterable[str]) -> list[list[str]]:
+    """Further inputs in groups, which have one dtype each in every mode."""
+    modes_, groups = list(found), dict[tuple[str, ...], list[str]]()
+    for name in names:
+        groups.setdefault(tuple(mode.roles[f"input {name}"] for mode in modes_), []).append(name)
+    return list(groups.values())
 
 
 def _dtypes(
-    spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool
+    spec, chain: Chain, activation: str, parameter: str, given: Mapping[str, str], autocast: bool
 ) -> tuple[list[str], dict[str, str]]:
-    named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation}
-    shapes = {given.name: given.shape for given in chain.inputs if given.name in chain.further}
+    """Of the value before each step, and of the result; of each value that has a name. given: of further inputs."""
+    named = {**given, chain.source.name: activation}
+    shapes = {each.name: each.shape for each in chain.inputs if each.name in chain.further}
     shapes |= {p.name: p.shape for p in chain.parameters.values()}
     named |= {f"rank of {name}": str(len(shape)) for name, shape in shapes.items()}
     found = [activation]

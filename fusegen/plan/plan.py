@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusegen.chain.build import build_chain, examine_chain
@@ -62,8 +62,9 @@ class Plan:
         return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *others)]
 
 
-def make_plan(spec: SpecModel, document) -> Plan:
-    """Plans a validated spec. Raises SpecError where the chain does not fit together or cannot be scheduled."""
+def make_plan(spec: SpecModel, document, known: Mapping[str, str] | None = None) -> Plan:
+    """Plans a validated spec. known: as modes() has it. Raises SpecError where the chain does not fit together or
+    cannot be scheduled."""
     training, diagnostics = examine_chain(spec, document, training=True)
     diagnostics = merge(diagnostics, refusals(spec, training, document))
     if diagnostics:
@@ -71,7 +72,7 @@ def make_plan(spec: SpecModel, document) -> Plan:
     chains = {"": training}
     if training.dropouts or any(tracked for _, tracked in training.batch_norms):
         chains = {"train": training, "eval": build_chain(spec, document, training=False)}
-    found = tuple(modes(spec, training))
+    found = tuple(modes(spec, training, known or {}))
     variants = tuple(_variant(spec, name, chain, found) for name, chain in chains.items())
     over_ranks = None
     if synchronised(spec):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Convolution
 from fusegen.ir.axes import CHANNEL
+from fusegen.plan.modes import alike
 from fusegen.render.call_names import CallNames, refuse
 from fusegen.render.functions import as_tuple
 
@@ -102,7 +103,8 @@ def dtypes(call: CallNames) -> list[str]:
             "    _activation = torch.get_autocast_dtype(_device)",
         ]
     lines += [f"_parameter = {_parameter_dtype(call)}"]
-    key = ["_activation", "_parameter", *[f"{name}.dtype" for name in call.further[:1]]]
+    firsts = [names[0] for names in alike(call.plan.modes, call.further)]
+    key = ["_activation", "_parameter", *(f"{name}.dtype" for name in firsts)]
     lines += [
         f"_key = {as_tuple(key)}",
         "_mode = _modes.get(_key)",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fusegen.ir.axes import Dim
+from fusegen.plan.modes import alike
 from fusegen.render.call_names import CallNames, misfit
 from fusegen.render.functions import as_tuple
 
 
 def inputs_fit(call: CallNames) -> list[str]:
     """What refuses further inputs of another dtype or shape, as expressions."""
-    dtypes = dict.fromkeys(call.further, f"{call.further[0]}.dtype" if call.further else "")
+    dtypes = {name: f"{names[0]}.dtype" for names in alike(call.plan.modes, call.further) for name in names}
     dtypes |= dict.fromkeys(call.chain.masks, "torch.bool")
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for name, dtype in dtypes.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.plan.dimensions import dimensions, fixed_dimensions
-from fusegen.plan.modes import VERIFICATION_DTYPE
+from fusegen.plan.modes import VERIFICATION_DTYPE, alike
 from fusegen.plan.plan import Plan
 from fusegen.render.call import CallRenderer
 from fusegen.render.call_ranks import operator_arguments
@@ -90,7 +90,7 @@ def _modes(plan: Plan, further: list[str]) -> list[ModeText]:
     for mode in plan.modes:
         if mode.roles["activation"] == VERIFICATION_DTYPE:
             continue
-        keys = ["activation", "parameter", *[f"input {name}" for name in further[:1]]]
+        keys = ["activation", "parameter", *(f"input {names[0]}" for names in alike(plan.modes, further))]
         key = [TORCH[mode.roles[role]] for role in keys]
         found.append(ModeText(mode.index, key, mode.autocast, mode.plain))
     return found
