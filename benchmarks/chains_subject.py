@@ -126,13 +126,13 @@ def pair(subject: Subject, mode: Mode) -> Pair:
     cls: Any = getattr(subject.package, subject.plan.spec.class_name)
     sizes, dtype = full_size(subject.plan), getattr(torch, mode.roles["parameter"])
     torch.manual_seed(0)
-    with torch.device("cuda"):
+    with torch.device(subject.device):
         fused, eager = (subject.made(each, sizes, 0).to(dtype) for each in (cls, eager_class(cls)))
         eager.load_state_dict(fused.state_dict())
         inputs = [drawn(shape, of) for shape, of in subject._inputs(sizes, mode)]
     fused.fusegen_strict = True
     with torch.no_grad():
-        grads = [torch.randn_like(each) for each in results(eager(*inputs))]
+        grads = [torch.randn_like(each) for each in results(eager.eval()(*inputs))]
     return Pair(fused, eager, inputs, grads)
 
 
@@ -143,12 +143,12 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return torch.randn(shape, dtype=dtype).requires_grad_()
 
 
-def subjects_of(found: Pair, problems: list[str]) -> dict[str, nn.Module]:
-    """The fused module and its peers. Those that cannot be made are told."""
+def subjects_of(found: Pair, problems: list[str], backend: str | None = None) -> dict[str, nn.Module]:
+    """The fused module and its peers. Those that cannot be made are told. backend: as make_peer() has it."""
     made = {FUSED: found.fused}
     for name in PEERS:
         try:
-            made[name] = make_peer(name, found.eager)
+            made[name] = make_peer(name, found.eager, backend)
             for what in (FORWARD, STEP):
                 found.call(made[name], what)()
         except Exception as problem:  # whatever a compiler may raise
