@@ -40,7 +40,8 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if step is None:
             builder.pass_over(written[index], running)
             continue
-        if step.needs_elements and running is not None and not running.is_full:
+        of_rows = step.needs_elements and running is not None and not running.is_full
+        if of_rows and not (step.takes_rows() and _keeps_dims(spec.chain[:index])):
             diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
             continue
         if builder.leading and step.needs_matrix():
@@ -68,3 +69,8 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
     if not diagnostics.found:
         verify([chain.result, *chain.further_results.values(), *chain.updates.values()])
     return chain, diagnostics.found
+
+
+def _keeps_dims(steps) -> bool:
+    """Whether what steps make of a row is [rows, 1], not [rows]."""
+    return all(getattr(step, "keepdim", True) for step in steps)

@@ -80,6 +80,14 @@ class ToRows(OverChannels):
     keepdim: Annotated[Literal[True], meaning("the result is [rows, 1]", True)]
 
     passes = 1
+    # Whether of one channel it is that channel.
+    keeps_one: ClassVar[bool] = True
+
+    def takes_rows(self) -> bool:
+        return self.keeps_one
+
+    def build(self, chain, x: Node) -> Node:
+        return super().build(chain, x) if x.is_full else x
 
 
 class Sum(ToRows):
@@ -160,6 +168,7 @@ class Spread(ToRows):
     ] = 1
 
     measure: ClassVar[Callable[[Graph, Node, Axes, str, int], Node]]
+    keeps_one = False
 
     def build(self, chain, x: Node) -> Node:
         measure = type(self).measure
@@ -193,6 +202,7 @@ class VectorNorm(ToRows):
     formula = "sqrt(sum(x^2)), or sum(|x|) for p: 1, by row"
     kinks = (0,)
     autocast = "float32"
+    keeps_one = False
 
     def build(self, chain, x: Node) -> Node:
         return reduced.norm(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.p)

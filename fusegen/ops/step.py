@@ -139,6 +139,10 @@ class Step(BaseModel):
             return None
         return "its entry does not say what it does over positions"
 
+    def takes_rows(self) -> bool:
+        """Whether an op that needs one value for each row and channel also takes [rows, 1]: one channel."""
+        return False
+
     def reset(self) -> list[str]:
         """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""
         return [f"self.{self.name}.reset_parameters()"] if self.module else []  # type: ignore[attr-defined]

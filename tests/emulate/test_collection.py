@@ -18,9 +18,10 @@ from tests.chains.collection import ENTRIES  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
-# Each with its dtypes: those in 16 bits have rows of their own there, or a dtype that changes in the chain.
+WIDE = ["convnext_rest", "gru_gate", "kb51", "kb84", "resnet_basic_tail"]
 NARROW = ["attention_weights", "film", "lora_linear"]
-WIDE = ["conformer_depthwise", "convnext_rest", "gru_gate", "kb84", "highway", "resnet_basic_tail"]
+# Under autocast, too: a gate in 16 bits beside an input in float32.
+BOTH = ["highway"]
 # Rows, input features, channels, groups.
 SHAPES = ((33, 70, 96, 6), (1, 24, 32, 4), (31, 37, 41, 1))
 
@@ -35,12 +36,17 @@ def suite_of(name: str, dtypes: list[str], root, cache) -> Suite:
     return Suite(Subject(plan, package, "cpu"), full=False)
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [*((name, "float32") for name in WIDE), *((name, "bfloat16") for name in NARROW)]
-)
-def test_beside_the_chain_in_pytorch(name: str, dtype: str, tmp_path, emulation_cache) -> None:
+CASES = {
+    **dict.fromkeys(WIDE, ["float32"]),
+    **dict.fromkeys(NARROW, ["bfloat16"]),
+    **dict.fromkeys(BOTH, ["float32", "bfloat16"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_beside_the_chain_in_pytorch(name: str, tmp_path, emulation_cache) -> None:
     """Results and every gradient, in training and evaluation."""
-    suite = suite_of(name, [dtype], tmp_path, emulation_cache)
+    suite = suite_of(name, CASES[name], tmp_path, emulation_cache)
     found = [finding for mode in suite.modes() for finding in suite.numerics(mode, SHAPES)]
     wrong = [f"{each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in found if not each.item.ok]
     assert not wrong and len(found) >= 3 * 2 * 2

@@ -64,3 +64,17 @@ def test_typical_sizes_are_the_specs() -> None:
     plan = plan_file(ROOT / "specs" / "matmul_groupnorm_leakyrelu_sum.yaml")
     found = typical(plan)
     assert str(found) == "1024x8192x8192" and found.symbols["num_groups"] == 512
+
+
+@pytest.mark.parametrize("wider", [False, True])
+def test_groups_that_are_channels_divide_them(tmp_path: Path, wider: bool) -> None:
+    """Of a depthwise convolution, and of one that makes several channels of each."""
+    out = "wider" if wider else "channels"
+    chain = f"  - {{op: conv1d, name: c, out_channels: {out}, kernel_size: 3, groups: channels}}\n  - {{op: relu}}\n"
+    dims = "{batch: 4, channels: 8, length: 9" + (", wider: 16}" if wider else "}")
+    arguments = "{channels: {type: dim}" + (", wider: {type: dim}}" if wider else "}")
+    plan = plan_of(tmp_path, chain, dims, "{x: [batch, channels, length]}", arguments)
+    for source, channels in ((70, 96), (3, 7), (12, 100)):
+        found = sizes(plan, 33, source, channels, 6)
+        assert found.source == source and found.channels % source == 0
+        assert found.channels == (max(1, channels // source) * source if wider else source)

@@ -1,0 +1,34 @@
+"""Reductions of what is one channel already: that channel, or refused where it is another value."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.errors import SpecError
+from fusegen.plan.load import plan_file
+
+KEPT = ("sum", "mean", "max", "min", "amax", "amin", "logsumexp")
+
+
+def plan(op: str, tmp_path):
+    (tmp_path / "one.yaml").write_text(
+        "fusegen: 1\nname: one\ndims: {rows: 8, width: 4}\ninputs: {x: [rows, width]}\nchain:\n"
+        f"  - {{op: mean, keepdim: true}}\n  - {{op: {op}}}\n  - {{op: add, input: x}}\n"
+    )
+    return plan_file(tmp_path / "one.yaml")
+
+
+@pytest.mark.parametrize("op", KEPT)
+def test_of_one_channel_it_is_that_channel(op: str, tmp_path) -> None:
+    """No more is computed than without it."""
+    once = plan("relu", tmp_path).programs[0]
+    twice = plan(f"{op}, keepdim: true", tmp_path).programs[0]
+    reduced = [[node.op for phase in program.phases for node in phase.sums] for program in (once, twice)]
+    assert reduced[0] == reduced[1] and len(reduced[0]) == 1
+
+
+@pytest.mark.parametrize("op", ["var, keepdim: true", "std, keepdim: true", "norm, keepdim: true", "softmax"])
+def test_what_is_another_value_is_refused(op: str, tmp_path) -> None:
+    with pytest.raises(SpecError) as caught:
+        plan(op, tmp_path)
+    assert [each.code for each in caught.value.diagnostics] == ["FG309"]
