@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "6a6476c330b6",
+    "4abe99489b32",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "3330b50aa887",
+    "8bb6f4db9119",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "d374036f8347",
+    "f576ce5edff0",
 )
 
 _package = _support.Composition(
