@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.plan.model import Program, Tensor
-from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out, read
+from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, dtype_field, out, read
 from fusegen.render.variant_ops import VariantOps
 
 
@@ -83,7 +83,9 @@ class BackwardOp(VariantOps):
             found = f"*{name}"
             if reach is not None:
                 again = "true" if reach.spread == "last" else "false"
-                found = f"glue::sum_of_rows(*{name}, {tensor.gradient_of}_rows, /*again=*/{again})"
+                given = tensor.gradient_of
+                dtype = f"dtypes.{dtype_field(f'input {given}')}"
+                found = f"glue::sum_of_rows(*{name}, {dtype}, {given}_rows, /*again=*/{again})"
             op.results.append(f"if ({name}) gradients.push_back({found});")
         op.results.append("return gradients;")
         self.declare_bias(op, program)

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "4abe99489b32",
+    "57eba463236d",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "8bb6f4db9119",
+    "c7b04967900a",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "f576ce5edff0",
+    "abf5966df0b2",
 )
 
 _package = _support.Composition(
