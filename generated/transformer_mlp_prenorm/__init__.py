@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "6a6476c330b6",
+    "9a5f4d3c2bba",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "3330b50aa887",
+    "8da8df61b2be",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "d374036f8347",
+    "10e2058daa79",
 )
 
 _package = _support.Composition(
