@@ -13,7 +13,6 @@ from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reductions import stored_operand
 from fusegen.plan.model import FurtherResult, Mode, Part, Role, Tensor
 from fusegen.plan.modes import eager_dtypes
-from fusegen.plan.same import why_same, with_same
 from fusegen.spec.model import SpecModel
 
 _RESULT = "y"
@@ -65,8 +64,6 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
     wanted = [node for nodes in leaves.values() for node in nodes]
     gradients = differentiate(graph, chain.result, grad, wanted, flows)
     outputs, reasons = _gradient_outputs(chain, gradients, names)
-    outputs = with_same(chain, outputs, [Tensor(grad.name, grad, "output"), *grads])
-    reasons += why_same(outputs)
     targets = [tensor.node for tensor in outputs]
     nodes = saved_nodes(targets, grad, *(given.node for given in grads))
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
