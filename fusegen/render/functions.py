@@ -87,11 +87,12 @@ def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
 
 def same(variant: Variant, renderer: OpRenderer) -> str:
     """A dict: the gradients that are others, see Operator; empty where none is."""
-    places = {variant.gradients[name].name: i for i, name in enumerate(renderer.needs()) if name in variant.gradients}
+    made = variant.gradients
+    places = {made[name].name: i for i, name in enumerate(renderer.needs()) if name in made}
     places |= {name: i - len(variant.result_gradients) for i, name in enumerate(variant.result_gradients)}
     pairs = [
         f"{places[tensor.name]}: {places[tensor.same_as.name]}"
-        for tensor in variant.gradients.values()
+        for tensor in made.values()
         if tensor.same_as is not None and tensor.name in places
     ]
     return f"{{{', '.join(pairs)}}}" if pairs else ""
