@@ -84,9 +84,9 @@ class Operator:
     `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
     first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
     gradient is that of the first argument. same: gradients by their place, each with the place of
-    what it equals: a gradient before it, or as a negative number one that comes to a result, the last
-    of which is -1. Where both have one dtype, the op is not asked for it, and autograd gets one
-    tensor for both.
+    what it equals: a gradient before it, or as a negative number one that comes to a result, of
+    which -1 is the last. Where both have one dtype, the op is not asked for it, and autograd gets
+    one tensor for both.
     """
 
     split = None
