@@ -106,6 +106,9 @@ class _Build:
         tensors = {tensor.name: tensor for tensor in (*variant.saved, *variant.forward.given)}
         found = []
         for name in data["saved"]:
+            if name in variant.results:
+                found.append(model.Saved(name=name, is_input=False, bytes=0, reason=wording.WHY_RESULT_SAVED))
+                continue
             why = wording.why_saved(variant, tensors[name])
             found.append(model.Saved(name=name, is_input=False, bytes=self._bytes(tensors[name]), reason=why))
         for name in data["inputs_saved"]:
