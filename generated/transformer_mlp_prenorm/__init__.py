@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "57eba463236d",
+    "7862272cc874",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "c7b04967900a",
+    "50638c0d3058",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "abf5966df0b2",
+    "c48b67f9a241",
 )
 
 _package = _support.Composition(
