@@ -1,10 +1,10 @@
 """The convolution that a chain begins with: PyTorch's own op, in channels_last.
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
-that by a view: a row for each position of each of the batch. The convolution's input is brought
-into that format by a copy (memory_formats.py), unless it is there. The chain's result is in the format of PyTorch's
-convolution. Where that is contiguous, most chains' kernels write it so themselves, and read further
-inputs and the result's gradient so; other chains' results and gradients are copied.
+that by a view: a row for each position of each of the batch. The convolution's input is copied to
+that format (memory_formats.py), unless it is in it. The chain's result is in the format of
+PyTorch's convolution. Where that is contiguous, most chains' kernels write it so themselves, and
+read further inputs and the result's gradient so; other chains' results and gradients are copied.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
