@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "6a6476c330b6",
+    "817d5bf1a5b9",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "3330b50aa887",
+    "fe2de58cdc57",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "d374036f8347",
+    "3f28640f0b4e",
 )
 
 _package = _support.Composition(
