@@ -64,6 +64,8 @@ class Op:
 
 
 TENSOR = ("const Tensor&", "Tensor")
+OUTER = "images.outer()"
+"""C++: the sizes of what a program reads or writes as [batch, channels, positions], in a call with images."""
 OPTIONAL = ("const OptionalTensor&", "Tensor?")
 
 
@@ -83,4 +85,5 @@ def out(name: str) -> str:
 
 def read(name: str, dtype: str, shape: str) -> str:
     """Checks an argument that a kernel reads, and makes it contiguous."""
-    return f'const Tensor {spell(name, "in")} = args.input("{name}", {arg(name)}, {dtype}, {shape});'
+    made = "glue::outer_input(kCopier, args, " if shape == OUTER else "args.input("
+    return f'const Tensor {spell(name, "in")} = {made}"{name}", {arg(name)}, {dtype}, {shape});'

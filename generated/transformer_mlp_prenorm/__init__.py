@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "7862272cc874",
+    "477a90714bbd",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "50638c0d3058",
+    "305e893b92e6",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "c48b67f9a241",
+    "30a25354d64d",
 )
 
 _package = _support.Composition(
