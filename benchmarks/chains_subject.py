@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.bench.clock import Clock
+from fusegen.bench.names import TYPICAL
 from fusegen.bench.peers import make_peer
 from fusegen.bench.rounds import Spread
+from fusegen.bench.shapes import sizes_of
 from fusegen.bench.work import Call
 from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.load import planned_file
@@ -23,7 +25,7 @@ from fusegen.plan.model import Mode
 from fusegen.verify.composed import ComposedSubject, ComposedSuite, composed_modes
 from fusegen.verify.joined import eager_class
 from fusegen.verify.packages import open_subject
-from fusegen.verify.sizes import LARGE, SMALL, Sizes, typical
+from fusegen.verify.sizes import LARGE, SMALL
 from fusegen.verify.subject import Subject
 from fusegen.verify.suite import Suite
 
@@ -51,14 +53,6 @@ def modes_of(plan: Planned) -> list[Mode]:
     """The dtype configurations outside of autocast."""
     found = composed_modes(plan) if isinstance(plan, Composition) else plan.modes
     return [mode for mode in found if mode.plain and mode.roles["activation"] != "float64"]
-
-
-def full_size(plan: Planned) -> Sizes:
-    """The sizes of the spec's dims."""
-    if not isinstance(plan, Composition):
-        return typical(plan)
-    symbols = {name: each.typical for name, each in plan.spec.arguments.items() if each.type == "int"}
-    return Sizes({**plan.spec.dims, **symbols}, 0, 0, None)
 
 
 def verified(subject: Subject) -> tuple[Counter[str], Counter[str], list[str]]:
@@ -124,7 +118,7 @@ def results(found: Any) -> tuple[Tensor, ...]:
 def pair(subject: Subject, mode: Mode) -> Pair:
     """At full size. Neither is joined, nor does either replay another's dropouts: they are as users have them."""
     cls: Any = getattr(subject.package, subject.plan.spec.class_name)
-    sizes, dtype = full_size(subject.plan), getattr(torch, mode.roles["parameter"])
+    sizes, dtype = sizes_of(subject.plan, TYPICAL), getattr(torch, mode.roles["parameter"])
     torch.manual_seed(0)
     with torch.device(subject.device):
         fused, eager = (subject.made(each, sizes, 0).to(dtype) for each in (cls, eager_class(cls)))

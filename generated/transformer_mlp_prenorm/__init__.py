@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "6a6476c330b6",
+    "477a90714bbd",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "3330b50aa887",
+    "305e893b92e6",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "d374036f8347",
+    "30a25354d64d",
 )
 
 _package = _support.Composition(

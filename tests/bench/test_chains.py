@@ -92,7 +92,7 @@ def test_full_sizes_are_those_of_the_dims(subject, tmp_path) -> None:
     for name, first in (("kb33", (1024, 8192)), ("swiglu_mlp", (16384, 2048)), ("film", (64, 64, 56, 56))):
         (tmp_path / f"{name}.yaml").write_text(BUILT[name].text())
         plan = subject.planned_file(tmp_path / f"{name}.yaml")
-        sizes = subject.full_size(plan)
+        sizes = subject.sizes_of(plan, subject.TYPICAL)
         assert tuple(map(sizes.number, plan.spec.inputs["x"])) == first
         assert [mode.name for mode in subject.modes_of(plan)] == ["float32", "bfloat16"]
 
