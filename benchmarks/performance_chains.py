@@ -14,14 +14,14 @@ _HEAD = """## The chains that people write, {gpu}
 
 By `benchmarks/chains.py` with torch {torch}: every chain of
 [kernelbench.yaml](../tests/chains/kernelbench.yaml) and
-[training.yaml](../tests/chains/training.yaml) that builds. {verified} In float32
-PyTorch's default counts: convolutions are in TF32, matrices are not.
+[training.yaml](../tests/chains/training.yaml) that builds. {verified}
+In float32 PyTorch's default counts: convolutions are in TF32, matrices are not.
 
 The figures say how many times as fast as the faster of eager PyTorch and `torch.compile` the fused
 module is, by device time at the spec's sizes: a training step (forward and backward pass), and a
 forward pass in evaluation. Medians of rounds in which all of them take turns.
 """
-_VERIFIED = "Of {made} comparisons with double precision at small sizes {failed} failed."
+_VERIFIED = "Of {made}\ncomparisons with double precision at small sizes {failed} failed."
 
 
 def latest(lines: Sequence[Line]) -> list[Line]:
