@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from .convolution import Convolved, call_convolved
+from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
-from .stand_in import NO_ROWS, elsewhere
+from .stand_in import COMPUTED, NO_ROWS, elsewhere
 
 
 class KernelUse(NamedTuple):
@@ -41,6 +42,9 @@ class FusedModule(nn.Module):
         Raises what the call would raise for inputs that fit neither.
         """
         operator, found = self._fusegen_choose(inputs, count=False)
+        if found is COMPUTED:
+            with once(self, shapes_alone=True):
+                operator, found = self._fusegen_choose(inputs, count=False)
         if operator is None:
             return KernelUse(False, found.reason)
         return KernelUse(True, "", "" if operator.split is None else precision_name(found[-3]))
@@ -81,6 +85,9 @@ class FusedModule(nn.Module):
             if operator.split is not None and found[-3] == FP32_SPLIT:
                 found = with_pieces(self, operator, found)
             return operator(*found)
+        if found is COMPUTED:
+            with once(self):
+                return self._fusegen_run(*inputs)
         self._fusegen_tell(found)
         result = self.fusegen_reference(*inputs)
         if found.first_order and not torch.compiler.is_compiling() and result.grad_fn is not None:

@@ -94,6 +94,10 @@ class _Kept(NamedTuple):
     stream: object  # of the split: on another one, nothing says that it is done
     pieces: Tensor
 
+    def __deepcopy__(self, _):
+        """A copy of a module has another weight. A parametrised one copies all that it has."""
+        return None
+
 
 def _kept_pieces(module, split, weight):
     """split(weight), or what it gave in an earlier call for the same weight.
@@ -137,8 +141,11 @@ def _may_keep(weight):
     Not where the weight is to be trained: some trainers write to it in ways that count no version.
     Not in a trace, which would take them for a constant. Not in a CUDA graph: its replays have to
     see the weight as it is then, and would read memory that has been freed. An inference tensor
-    counts no versions, so nothing would tell that it was changed.
+    counts no versions, so nothing would tell that it was changed. What a parametrization computes
+    is another tensor in the next call.
     """
+    if not isinstance(weight, torch.nn.Parameter):
+        return False
     if torch.is_grad_enabled() and weight.requires_grad:
         return False
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():

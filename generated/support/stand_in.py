@@ -17,6 +17,7 @@ from torch.utils._device import DeviceContext
 from torch.utils.module_tracker import ModuleTracker
 
 from .dimensions import check_dimensions
+from .parametrised import computed, is_parametrised, is_ready, renew_weight
 
 
 class Eager(NamedTuple):
@@ -59,6 +60,7 @@ GLOBAL_HOOKS = Eager("hooks are registered for all modules")
 FUNCTION = Eager("a function of torch.nn.functional was replaced")
 FUNCTION_MODE = Eager("a TorchFunctionMode is active")
 REFUSED = Eager("PyTorch refuses the call", expected=True)
+COMPUTED = Eager("a tensor is computed by a parametrization")  # FusedModule makes the call anew
 
 
 def obstacle(owner, inputs, submodules):
@@ -82,8 +84,9 @@ def obstacle(owner, inputs, submodules):
         return TRANSFORM
     if forward_ad._current_level >= 0:
         return FORWARD_MODE
+    is_computed = "parametrizations" in owner._modules
     if not submodules:
-        return None
+        return COMPUTED if is_computed and not is_ready(owner) else None
     if _PRE_HOOKS or _HOOKS or _BACKWARD_PRE_HOOKS or _BACKWARD_HOOKS:
         for hooks in (_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS):
             if not all(map(_only_watches, hooks.values())):
@@ -95,10 +98,12 @@ def obstacle(owner, inputs, submodules):
     attributes = owner.__dict__
     for attribute, module, kind in submodules:
         if type(module) is not kind or attribute in attributes:
-            return Eager(f"{attribute} is of type {type(module).__name__}, not {kind.__name__}")
+            if attribute in attributes or module is None or not is_parametrised(module, kind):
+                return Eager(f"{attribute} is of type {type(module).__name__}, not {kind.__name__}")
+            is_computed = True
         own = module.__dict__
         if (
-            own["_forward_pre_hooks"]
+            (own["_forward_pre_hooks"] and not renew_weight(module))
             or own["_forward_hooks"]
             or own["_backward_pre_hooks"]
             or own["_backward_hooks"]
@@ -122,7 +127,7 @@ def obstacle(owner, inputs, submodules):
             or (kind in _CHECKS and kind._check_input_dim is not _CHECKS[kind])
         ):
             return Eager(f"a method of {kind.__name__} was replaced")
-    return None
+    return COMPUTED if is_computed and not is_ready(owner) else None
 
 
 def tensor(module, name):
@@ -132,6 +137,8 @@ def tensor(module, name):
         found = module._parameters.get(name)
         if found is None:
             found = module._buffers.get(name)
+            if found is None and "parametrizations" in module._modules:
+                return computed(module, name)
     return found
 
 
