@@ -62,10 +62,11 @@ def contraction_work(
     contraction = plan.chain.contraction
     if contraction is None:
         return None
-    linear = original.get_submodule(contraction.name)
-    weight = linear.weight.detach()
+    weight = original.get_parameter(contraction.attribute).detach()
+    weight = weight.t() if contraction.by_columns else weight
     with_bias = any(in_product(plan, mode, name) for name in plan.chain.parameters)
-    bias = linear.bias.detach() if with_bias else None
+    added = [p.attribute for p in plan.chain.parameters.values() if p.in_product] if with_bias else []
+    bias = original.get_parameter(added[0]).detach() if added else None
     data = inputs[[given.name for given in plan.chain.inputs].index(contraction.source)].detach()
     grad = grad_output.to(data.dtype)
 

@@ -38,9 +38,9 @@ class ChainBuilder(ModuleBuilder):
         first = self.spec.chain[0] if self.spec.chain else None
         if first is not None and first.anchor:
             return None
-        return self._begin(self.inputs[0].name if self.inputs else "x")
+        return self.begin(self.inputs[0].name if self.inputs else "x")
 
-    def _begin(self, name: str) -> Node:
+    def begin(self, name: str) -> Node:
         self._source = self.graph.tensor(name, self.graph.view)
         return self._source
 
@@ -56,10 +56,10 @@ class ChainBuilder(ModuleBuilder):
         self.symbols.constructed((out,), "out_features")
         source = self.inputs[0].name if self.inputs else "x"
         names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
-        self.contraction = Contraction(step.name, source, self.channels, out, *names)
+        self.contraction = Contraction(step.name, source, self.channels, out, *names, f"{step.name}.weight")
         self.places.setdefault(step.name, self.diagnostics.place("name"))
         self.channels = out
-        return self._begin(self.contraction.product)
+        return self.begin(self.contraction.product)
 
     def convolve(self, step, x: Node | None) -> Node:
         """The result of a convolution of the running value x, without its bias."""
@@ -68,7 +68,7 @@ class ChainBuilder(ModuleBuilder):
         if x is not None or self.positions is None:
             self.refuse("FG308", f"{step.op} can only be the first step of a chain")
             self.channels = None
-            return x or self._begin("x")
+            return x or self.begin("x")
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_channels")
         source = self.inputs[0].name if self.inputs else "x"
@@ -77,7 +77,7 @@ class ChainBuilder(ModuleBuilder):
         self.convolution = self.positions.begin(step, source, (self.channels, out), names)
         self.places.setdefault(step.name, self.diagnostics.place("name"))
         self.channels = out
-        return self._begin(self.convolution.result)
+        return self.begin(self.convolution.result)
 
     def remember(self, name: str | None, value: Node | None) -> None:
         """Keeps the result of a step under the name that it is saved by."""
@@ -109,7 +109,7 @@ class ChainBuilder(ModuleBuilder):
     def finish(self, result: Node | None) -> Chain:
         if self.training:  # evaluation has no use for everything
             self.symbols.report_unused(self._saved_by)
-        source = self._source or self._begin("x")
+        source = self._source or self.begin("x")
         return Chain(
             graph=self.graph,
             rows=self.rows,

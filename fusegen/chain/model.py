@@ -22,8 +22,9 @@ class Input:
 class Contraction:
     """The matrix product that the chain begins with: its result is the graph's leaf `product`.
 
-    name: the linear layer it belongs to. source: the module's input that it multiplies. operand, weight, product: what
-    the ops call that input, the layer's weight and the result.
+    name: the linear layer it belongs to, or the weight where that is the module's own parameter. source: the module's
+    input that it multiplies. operand, weight, product: what the ops call that input, the weight and the result.
+    attribute: where the module holds the weight. by_columns: whether that is [in_features, out_features].
     """
 
     name: str
@@ -33,6 +34,8 @@ class Contraction:
     operand: str
     weight: str
     product: str
+    attribute: str
+    by_columns: bool = False
 
 
 ROWS = "_rows"

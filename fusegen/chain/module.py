@@ -62,7 +62,7 @@ class ModuleBuilder:
             self.refuse("FG202", f"parameter '{name}' needs an init", "parameter")
         elif isinstance(init, str) and init not in INITS:
             self.symbols.argument(init, "init", ("float", "int"), INITS)
-        dims = self._shape(shape)
+        dims = self.shape(shape)
         axes = None if dims is None else self._axes_of(dims, "shape")
         if dims is None or axes is None:
             return self.stand_in(name)
@@ -86,7 +86,8 @@ class ModuleBuilder:
         self._stand_ins.add(name)
         return self.graph.tensor(name, CHANNEL)
 
-    def _shape(self, shape: Any) -> tuple[Dim | None, ...] | None:
+    def shape(self, shape: Any) -> tuple[Dim | None, ...] | None:
+        """The sizes of a step's `shape`: a list, or the name of a shape argument."""
         if isinstance(shape, str):
             argument = self.symbols.argument(shape, "shape", ("shape",))
             # The spec's own checks report a symbol in `is` that is not declared.
@@ -104,6 +105,9 @@ class ModuleBuilder:
         self.own(module)
         self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, axes, in_product), "name")
         return self.graph.tensor(name, axes)
+
+    def declare_parameter(self, parameter: Parameter, field: str) -> None:
+        self._declare(self.parameters, parameter, field)
 
     def buffer(self, module: str, key: str, axes: Axes = CHANNEL) -> Node:
         name = self.name_of(module, key)
@@ -194,6 +198,7 @@ def _names(spec) -> frozenset[str]:
     """What the spec calls its tensors and constants."""
     steps = [step for step in spec.chain if step is not None]
     operands = [step.parameter or step.name for step in steps if hasattr(step, "parameter")]
+    operands += [step.bias for step in steps if isinstance(getattr(step, "bias", None), str)]
     # An argument of a norm is its attribute, not the module's.
     constants = [value for step in steps if not step.module for value in vars(step).values() if isinstance(value, str)]
     return frozenset({*spec.inputs, *operands, *spec.arguments.keys() & constants} - {None})

@@ -8,6 +8,7 @@ from fusegen.ops import (
     bounds,
     convolution,
     linear,
+    matmul,
     norms,
     powers,
     reductions,
@@ -17,7 +18,7 @@ from fusegen.ops import (
 )
 
 STEPS = (
-    *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
+    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
     *(*norms.STEPS, *reductions.STEPS),
 )

@@ -14,7 +14,7 @@ def parameters(call: CallNames) -> list[str]:
     lines = []
     if call.chain.contraction:
         c = call.chain.contraction
-        lines.append(f"{c.weight} = {call.tensor(f'{c.name}.weight')}")
+        lines.append(f"{c.weight} = {call.tensor(c.attribute)}")
     v = call.chain.convolution
     if v:
         lines.append(f"{v.weight} = {call.tensor(f'{v.name}.weight')}")
@@ -28,7 +28,8 @@ def sizes(call: CallNames) -> list[str]:
     name, c = call.first, call.chain.contraction
     if c:
         lines = [
-            *refuse([f'_support.misfit_weight("{c.name}.weight", {c.weight})']),
+            *refuse([f'_support.misfit_weight("{c.attribute}", {c.weight})']),
+            *([f"{c.weight} = {c.weight}.t()"] if c.by_columns else []),
             f"_channels, _width = {c.weight}.shape",
         ]
     else:

@@ -56,7 +56,8 @@ def construct(plan: Plan, eager: list[str]) -> list[str]:
     arguments = [name for name in arguments if name not in chain.parameters]  # an init, not an attribute
     text = "\n".join(eager)
     lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
-    initial = sorted({step.init for step in spec.chain if getattr(step, "init", None) in spec.arguments})
+    given = {getattr(step, key, None) for step in spec.chain for key in ("init", "bias_init")}
+    initial = sorted(each for each in given if isinstance(each, str) and each in spec.arguments)
     lines += [f"self._fusegen_initial_{name} = {name}" for name in initial]
     if plan.has_precisions:
         lines.append("self.fusegen_precision = _support.check_precision(_package.name, precision)")
@@ -70,7 +71,8 @@ def reset(spec: SpecModel) -> list[str]:
 
 def extra_repr(spec: SpecModel, chain: Chain) -> str:
     """The module's own parameters and constants, as the inside of an f-string."""
-    parameters = [p.attribute for p in chain.parameters.values() if "." not in p.attribute]
+    weights = [chain.contraction.attribute] if chain.contraction else []
+    parameters = [name for name in (*weights, *(p.attribute for p in chain.parameters.values())) if "." not in name]
     constants = [c.attribute for c in chain.constants.values() if "." not in c.attribute]
     shown = [f"{name}={{list(self.{name}.shape)}}" for name in parameters]
     return ", ".join([*shown, *(f"{name}={{self.{name}}}" for name in constants)])

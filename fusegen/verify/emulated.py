@@ -3,6 +3,7 @@ precision."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import AUTOMATIC, Shapes
 from fusegen.runtime.launchers import Call, Launcher
+from fusegen.verify.products import Given
 
 
 def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
@@ -177,13 +179,18 @@ def tail_reference(
     given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
     leaves = {name: value.detach().double().requires_grad_() for name, value in given.items()}
     anchor, ones = chain.contraction or chain.convolution, (1,) * chain.spatial
-    if anchor:
+    given_result: contextlib.AbstractContextManager = contextlib.nullcontext()
+    if anchor and chain.contraction and "." not in chain.contraction.attribute:
+        added = any(in_product(plan, mode, name) for name in chain.parameters)
+        weight = exact.get_parameter(chain.contraction.attribute)
+        given_result = Given(weight, leaves[chain.source.name], add_bias=not added)
+    elif anchor:
         bias = getattr(exact, anchor.name).bias
         added = any(in_product(plan, mode, name) for name in chain.parameters)
-        given_result = _Given(None if added else bias, leaves[chain.source.name], chain.spatial)
-        setattr(exact, anchor.name, given_result)
+        setattr(exact, anchor.name, _Given(None if added else bias, leaves[chain.source.name], chain.spatial))
     inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
-    result = exact.fusegen_reference(*(x.view(*x.shape, *ones) for x in inputs)).flatten(1)
+    with given_result:
+        result = exact.fusegen_reference(*(x.view(*x.shape, *ones) for x in inputs)).flatten(1)
     result.backward(tensors[variant.result_gradient].double())
     values = {variant.result: result.detach()}
     for name, tensor in variant.gradients.items():

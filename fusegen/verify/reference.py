@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.kinks import Kinks, spread_over
+from fusegen.verify.products import Product, Products, matrices
 from fusegen.verify.run import Run, input_name
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -39,7 +40,7 @@ class Reference:
 @dataclass
 class _Seen:
     name: str
-    module: Any  # an anchor or a norm; their attributes differ
+    module: Any  # an anchor, a norm or a product; their attributes differ
     input: Tensor
     output: Tensor
     gradient: Tensor | None = None
@@ -74,18 +75,24 @@ def exact_pass(
         for name, module in exact.named_modules()
         if isinstance(module, (*ANCHORS, *NORMS))
     ]
-    spread = _spread(exact, grad_output.shape)
+    held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
+    multiplied = matrices(exact, inputs64, held)
+    held |= {id(exact.get_parameter(name)) for name in multiplied}
+    spread = _spread(exact, grad_output.shape, held)
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
     try:
-        with Kinks(dtype or inputs[0].dtype) as kinks:
+        of_layers = held - {id(exact.get_parameter(name)) for name in multiplied}
+        with Kinks(dtype or inputs[0].dtype) as kinks, Products(of_layers) as products:
             output = torch.func.functional_call(exact, spread, tuple(inputs64))
     finally:
         for module in learnt:
             del module.forward
         for hook in hooks:
             hook.remove()
+    names = {id(p): name for name, p in exact.named_parameters()}
+    seen += [_Seen(names.get(id(each.right), ""), each, each.left, each.output) for each in products.seen]
     terms = {}
     if output.requires_grad:
         terms = _backward(exact, inputs64, output, grad_output.double(), seen, spread)
@@ -100,9 +107,8 @@ def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
     return torch.where(x > 0, x, module.weight * x)
 
 
-def _spread(exact: nn.Module, shape: torch.Size) -> dict[str, Tensor]:
-    """The parameters that no anchor or norm holds, one copy per element of the running value."""
-    held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
+def _spread(exact: nn.Module, shape: torch.Size, held: set[int]) -> dict[str, Tensor]:
+    """The parameters that no anchor, norm or product holds, one copy per element of the running value."""
     spread = {}
     for name, parameter in exact.named_parameters():
         if id(parameter) in held:
@@ -133,7 +139,7 @@ def _backward(
     output.backward(grad_output, retain_graph=True)
     for item in seen:
         item.gradient = item.output.grad
-    anchors = [s for s in seen if isinstance(s.module, ANCHORS) and s.gradient is not None]
+    anchors = [s for s in seen if isinstance(s.module, (*ANCHORS, Product)) and s.gradient is not None]
     norms = [s for s in seen if isinstance(s.module, NORMS) and s.gradient is not None]
     squares = {id(s): s.gradient.square() for s in anchors} | {
         name: copies.grad.square() for name, copies in spread.items() if copies.grad is not None
@@ -150,12 +156,23 @@ def _backward(
         terms |= _norm_terms(item)
     for item in anchors:
         square = squares[id(item)]
+        if isinstance(item.module, Product):
+            terms |= _product_terms(item, square, inputs)
+            continue
         terms[f"{item.name}.bias"] = _sum_to_channels(square, item.module).sqrt()
         terms[f"{item.name}.weight"] = _weight_terms(item, square)
         for index, x in enumerate(inputs):
             if item.input is x:
                 terms[input_name(index)] = _input_terms(item, square)
     return terms
+
+
+def _product_terms(item: _Seen, square: Tensor, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    operands, of_operands = (item.module.left, item.module.right), item.module.terms(square)
+    found = {item.name: of_operands[1]} if item.name else {}
+    for operand, terms in zip(operands, of_operands, strict=True):
+        found |= {input_name(index): terms for index, x in enumerate(inputs) if operand is x}
+    return found
 
 
 def _add_frozen_norms(norms: list[_Seen], anchors: list[_Seen], spread: dict, squares: dict) -> None:

@@ -106,10 +106,11 @@ def _kept_pieces(module, split, weight):
     module.eval(): docs/numerics.md.
     """
     kept, version = module.__dict__.get("_fusegen_kept"), weight._version
+    parameter = _parameter(weight)
     stream = torch.cuda.current_stream(weight.device) if weight.is_cuda else None
     if (
         kept is None
-        or kept.weight() is not weight
+        or kept.weight() is not parameter
         or kept.version != version
         or kept.data.data_ptr() != weight.data_ptr()
         or kept.data.stride() != weight.stride()
@@ -120,9 +121,14 @@ def _kept_pieces(module, split, weight):
         with torch.inference_mode(False):  # a later call may save them for its backward pass
             data = weight.detach()
             pieces = split(data)
-        kept = _Kept(weakref.ref(weight), version, data, stream, pieces)
+        kept = _Kept(weakref.ref(parameter), version, data, stream, pieces)
         module.__dict__["_fusegen_kept"] = kept
     return kept.pieces
+
+
+def _parameter(weight):
+    """What the module holds: the weight, or that with its dimensions exchanged."""
+    return weight if weight._base is None else weight._base
 
 
 def forget_pieces(module):
@@ -144,7 +150,7 @@ def _may_keep(weight):
     counts no versions, so nothing would tell that it was changed. What a parametrization computes
     is another tensor in the next call.
     """
-    if not isinstance(weight, torch.nn.Parameter):
+    if not isinstance(_parameter(weight), torch.nn.Parameter):
         return False
     if torch.is_grad_enabled() and weight.requires_grad:
         return False

@@ -36,12 +36,14 @@ def test_every_op_has_a_line() -> None:
 def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     text = example(op)
     assert text in details(op)
-    sizes = "hidden" in text
+    sizes, inner = "hidden" in text, "features" in text.replace("_features", "")
     positions = ("depth", "height", "width")[-int(op[-2]) :] if op.startswith("conv") else ()
     spec = SPEC.format(
-        hidden=", hidden: 32" * sizes + "".join(f", {name}: 8" for name in positions),
-        arguments="arguments: {hidden: {type: dim}}\n" if sizes else "",
-        width=", ".join(["32" if op == "linear" or positions or not sizes else "hidden", *positions]),
+        hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),
+        arguments=f"arguments: {{hidden: {{type: dim}}{', features: {type: dim}' * inner}}}\n" if sizes else "",
+        width="features"
+        if inner
+        else ", ".join(["32" if op == "linear" or positions or not sizes else "hidden", *positions]),
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}" if "keepdim" in text else text,
     )
@@ -77,7 +79,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout",
-                                "matmul", "bmm", "instance_norm", "F.gumbel_softmax"])  # fmt: skip
+                                "mm", "baddbmm", "instance_norm", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))
     assert message.startswith(f"the op '{op}' is not supported: ") and hint and "did you mean" not in hint

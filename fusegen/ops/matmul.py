@@ -1,0 +1,91 @@
+"""The product with a weight that is the module's own parameter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fusegen.chain.diagnostics import StepError
+from fusegen.chain.product import bias_of, multiply
+from fusegen.ir.axes import Dim
+from fusegen.ir.graph import Node
+from fusegen.ops import parameters
+from fusegen.ops.linear import Precision
+from fusegen.ops.step import Dtypes, Step
+from fusegen.spec.base import Given, meaning
+from fusegen.spec.model import Shape
+from fusegen.spec.names import AttributeName, Identifier
+
+
+class Matmul(Step):
+    """torch.matmul with a learnt weight; with `transposed` and `bias`, F.linear. Only as the first step, as linear."""
+
+    op: Literal["matmul"]
+    parameter: Annotated[AttributeName, meaning("the weight, an attribute of the module", "weight")]
+    shape: Annotated[
+        Identifier | Shape,
+        meaning(
+            "the weight's: [in_features, out_features], the other way round if transposed, or a shape argument",
+            ["features", "hidden"],
+        ),
+    ]
+    init: Annotated[
+        parameters.Init, meaning("what the weight begins with: a filling, a number or a float argument", "randn")
+    ]
+    transposed: Annotated[bool, meaning("the weight is [out_features, in_features], as that of F.linear", True)] = False
+    bias: Annotated[
+        Given[AttributeName], meaning("with transposed: a parameter that F.linear adds, [out_features]", "bias")
+    ] = None
+    bias_init: Annotated[Given[parameters.Init], meaning("what the bias begins with", "zeros")] = None
+    precision: Annotated[Precision, meaning("as that of linear", "fp32_split")] = "ieee"
+    formula = "x W, or x W^T + b"
+    owns = ("input", "product")
+    matrix_only = "never"
+    anchor = True
+
+    @property
+    def name(self) -> str:
+        """What its result belongs to, as that of a linear layer does."""
+        return self.parameter
+
+    def build(self, chain, x: Node) -> Node:
+        self._refuse_keys(chain)
+        product = multiply(chain, self, x)
+        if self.bias is None:
+            return product
+        return chain.graph.add("add", product, bias_of(chain, self), name=f"{self.parameter}_plus_{self.bias}")
+
+    def _refuse_keys(self, chain) -> None:
+        if self.bias is None:
+            if self.bias_init is not None:
+                chain.refuse("FG307", "bias_init goes with a bias", "bias_init")
+            return
+        if not self.transposed:
+            hint = "PyTorch adds it afterwards: write an 'add' with a parameter as the next step"
+            raise StepError("FG307", "bias goes with transposed, where F.linear adds it", "bias", hint)
+        if self.bias_init is None:
+            raise StepError("FG202", f"parameter '{self.bias}' needs a bias_init", "bias")
+
+    def eager(self, x: str) -> str:
+        if not self.transposed:
+            return f"torch.matmul({x}, self.{self.parameter})"
+        bias = "" if self.bias is None else f", self.{self.bias}"
+        return f"F.linear({x}, self.{self.parameter}{bias})"
+
+    def construct(self, channels: Dim) -> list[str]:
+        lines = [parameters.made(self.parameter, self.shape, self.init)]
+        if self.bias is not None and self.bias_init is not None:
+            out = f"{self.shape}[0]" if isinstance(self.shape, str) else self.shape[0]
+            lines.append(parameters.made(self.bias, [out], self.bias_init))
+        return lines
+
+    def reset(self) -> list[str]:
+        lines = [parameters.drawn(self.parameter, self.init)]
+        if self.bias is not None and self.bias_init is not None:
+            lines.append(parameters.drawn(self.bias, self.bias_init))
+        return lines
+
+    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
+        return dtypes.activation
+
+
+STEPS = (Matmul,)
