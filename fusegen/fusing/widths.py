@@ -32,7 +32,11 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
         message = f"it works for {rows} rows alone"
         raise refusal("FG705", message, None, "a view or a parameter has the number of rows of the example")
     step = data["chain"][0]
-    channels = step["out_features"] if step["op"] == "linear" else width
+    multiplies = step["op"] in ("linear", "matmul")
+    if step["op"] == "matmul":
+        channels = step["shape"][0 if step.get("transposed") else 1]
+    else:
+        channels = step["out_features"] if multiplies else width
     sizes: dict[str, int] = {}
 
     def size(name: str, value: Any) -> Any:
@@ -42,7 +46,7 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
         return name
 
     again = any(each.get("input") == first for each in data["chain"])
-    if step["op"] == "linear":
+    if multiplies:
         channels = size("features" if again else "out_features", channels)
         width = channels if again else size("in_features", width)
     else:
@@ -52,7 +56,10 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
         for key in ("out_features", "num_parameters"):
             if isinstance(each.get(key), int) and each[key] != 1:
                 each[key] = channels
-        if "shape" in each:
+        if each["op"] == "matmul":
+            each["shape"] = [channels, width] if each.get("transposed") else [width, channels]
+            each |= {"init": "zeros"} | ({"bias_init": "zeros"} if "bias" in each else {})
+        elif "shape" in each:
             each["shape"] = [value if value == 1 else channels for value in each["shape"]]
             each["init"] = "zeros"
     data["dims"] = {**data.get("dims", {}), rows: count, **sizes}

@@ -49,9 +49,13 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
             raise lacking(value.op, value.place)
         if running is None or not any(each is running for each in value.values):
             raise _branch(value, running, not found)
-        if value.op == "linear" and found:
+        if value.op in ("linear", "matmul") and found:
             hint = "end the chain before it: import what is in front and behind as modules of their own"
-            raise refusal("FG707", "a linear layer is not the first step", value.place, hint)
+            what = "a linear layer" if value.op == "linear" else "a matrix product"
+            raise refusal("FG707", f"{what} is not the first step", value.place, hint)
+        if value.op == "matmul":
+            for each in value.values[1:]:
+                _check_parameter(each, value)
         _check_inputs(value, running if first is None else first)
         draft = Draft(_data(value, running, done, names), value)
         found.append(draft)

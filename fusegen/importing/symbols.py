@@ -20,15 +20,20 @@ class Sizes:
         self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
+        product = drafts[0].data if drafts[0].data["op"] == "matmul" else {}
         shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
+        shaped = (shaped - {product.get("parameter")}) | ({product["bias"]} if "bias" in product else set())
         of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
         of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
         last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
         self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
-        if first_op == "linear":
-            inner = [f"{name}.weight[1]"]
+        if first_op in ("linear", "matmul"):
+            weight = product["parameter"] if product else f"{name}.weight"
+            by_columns = bool(product) and not product.get("transposed")
+            inner = [f"{weight}[{0 if by_columns else 1}]"]
+            of_channels += [f"{weight}[{1 if by_columns else 0}]"] if product else []
             again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
-            count = tensors[f"{name}.weight"].shape[0]
+            count = tensors[weight].shape[1 if by_columns else 0]
             self.width = self._symbol(arguments.sizes([*inner, *of_channels] if again else inner), last)
             self.channels = self._symbol(arguments.sizes([*inner, *of_channels] if again else of_channels), count)
         elif of_channels:

@@ -37,13 +37,12 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     text = example(op)
     assert text in details(op)
     sizes, inner = "hidden" in text, "features" in text.replace("_features", "")
+    width = "hidden" if sizes and op != "linear" else "32"
     positions = ("depth", "height", "width")[-int(op[-2]) :] if op.startswith("conv") else ()
     spec = SPEC.format(
         hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),
         arguments=f"arguments: {{hidden: {{type: dim}}{', features: {type: dim}' * inner}}}\n" if sizes else "",
-        width="features"
-        if inner
-        else ", ".join(["32" if op == "linear" or positions or not sizes else "hidden", *positions]),
+        width=", ".join(["features" if inner else "32" if positions else width, *positions]),
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}" if "keepdim" in text else text,
     )
