@@ -157,7 +157,7 @@ class Bench:
         best_wall = min((peer.wall.median for peer in peers), default=None)
         floor = measured[COPY].device.median if COPY in measured else None
         contraction = measured[CONTRACTION].device.median if CONTRACTION in measured else None
-        if place.subject.plan.chain.contraction is None:
+        if not place.subject.plan.chain.has_anchor:
             contraction = 0.0
         machine, plan = self.clock.machine, place.subject.plan
         rows = []

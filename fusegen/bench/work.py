@@ -59,6 +59,8 @@ def contraction_work(
     """
     if plan.chain.convolution:
         return _convolution_work(plan.chain.convolution, original, inputs[0], grad_output, what)
+    if plan.chain.batched:
+        return _batched_work(plan, inputs, grad_output, what)
     contraction = plan.chain.contraction
     if contraction is None:
         return None
@@ -75,6 +77,22 @@ def contraction_work(
 
     def step() -> tuple[Tensor, ...]:
         return forward(), grad @ weight, grad.t() @ data
+
+    return Work(step if what == STEP else forward)
+
+
+def _batched_work(plan: Plan, inputs: Sequence[Tensor], grad_output: Tensor, what: str) -> Work:
+    """The product of two inputs alone, for each element of the batch, and its two gradients."""
+    b, names = plan.chain.batched, [given.name for given in plan.chain.inputs]
+    left, right = (inputs[names.index(name)].detach() for name in (b.source, b.other))  # type: ignore[union-attr]
+    right = right.mT if b.transposed else right  # type: ignore[union-attr]
+    grad = grad_output.to(left.dtype)
+
+    def forward() -> Tensor:
+        return left @ right
+
+    def step() -> tuple[Tensor, ...]:
+        return forward(), grad @ right.mT, left.mT @ grad
 
     return Work(step if what == STEP else forward)
 

@@ -40,6 +40,10 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
         if why is not None:
             diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
             continue
+        if builder.in_batches and step.needs_matrix():
+            hint = "PyTorch takes dimension 1 for its channels, which are the last here"
+            diagnostics.refuse("FG308", f"{step.op} cannot be behind bmm", "op", hint)
+            continue
         try:
             running = step.build(builder, running)
         except StepError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Contraction, Convolution
+from fusegen.chain.model import Batched, Chain, Contraction, Convolution
 from fusegen.chain.module import ModuleBuilder, shape_text
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
@@ -23,6 +23,7 @@ class ChainBuilder(ModuleBuilder):
         self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
+        self.batched: Batched | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
@@ -120,6 +121,7 @@ class ChainBuilder(ModuleBuilder):
             result=result or source,
             contraction=self.contraction,
             convolution=self.convolution,
+            batched=self.batched,
             training=self.training,
             parameters=self.parameters,
             buffers=self.buffers,
@@ -185,5 +187,5 @@ class ChainBuilder(ModuleBuilder):
         """The shape of the running value, if it is known to be another one than this."""
         if self.positions is not None:
             return self.positions.misfit(shape, self.channels)
-        sizes = (self.rows, self.channels)
+        sizes = (*self.inputs[0].shape[:-1], self.channels) if self.in_batches else (self.rows, self.channels)
         return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)

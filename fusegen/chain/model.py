@@ -39,7 +39,7 @@ class Contraction:
 
 
 ROWS = "_rows"
-"""The symbol of the rows behind a convolution: each position of each of the batch's elements is one."""
+"""The symbol of the rows behind a convolution or bmm: each position or row of each of the batch's elements is one."""
 
 Sizing = int | str
 """A size of a convolution in one dimension of positions: a number, or an argument of type int."""
@@ -88,6 +88,25 @@ class Convolution:
 
 
 @dataclass(frozen=True)
+class Batched:
+    """The product of matrices that the chain begins with: its result is the graph's leaf `result`, as [rows, channels].
+
+    PyTorch's own op makes it, in front of the tail's, for each element of the batch. source, other: the module's inputs
+    that it multiplies, [batch, rows, in_features] and [batch, in_features, channels]. transposed: whether the other has
+    its last two dimensions exchanged.
+    """
+
+    source: str
+    other: str
+    transposed: bool
+    batch: Dim
+    rows: Dim
+    in_features: Dim
+    out_features: Dim
+    result: str
+
+
+@dataclass(frozen=True)
 class Parameter:
     """A learnable tensor that the tail reads.
 
@@ -130,7 +149,7 @@ class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
-    contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution.
+    contraction, convolution, batched: the anchor; at most one of them is there. rows is ROWS behind the last two.
     running: the value before each step; None before an anchor.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
@@ -147,6 +166,7 @@ class Chain:
     contraction: Contraction | None
     convolution: Convolution | None
     training: bool
+    batched: Batched | None = None
     parameters: dict[str, Parameter] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
@@ -159,6 +179,11 @@ class Chain:
     @property
     def has_anchor(self) -> bool:
         """Whether the tail's source is made by a layer, in the dtype that autocast gives it."""
+        return self.has_weight or self.batched is not None
+
+    @property
+    def has_weight(self) -> bool:
+        """Whether the anchor has a weight, which is in the module's dtype."""
         return self.contraction is not None or self.convolution is not None
 
     @property

@@ -34,11 +34,14 @@ class ModuleBuilder:
         self.graph = Graph(_names(spec), MATRIX)
         self.symbols = Symbols(spec, diagnostics)
         self.spatial = spec.chain[0].spatial if spec.chain and spec.chain[0] is not None else 0
+        self.in_batches = bool(spec.chain) and spec.chain[0] is not None and spec.chain[0].in_batches
         form = shape_form(self.spatial) if self.spatial else ("rows", "channels")
+        form = ("batch", "rows", "channels") if self.in_batches else form
         of_unknown = bool(spec.chain) and spec.chain[0] is None
         self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
         first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
-        self.rows, self.channels = (ROWS if self.spatial else first[0]), first[1]
+        self.rows = ROWS if self.spatial or self.in_batches else first[0]
+        self.channels = first[-1] if self.in_batches else first[1]
         self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
@@ -121,6 +124,10 @@ class ModuleBuilder:
             if isinstance(found, str):
                 self.refuse("FG303", f"the shape {shape_text(shape)} {found}", field)
             return None if isinstance(found, str) else found
+        if self.in_batches and any(dim not in (1, None) for dim in shape[:-1]):
+            hint = "a parameter may vary over the channels alone"
+            self.refuse("FG303", f"the shape {shape_text(shape)} varies over the rows", field, hint)
+            return None
         rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
         pairs = ((rows, self.rows), (channels, self.channels))
         if len(shape) > 2 or any(dim not in (1, full, None) and full is not None for dim, full in pairs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.model import Contraction, Parameter
+from fusegen.chain.model import Batched, Contraction, Parameter
 from fusegen.chain.module import INITS, shape_text
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
@@ -40,6 +40,41 @@ def multiply(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
     chain.places.setdefault(step.parameter, chain.diagnostics.place("parameter"))
     chain.channels = out
     return chain.begin(product)
+
+
+def multiply_batches(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
+    """The product with an input of a `bmm` step, which can only be the first."""
+    known = {tensor.name: tensor.shape for tensor in chain.inputs}
+    shape = known.get(step.input)
+    if shape is None and not chain.symbols.is_unread("inputs", step.input):
+        hint = chain.symbols.references.missing("input", step.input, known)
+        chain.refuse("FG301", f"no input named '{step.input}'", "input", hint)
+    if x is not None:
+        chain.refuse("FG308", "bmm can only be the first step of a chain")
+    first = chain.inputs[0].shape if chain.inputs else ()
+    if shape is None or x is not None or len(first) != 3:
+        chain.channels = None
+        return x if x is not None else chain.begin(step.input)
+    chain.symbols.references.use("input", step.input)
+    if step.input == chain.inputs[0].name:
+        chain.refuse("FG303", "the first input is multiplied by another one, not by itself", "input")
+    batch, rows, width = first
+    other, inner, out = shape if len(shape) == 3 else (None, None, None)
+    if step.transposed:
+        inner, out = out, inner
+    pairs = ((other, batch), (inner, width))
+    if len(shape) != 3 or any(None not in pair and pair[0] != pair[1] for pair in pairs):
+        wanted = shape_text((batch, None, width) if step.transposed else (batch, width, None))
+        message = f"the input '{step.input}' has the shape {shape_text(shape)}, but {wanted} is needed"
+        chain.refuse("FG303", message, "input")
+        chain.channels = None
+        return chain.begin(step.input)
+    result = chain.name_of(step.name, "result")
+    source = chain.inputs[0].name
+    chain.batched = Batched(source, step.input, step.transposed, batch, rows, width, out, result)
+    chain.places.setdefault(step.name, chain.diagnostics.place("op"))
+    chain.channels = out
+    return chain.begin(result)
 
 
 def bias_of(chain: ChainBuilder, step: Any) -> Node:

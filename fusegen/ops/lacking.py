@@ -30,9 +30,9 @@ _FAMILIES = {
         "apply it to the module's input or result",
         "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu bernoulli",
     ),
-    "the matrix products are those of 'linear' and 'matmul', as the first step": (
-        "if one operand is a learnt weight, that is 'linear' or 'matmul'; otherwise " + _IN_FRONT,
-        "mm bmm batch_matmul addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
+    "the matrix products are those of 'linear', 'matmul' and 'bmm', as the first step": (
+        "with a learnt weight it is 'linear' or 'matmul', of two inputs 'bmm'; otherwise " + _IN_FRONT,
+        "mm addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),
     "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
         "kernels take no sums over positions",

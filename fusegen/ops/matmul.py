@@ -1,11 +1,11 @@
-"""The product with a weight that is the module's own parameter."""
+"""Products with a weight that is the module's own parameter, and of two inputs."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
 from fusegen.chain.diagnostics import StepError
-from fusegen.chain.product import bias_of, multiply
+from fusegen.chain.product import bias_of, multiply, multiply_batches
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.ops import parameters
@@ -88,4 +88,35 @@ class Matmul(Step):
         return dtypes.activation
 
 
-STEPS = (Matmul,)
+class Bmm(Step):
+    """torch.bmm, or torch.matmul with more dimensions: the first input times another one, for each element of the
+    batch. PyTorch makes it. Only as the first step."""
+
+    op: Literal["bmm"]
+    input: Annotated[Identifier, meaning("the other input, [batch, features, channels]", "keys")]
+    transposed: Annotated[bool, meaning("the other input is [batch, channels, features]", True)] = False
+    formula = "x times input"
+    owns = ("result",)
+    matrix_only = "never"
+    anchor = True
+
+    @property
+    def name(self) -> str:
+        """What its result belongs to."""
+        return self.op
+
+    @property
+    def in_batches(self) -> bool:
+        return True
+
+    def build(self, chain, x: Node) -> Node:
+        return multiply_batches(chain, self, x)
+
+    def eager(self, x: str) -> str:
+        return f"torch.matmul({x}, {self.input}{'.mT' if self.transposed else ''})"
+
+    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
+        return dtypes.activation
+
+
+STEPS = (Matmul, Bmm)

@@ -37,7 +37,7 @@ def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
     for dtype in spec.dtypes:
         if chain.has_anchor and dtype == "float32":
             continue
-        parameter = "float32" if chain.has_anchor or chain.parameters or chain.buffers else dtype
+        parameter = "float32" if chain.has_weight or chain.parameters or chain.buffers else dtype
         for other in dict.fromkeys(("float32", dtype)) if further else ("float32",):
             yield _mode(spec, chain, dtype, parameter, other, True)
 

@@ -15,6 +15,9 @@ def tensors_fit(call: CallNames) -> list[str]:
     v = call.chain.convolution
     if v:
         checks.append(f'_support.misfit_operand("{v.name}.weight", {v.weight}, _activation, _autocast)')
+    b = call.chain.batched
+    if b:
+        checks.append(f'_support.misfit_operand("{b.other}", {b.other}, _activation, _autocast)')
     groups: dict[tuple[Dim, ...], list[tuple[str, str]]] = {}
     for p in call.chain.parameters.values():
         groups.setdefault(p.shape, []).append((p.attribute, p.name))

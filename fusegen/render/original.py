@@ -90,11 +90,15 @@ def shapes(plan: Plan) -> list[str]:
         form = shape_form(chain.spatial)
         lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
         lines.append("The memory format is that of PyTorch's convolution. Use channels_last: others are copied.")
+    elif chain.batched:
+        lines.append(f"Returns {text((*chain.inputs[0].shape[:2], chain.channels))}.")
     else:
         lines.append(f"Returns {text((chain.rows, chain.channels))}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
-        lines.append(f"In place of {chain.rows} there may be {any_number}, alike for all of these.")
+        leading = chain.inputs[0].shape[0] if chain.batched else chain.rows
+        any_number = "any number of dimensions" if chain.batched else any_number
+        lines.append(f"In place of {leading} there may be {any_number}, alike for all of these.")
     lines += textwrap.wrap(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".", 92)
     return lines
 

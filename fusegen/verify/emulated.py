@@ -184,11 +184,13 @@ def tail_reference(
         added = any(in_product(plan, mode, name) for name in chain.parameters)
         weight = exact.get_parameter(chain.contraction.attribute)
         given_result = Given(weight, leaves[chain.source.name], add_bias=not added)
+    elif chain.batched:
+        given_result = Given(None, leaves[chain.source.name], add_bias=False)
     elif anchor:
         bias = getattr(exact, anchor.name).bias
         added = any(in_product(plan, mode, name) for name in chain.parameters)
         setattr(exact, anchor.name, _Given(None if added else bias, leaves[chain.source.name], chain.spatial))
-    inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
+    inputs = [leaves.get(tensor.name, torch.empty(0, 0)) for tensor in chain.inputs]
     with given_result:
         result = exact.fusegen_reference(*(x.view(*x.shape, *ones) for x in inputs)).flatten(1)
     result.backward(tensors[variant.result_gradient].double())

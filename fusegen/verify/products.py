@@ -65,15 +65,17 @@ def matrices(module: nn.Module, inputs: Sequence[Tensor], held: Collection[int])
 
 
 class Given(TorchFunctionMode):
-    """While active, the product with a weight is one that is given. add_bias: whether that of F.linear is to be added
-    still."""
+    """While active, the product with a weight is one that is given.
 
-    def __init__(self, weight: Tensor, product: Tensor, add_bias: bool) -> None:
+    weight: None where there is no other product. add_bias: whether the bias of F.linear is to be added still.
+    """
+
+    def __init__(self, weight: Tensor | None, product: Tensor, add_bias: bool) -> None:
         super().__init__()
         self.weight, self.product, self.add_bias = weight, product, add_bias
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        if not is_product(func) or args[1] is not self.weight:
+        if not is_product(func) or (self.weight is not None and args[1] is not self.weight):
             return func(*args, **(kwargs or {}))
         bias = args[2] if len(args) > 2 else None
         return self.product if bias is None or not self.add_bias else self.product + bias

@@ -172,6 +172,8 @@ def _product_terms(item: _Seen, square: Tensor, inputs: Sequence[Tensor]) -> dic
     found = {item.name: of_operands[1]} if item.name else {}
     for operand, terms in zip(operands, of_operands, strict=True):
         found |= {input_name(index): terms for index, x in enumerate(inputs) if operand is x}
+        # Of an input with its dimensions exchanged.
+        found |= {input_name(index): terms.mT for index, x in enumerate(inputs) if operand._base is x}
     return found
 
 

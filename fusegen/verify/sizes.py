@@ -86,6 +86,10 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
     rows = settle(chain.rows, rows)
     width = settle(chain.contraction.in_features, source) if chain.contraction else None
+    if b := chain.batched:  # matrices, as bmm takes them too: see Subject
+        symbols[ROWS] = rows = settle(b.rows, rows)
+        width = settle(b.in_features, source)
+        settle(b.batch, 1)
     for count in chain.group_counts:
         if isinstance(count, str):
             symbols.setdefault(count, math.gcd(groups, channels))
@@ -108,8 +112,20 @@ def typical(plan: Plan) -> Sizes:
     def value(dim: Dim) -> int:
         return dim if isinstance(dim, int) else symbols[dim]
 
+    if b := chain.batched:
+        symbols[ROWS] = value(b.batch) * value(b.rows)
+        made = (value(b.batch), value(b.rows), value(chain.channels))
+        return Sizes(symbols, symbols[ROWS], value(chain.channels), value(b.in_features), made=made)
     width = value(chain.contraction.in_features) if chain.contraction else None
     return Sizes(symbols, value(chain.rows), value(chain.channels), width)
+
+
+def checked(plan: Plan) -> Sizes:
+    """The typical sizes, as they are checked: of bmm one element of the batch, whose results are [rows, channels]."""
+    usual = typical(plan)
+    if b := plan.chain.batched:
+        return sizes(plan, usual.number(b.rows), usual.source or 1, usual.channels, 1)
+    return usual
 
 
 def convolution_sizes(plan: Plan, rows: int, source: int, channels: int) -> Sizes:

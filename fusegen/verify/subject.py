@@ -122,9 +122,10 @@ class Subject:
         found = []
         for index, given in enumerate(chain.inputs):
             role = mode.roles.get(f"input {given.name}")
-            if index == 0:
+            if index == 0 or role is None:
                 role = mode.roles["parameter" if chain.has_anchor else "activation"]
             shape = tuple(sizes.symbols.get(dim, dim) for dim in given.shape)
+            shape = shape[1:] if chain.batched and not sizes.made else shape  # matrices, which bmm takes, too
             found.append((shape, getattr(torch, role)))
         return found
 

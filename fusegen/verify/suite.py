@@ -15,6 +15,7 @@ from fusegen.plan.dimensions import has_free_rows
 from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
 from fusegen.verify import (
+    batches,
     behaviour,
     execution,
     formats,
@@ -29,7 +30,7 @@ from fusegen.verify import (
 from fusegen.verify.capacity import capacity, comparison_bytes, fitting, training_bytes
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
-from fusegen.verify.sizes import L2, LARGE, SMALL, Sizes, several, sizes, typical
+from fusegen.verify.sizes import L2, LARGE, SMALL, Sizes, checked, several, sizes
 from fusegen.verify.subject import Subject
 from fusegen.verify.training import compare_module, compare_steps
 
@@ -127,7 +128,7 @@ class Suite:
         plan = self.subject.plan
         chosen = several(plan, (*SMALL, *LARGE) if self.full else SMALL)
         if self.full:
-            chosen.append(typical(plan))
+            chosen.append(checked(plan))
         for autocast in {not mode.plain, mode.autocast}:
             for each in self._fitting("numerics", chosen, mode):
                 for train in (True, False):
@@ -139,7 +140,7 @@ class Suite:
         mode = next((mode for mode in self.modes() if mode.plain and mode.roles["activation"] == "float32"), None)
         if mode is None or not plan.has_precisions:
             return
-        chosen = [*several(plan, (*SMALL, *LARGE)), typical(plan)] if self.full else several(plan, SMALL[:2])
+        chosen = [*several(plan, (*SMALL, *LARGE)), checked(plan)] if self.full else several(plan, SMALL[:2])
         for each in self._fitting(f"numerics {SPLIT}", chosen, mode):
             for train in (True, False):
                 yield from self._numerics_at(each, mode, False, train, SPLIT)
@@ -165,6 +166,8 @@ class Suite:
             for size in self._fitting(check, [self._size()], mode):
                 if of_positions:
                     yield from self._one(check, size, mode, "", self._behaviour, formats.memory_formats, size, mode)
+                elif self.subject.plan.chain.batched:
+                    yield from self._one(check, size, mode, "", self._behaviour, batches.batches, size, mode)
                 else:
                     yield from self._one(check, size, mode, "", self._leading, size, mode)
 

@@ -3,6 +3,7 @@
 It needs torch and nothing else.
 """
 
+from .batches import EMPTY, OTHER_BATCH, Multiplied
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
 from .dimensions import Dimensions
@@ -31,9 +32,11 @@ from .stand_in import (
 )
 
 __all__ = [
+    "EMPTY",
     "HALF_TRACKED",
     "NEGATIVE_MOMENTUM",
     "NO_ROWS",
+    "OTHER_BATCH",
     "OTHER_GROUPS",
     "REFUSED",
     "SOME_FROZEN",
@@ -43,6 +46,7 @@ __all__ = [
     "Eager",
     "FusedModule",
     "KernelUse",
+    "Multiplied",
     "Operator",
     "Package",
     "beyond",

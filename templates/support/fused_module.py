@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from .batches import Multiplied
 from .convolution import Convolved, call_convolved
 from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
@@ -82,6 +83,8 @@ class FusedModule(nn.Module):
         if operator is not None:
             if type(found[0]) is Convolved:
                 return call_convolved(operator, found)
+            if type(found[0]) is Multiplied:
+                found = (found[0].result(), *found[1:])
             if operator.split is not None and found[-3] == FP32_SPLIT:
                 found = with_pieces(self, operator, found)
             return operator(*found)
