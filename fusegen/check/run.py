@@ -12,6 +12,7 @@ from fusegen.check.diff import unified
 from fusegen.check.disk import read_disk
 from fusegen.check.findings import Finding
 from fusegen.check.libraries import stale_libraries
+from fusegen.check.plugins import told
 from fusegen.check.repair import repair_command
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.plan.packages import plan_packages
@@ -57,7 +58,10 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
     """
     complete = any(path.is_dir() for path in arguments)
     files = spec_files(arguments)
-    plans = plan_packages(files)
+    try:
+        plans = plan_packages(files)
+    except SpecError as error:
+        raise told(error, output) from None
     rendered = render_all(plans)
     specs = {plan.spec.name: file.as_posix() for plan, file in zip(plans, files, strict=True)}
     disk = read_disk(output, rendered, complete=complete)

@@ -10,6 +10,7 @@ from fusegen.ops import (
     linear,
     matmul,
     norms,
+    plugins,
     powers,
     reductions,
     rounding,
@@ -17,8 +18,11 @@ from fusegen.ops import (
     transcendental,
 )
 
-STEPS = (
+_OWN = (
     *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
     *(*norms.STEPS, *reductions.STEPS),
 )
+
+PLUGINS = plugins.load(_OWN)
+STEPS = (*_OWN, *PLUGINS.steps)

@@ -129,7 +129,10 @@ def unknown_op(op: str, known: Iterable[str]) -> tuple[str, str | None]:
         return f"unknown op {quote(op)}", f"{quote(name)}, if that is meant, is not supported: {reason}"
     if likeness >= _LIKE:
         return f"unknown op {quote(op)}", f"did you mean {quote(names[meant])}?"
-    return f"unknown op {quote(op)}", "`fusegen ops` lists those that there are"
+    return (
+        f"unknown op {quote(op)}",
+        "`fusegen ops` lists those that there are; one of a plugin needs the plugin installed",
+    )
 
 
 def _plain(op: str) -> str:

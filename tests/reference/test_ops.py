@@ -74,7 +74,7 @@ def test_lacking_ops_are_lacking() -> None:
         ("torch.sigmoid", "did you mean 'sigmoid'?"),
         ("swich", "did you mean 'swish'?"),
         ("expit", "it is called 'sigmoid' here"),
-        ("qwertz", "`fusegen ops` lists those that there are"),
+        ("qwertz", "`fusegen ops` lists those that there are; one of a plugin needs the plugin installed"),
     ],
 )
 def test_what_may_be_meant(op: str, hint: str) -> None:
