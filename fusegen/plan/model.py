@@ -134,7 +134,7 @@ class Program:
     from which on persistent kernels may cache elements; the number of phases where none may.
 
     schedules: alternatives, the launcher takes the first that is eligible; the last fits every size.
-    scalar_reductions: kernels for scalar results, run after any schedule.
+    scalar_reductions: kernels for scalar results, run after any schedule. rewrites: those that its graph went through.
     """
 
     name: str
@@ -149,6 +149,7 @@ class Program:
     terminal: tuple[Node, ...] = ()
     scalar_sums: tuple[Node, ...] = ()
     first_resident: int = 0
+    rewrites: tuple[str, ...] = ()
 
     @property
     def full_outputs(self) -> tuple[Tensor, ...]:

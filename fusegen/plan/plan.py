@@ -93,12 +93,13 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
     # An anchor's result has a rounding error of its own; what the module is given may be exact.
     inexact = {chain.source} if chain.has_anchor else set()
-    forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact).program()
+    without = spec.without_rewrites
+    forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact, without=without).program()
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
     grad_tensor = Tensor(grad.name, grad, "output")
     read = [grad_tensor, *sources, *saved]
-    backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
+    backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact, without).program()
     needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
     return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name)
 

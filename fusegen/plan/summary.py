@@ -33,6 +33,7 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
         "inputs": {tensor.name: list(tensor.shape) for tensor in plan.chain.inputs},
         "chain": [_step(step) for step in plan.spec.chain],
         "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes if is_built(mode)],
+        **({"without_rewrites": list(plan.spec.without_rewrites)} if plan.spec.without_rewrites else {}),
         "contraction": _contraction(plan),
         **({"convolution": _convolution(plan, sizes, plan.chain.convolution)} if plan.chain.convolution else {}),
         "variants": [_variant(plan, mode, sizes, variant) for variant in plan.variants],

@@ -60,7 +60,7 @@ def render_kernels(plan: Plan) -> str:
 
 
 def _definitions(plan: Plan) -> list[str]:
-    """The C++ of the functions of plugins, each once, line by line."""
+    """The C++ of the functions that templates/support lacks, each once, line by line."""
     used = {known_of(node) for program in plan.programs for node in ancestors([t.node for t in program.outputs])}
     found = [function.definition.strip() for function in FUNCTIONS.values() if function.definition and function in used]
     return [line for text in dict.fromkeys(found) for line in ["", *text.splitlines()]]

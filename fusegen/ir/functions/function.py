@@ -25,7 +25,7 @@ class Function:
     costly: takes many times as long as an addition, so kernels keep the value for later passes.
     slope: a derivative that shares with the function itself what costs most of it; row kernels keep it in place of
     that.
-    definition: of the C++ function, where templates/support has none: that of a plugin. It is written into kernels.cu.
+    definition: of the C++ function, where templates/support has none, as of a plugin. It is written into kernels.cu.
     """
 
     name: str
