@@ -171,8 +171,8 @@ class SpecModel(SpecPart):
         meaning("what kernels are compiled for; autocast needs float32 and one of 16 bits", ["float32", "bfloat16"]),
     ] = DTYPES
     rewrites: Annotated[
-        Rewrites, meaning("algebra of the planner, each of which may be switched off", {"sums": False})
-    ] = Field(default_factory=lambda: Rewrites())
+        Given[Rewrites], meaning("algebra of the planner, each of which may be switched off", {"sums": False})
+    ] = None
     targets: Annotated[
         Listing[Annotated[str, AfterValidator(_target), Plain("a target")]],
         Field(min_length=1),
@@ -201,7 +201,7 @@ class SpecModel(SpecPart):
     @property
     def without_rewrites(self) -> tuple[str, ...]:
         """The rewrites that are switched off."""
-        return tuple(name for name, is_on in self.rewrites if not is_on)
+        return tuple(name for name, is_on in self.rewrites or () if not is_on)
 
     @property
     def running_input(self) -> str:
