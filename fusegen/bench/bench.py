@@ -23,6 +23,7 @@ from fusegen.bench.schedules import Ran, ran
 from fusegen.bench.work import Work, contraction_work, copy_work, module_work
 from fusegen.errors import FusegenError
 from fusegen.plan.model import Mode
+from fusegen.verify.drawn import own_draws
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.subject import Subject
 from fusegen.version import __version__
@@ -98,17 +99,18 @@ class Bench:
         peers = dict(self._peers(place, original, checks))
         del checks  # its double precision results would be memory that no subject has
         grad_output = torch.randn(place.sizes.result, device=subject.device, dtype=getattr(torch, mode.roles["output"]))
-        for what in options.modes:
-            counts = tail_bytes(subject.plan, mode, place.sizes, what)
-            works = {COPY: copy_work(counts, subject.device)}
-            contraction = contraction_work(subject.plan, mode, original, inputs, grad_output, what)
-            if contraction is not None and product == "ieee":
-                works[CONTRACTION] = contraction
-            for name, module in {FUSED: fused, **peers}.items():
-                graphs = name in peers and uses_graphs(name)
-                works[name] = module_work(module, inputs, grad_output, what, graphs=graphs)
-            chosen = ran(subject, mode, place.sizes, what, fused, inputs)
-            self._timed(place, what, sum(counts), works, chosen)
+        with own_draws(original, *peers.values()):
+            for what in options.modes:
+                counts = tail_bytes(subject.plan, mode, place.sizes, what)
+                works = {COPY: copy_work(counts, subject.device)}
+                contraction = contraction_work(subject.plan, mode, original, inputs, grad_output, what)
+                if contraction is not None and product == "ieee":
+                    works[CONTRACTION] = contraction
+                for name, module in {FUSED: fused, **peers}.items():
+                    graphs = name in peers and uses_graphs(name)
+                    works[name] = module_work(module, inputs, grad_output, what, graphs=graphs)
+                chosen = ran(subject, mode, place.sizes, what, fused, inputs)
+                self._timed(place, what, sum(counts), works, chosen)
 
     def _peers(self, place: _Place, original: nn.Module, checks: Checks) -> Iterator[tuple[str, nn.Module]]:
         """Those that can be built and compute the chain; the others are named."""

@@ -70,7 +70,7 @@ def contraction_work(
     added = [p.attribute for p in plan.chain.parameters.values() if p.in_product] if with_bias else []
     bias = original.get_parameter(added[0]).detach() if added else None
     data = inputs[[given.name for given in plan.chain.inputs].index(contraction.source)].detach()
-    grad = grad_output.to(data.dtype)
+    grad = grad_output.to(data.dtype).repeat(1, plan.chain.number_of_parts)
 
     def forward() -> Tensor:
         return nn.functional.linear(data, weight, bias)

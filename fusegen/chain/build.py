@@ -5,25 +5,27 @@ from __future__ import annotations
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
+from fusegen.chain.parts import refuse_multiples
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import verify
 
 
-def build_chain(spec, document, training: bool) -> Chain:
-    """The chain of `spec` for training or evaluation. Raises SpecError with all diagnostics."""
-    chain, diagnostics = examine_chain(spec, document, training)
+def build_chain(spec, document, training: bool, over_ranks: bool = False) -> Chain:
+    """The chain of `spec` for training or evaluation. over_ranks: for training with the statistics of all ranks, as
+    leaves, where a batch norm has `sync`. Raises SpecError with all diagnostics."""
+    chain, diagnostics = examine_chain(spec, document, training, over_ranks)
     if diagnostics:
         raise SpecError(diagnostics)
     return chain
 
 
-def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnostic]]:
+def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> tuple[Chain, list[Diagnostic]]:
     """The chain and all diagnostics. A chain with any is good for nothing but to look for more of them.
 
     spec: a SpecModel, or a PartialSpec. document: where its fields stand in the file.
     """
     diagnostics = Diagnostics(document, spec.unreadable)
-    builder = ChainBuilder(spec, diagnostics, training)
+    builder = ChainBuilder(spec, diagnostics, training, over_ranks)
     written = document.data.get("chain", [])
     running = builder.start()
     for index, step in enumerate(spec.chain):
@@ -44,15 +46,19 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
             hint = "PyTorch takes dimension 1 for its channels, which are the last here"
             diagnostics.refuse("FG308", f"{step.op} cannot be behind bmm", "op", hint)
             continue
+        if not step.divides:
+            refuse_multiples(builder)
         try:
             running = step.build(builder, running)
         except StepError as error:
             diagnostics.refuse(error.code, error.message, error.field, error.hint)
-        builder.remember(step.save, running)
+        if not step.divides or step.save in step.saved:
+            builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
     if running is not None and not running.is_full and not diagnostics.found:
         hint = "combine it with a value of full size: save one before, and add, sub, mul or div it"
         diagnostics.refuse("FG309", "the chain's result must be [rows, channels], and is [rows, 1]", "op", hint)
+    refuse_multiples(builder)
     chain = builder.finish(running)
     if not diagnostics.found:
         verify([chain.result, *chain.updates.values()])

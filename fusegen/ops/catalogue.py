@@ -7,9 +7,11 @@ from fusegen.ops import (
     arithmetic,
     bounds,
     convolution,
+    dropout,
     linear,
     matmul,
     norms,
+    parts,
     plugins,
     powers,
     reductions,
@@ -19,9 +21,10 @@ from fusegen.ops import (
 )
 
 _OWN = (
-    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
+    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *parts.STEPS),
+    *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
-    *(*norms.STEPS, *reductions.STEPS),
+    *(*norms.STEPS, *reductions.STEPS, *dropout.STEPS),
 )
 
 PLUGINS = plugins.load(_OWN)

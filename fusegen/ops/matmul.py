@@ -12,7 +12,7 @@ from fusegen.ops import parameters
 from fusegen.ops.linear import Precision
 from fusegen.ops.step import Dtypes, Step
 from fusegen.spec.base import Given, meaning
-from fusegen.spec.model import Shape
+from fusegen.spec.model import InputShape
 from fusegen.spec.names import AttributeName, Identifier
 
 
@@ -22,7 +22,7 @@ class Matmul(Step):
     op: Literal["matmul"]
     parameter: Annotated[AttributeName, meaning("the weight, an attribute of the module", "weight")]
     shape: Annotated[
-        Identifier | Shape,
+        Identifier | InputShape,
         meaning(
             "the weight's: [in_features, out_features], the other way round if transposed, or a shape argument",
             ["features", "hidden"],

@@ -33,6 +33,8 @@ def dimensions(plan: Plan) -> Dimensions:
             return Dimensions(2, 2, f"the parameter {parameter.attribute} differs from row to row")
     if chain.batched:
         return Dimensions(2, None, "bmm multiplies matrices")
+    if any(dropout.by_sample for dropout in chain.dropouts):
+        return Dimensions(2, None, "drop_path draws for each index of the first dimension")
     if not has_free_rows(chain):
         return Dimensions(2, 2, "the spec ties the number of rows to another size")
     for parameter in chain.parameters.values():

@@ -47,7 +47,7 @@ def construct(plan: Plan, eager: list[str]) -> list[str]:
     channels: Dim = chain.inputs[0].shape[1]
     for step in spec.chain:
         made += step.construct_over(channels, chain.spatial)
-        channels = chain.channels if step.anchor else channels
+        channels = chain.source_channels if step.anchor else chain.channels if step.divides else channels
     if any("**_factory" in line for line in made):
         lines.append('_factory = {"device": device, "dtype": dtype}')
     lines += made
@@ -89,7 +89,7 @@ def shapes(plan: Plan) -> list[str]:
     if chain.convolution:
         form = shape_form(chain.spatial)
         lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
-        lines.append("The memory format is that of PyTorch's convolution. Use channels_last: others are copied.")
+        lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     elif chain.batched:
         lines.append(f"Returns {text((*chain.inputs[0].shape[:2], chain.channels))}.")
     else:
@@ -121,12 +121,11 @@ def _autocast(spec: SpecModel) -> str:
 
 
 def reference(spec: SpecModel, chain: Chain) -> list[str]:
-    """The chain, one statement a step, and the return of its result."""
+    """The chain, a statement or two a step, and the return of its result."""
     lines, running = [], chain.inputs[0].name
-    taken = {*spec.inputs, *(step.save for step in spec.chain)}
+    taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
     for step in spec.chain:
-        result = step.save or local
-        lines.append(f"{result} = {step.eager(running)}")
-        running = result
+        made, running = step.lines(running, local, chain.spatial)
+        lines += made
     return [*lines, f"return {running}"]

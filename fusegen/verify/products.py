@@ -9,7 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+
+from fusegen.verify.run import input_name
 
 PRODUCTS = frozenset({"matmul", "__matmul__", "mm", "bmm", "linear"})
 
@@ -20,12 +23,16 @@ def is_product(function: Any) -> bool:
 
 @dataclass(frozen=True)
 class Product:
-    """A call of one of them. The result's gradient is known once a backward pass has run."""
+    """A call of one of them. The result's gradient is known once a backward pass has run.
+
+    bias: what F.linear adds.
+    """
 
     function: Callable[..., Tensor]
     left: Tensor
     right: Tensor
     output: Tensor
+    bias: Tensor | None = None
 
     def terms(self, square: Tensor) -> tuple[Tensor, Tensor]:
         """The root of the summed squares of what the gradient of each operand is a sum of. square: of the result's."""
@@ -48,20 +55,39 @@ class Products(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if is_product(func) and id(args[1]) not in self.held:
             left, right = (getattr(each, "stands_for", each) for each in args[:2])
-            self.seen.append(Product(func, left, right, result))
+            bias = args[2] if len(args) > 2 and func is F.linear else None
+            self.seen.append(Product(func, left, right, result, bias))
         return result
 
 
 def matrices(module: nn.Module, inputs: Sequence[Tensor], held: Collection[int]) -> set[str]:
     """The names of the parameters that the module multiplies with, which are no element-wise operands."""
-    own = [name for name, each in module.named_parameters() if each.dim() > 1 and id(each) not in held]
-    if not own:
-        return set()
+    return of_products(module, inputs, held)[0]
+
+
+def of_products(module: nn.Module, inputs: Sequence[Tensor], held: Collection[int]) -> tuple[set[str], set[str]]:
+    """The same, and the names of those that F.linear adds: they may be wider than the module's result."""
+    own = [name for name, each in module.named_parameters() if id(each) not in held]
+    if not any(module.get_parameter(name).dim() > 1 for name in own):
+        return set(), set()
     other = copy.deepcopy(module)
     names = {id(parameter): name for name, parameter in other.named_parameters() if name in own}
     with torch.no_grad(), Products(()) as products:
         other(*inputs)
-    return {names[id(product.right)] for product in products.seen if id(product.right) in names}
+    weights = {names[id(product.right)] for product in products.seen if id(product.right) in names}
+    return weights, {names[id(product.bias)] for product in products.seen if id(product.bias) in names}
+
+
+def product_terms(product: Product, square: Tensor, module: nn.Module, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    """What `terms` gives, by the names of the operands' gradients. square: of the result's gradient."""
+    of_left, of_right = product.terms(square)
+    found = {name: of_right for name, parameter in module.named_parameters() if parameter is product.right}
+    found |= {n: square.flatten(0, -2).sum(0).sqrt() for n, p in module.named_parameters() if p is product.bias}
+    for operand, terms in ((product.left, of_left), (product.right, of_right)):
+        found |= {input_name(index): terms for index, x in enumerate(inputs) if operand is x}
+        # Of an input with its dimensions exchanged.
+        found |= {input_name(index): terms.mT for index, x in enumerate(inputs) if operand._base is x}
+    return found
 
 
 class Given(TorchFunctionMode):

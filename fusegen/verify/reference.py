@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.kinks import Kinks, spread_over
-from fusegen.verify.products import Product, Products, matrices
+from fusegen.verify.products import Product, Products, of_products, product_terms
 from fusegen.verify.run import Run, input_name
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -76,14 +76,14 @@ def exact_pass(
         if isinstance(module, (*ANCHORS, *NORMS))
     ]
     held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
-    multiplied = matrices(exact, inputs64, held)
-    held |= {id(exact.get_parameter(name)) for name in multiplied}
+    multiplied, added = of_products(exact, inputs64, held)
+    held |= {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
     spread = _spread(exact, grad_output.shape, held)
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
     try:
-        of_layers = held - {id(exact.get_parameter(name)) for name in multiplied}
+        of_layers = held - {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
         with Kinks(dtype or inputs[0].dtype) as kinks, Products(of_layers) as products:
             output = torch.func.functional_call(exact, spread, tuple(inputs64))
     finally:
@@ -93,7 +93,7 @@ def exact_pass(
             hook.remove()
     names = {id(p): name for name, p in exact.named_parameters()}
     seen += [_Seen(names.get(id(each.right), ""), each, each.left, each.output) for each in products.seen]
-    terms = {}
+    terms: dict[str, Tensor] = {}
     if output.requires_grad:
         terms = _backward(exact, inputs64, output, grad_output.double(), seen, spread)
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
@@ -157,7 +157,7 @@ def _backward(
     for item in anchors:
         square = squares[id(item)]
         if isinstance(item.module, Product):
-            terms |= _product_terms(item, square, inputs)
+            terms |= product_terms(item.module, square, exact, inputs)
             continue
         terms[f"{item.name}.bias"] = _sum_to_channels(square, item.module).sqrt()
         terms[f"{item.name}.weight"] = _weight_terms(item, square)
@@ -165,16 +165,6 @@ def _backward(
             if item.input is x:
                 terms[input_name(index)] = _input_terms(item, square)
     return terms
-
-
-def _product_terms(item: _Seen, square: Tensor, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    operands, of_operands = (item.module.left, item.module.right), item.module.terms(square)
-    found = {item.name: of_operands[1]} if item.name else {}
-    for operand, terms in zip(operands, of_operands, strict=True):
-        found |= {input_name(index): terms for index, x in enumerate(inputs) if operand is x}
-        # Of an input with its dimensions exchanged.
-        found |= {input_name(index): terms.mT for index, x in enumerate(inputs) if operand._base is x}
-    return found
 
 
 def _add_frozen_norms(norms: list[_Seen], anchors: list[_Seen], spread: dict, squares: dict) -> None:

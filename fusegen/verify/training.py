@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from fusegen.verify.drawn import replays, seeded
 from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
 from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, input_name, row_count, run
@@ -58,8 +59,10 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
     rows, channels = row_count(eager.output), channel_count(eager.output)
     given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
     width = channel_count(given) if given is not None else channels
-    if eager.output.ndim > 2 and weights:
-        width *= math.prod(max(weights, key=Tensor.numel).shape[2:])  # of a convolution: each position of its kernel
+    behind = channels  # what an element of the input's gradient is summed over
+    if eager.output.ndim > 2 and weights:  # of a convolution: each position of its kernel
+        kernel = math.prod(max(weights, key=Tensor.numel).shape[2:])
+        width, behind = width * kernel, behind * kernel
     outputs = (fused.output, eager.output, exact.run.output)
     results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped))
     given_names = {input_name(index) for index in range(len(eager.gradients))}
@@ -68,7 +71,7 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
         if value is None or other is None:
             continue
         if name in given_names:
-            length = width if eager.output.ndim > 2 else channels
+            length = behind
         else:
             length = rows if value.ndim > 1 else max(eager.output.numel() // max(value.numel(), 1), 1)
         results.append(
@@ -113,6 +116,8 @@ def compare_steps(
     device, batch = batches[0][0].device, batches[0][0].shape[0]
     generator = torch.Generator(device).manual_seed(seed)
     orders = [torch.randperm(batch, generator=generator, device=device) for _ in range(REORDERED_RUNS)]
+    if replays(original):  # what is dropped has a place
+        orders = [torch.arange(batch, device=device)] * REORDERED_RUNS
     reordered = [copy.deepcopy(original) for _ in orders]
     modules = [fused.train(), original.train(), exact.train(), *(module.train() for module in reordered)]
     optimisers = [
@@ -134,7 +139,7 @@ def compare_steps(
             runs.append((module, order, [_ulp_away(x, torch.finfo(dtype).eps, generator) for x in plain]))
         for module, order, given in runs:
             module.train().zero_grad(set_to_none=True)
-            with autocast(module, inputs, autocast_dtype):
+            with autocast(module, inputs, autocast_dtype), seeded(module, inputs[0]):
                 output = module(*(x[order] for x in given))
             output.backward(grad_output[order].to(output.dtype))
         terms = exact_pass(exact, plain, grad_output).terms

@@ -8,8 +8,10 @@ from torch import Tensor, fx, nn
 
 from .batches import Multiplied
 from .convolution import Convolved, call_convolved
+from .dropout import DrawsFactors
 from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
+from .ranks import RankOperator
 from .stand_in import COMPUTED, NO_ROWS, elsewhere
 
 
@@ -27,7 +29,7 @@ class KernelUse(NamedTuple):
         return self.used
 
 
-class FusedModule(nn.Module):
+class FusedModule(DrawsFactors, nn.Module):
     """A chain of operators as fused kernels.
 
     Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of
@@ -72,8 +74,10 @@ class FusedModule(nn.Module):
             return operator, found
         if device != package.device:
             return None, elsewhere(package.name, self, x)
-        if x.numel() == 0:
+        if x.numel() == 0 and (x.shape[0] or type(operator) is not RankOperator):
             return None, NO_ROWS
+        if package.built:
+            return operator, found  # other ranks wait for this one, which has no rows
         raise RuntimeError(f"{package.name} is not built: {package.command()}")
 
     def _fusegen_run(self, *inputs):

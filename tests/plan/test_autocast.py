@@ -25,8 +25,10 @@ NEEDED = {
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
     **dict.fromkeys(OF_ROWS, "keepdim: true"),
+    "chunk": "parts: [a, b]",
 }
 ALONE = [op for step in STEPS if not step.anchor and step is not Arithmetic for op in step.ops()]
+DIVIDING = {op for step in STEPS if step.divides for op in step.ops()}
 STEPS_OF = (
     *(f"{op}, {NEEDED[op]}" if op in NEEDED else op for op in ALONE),
     "gelu, approximate: tanh",
@@ -49,7 +51,8 @@ STEPS_OF = (
 @pytest.mark.parametrize("step", STEPS_OF)
 def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
     steps = (f"{{op: {step}}}", *(["{op: add, input: r}"] if "keepdim" in step else []))
-    other = Other(steps, linear, inputs=("r",) if "input" in " ".join(steps) else ())
+    parts = 2 if step.split(",")[0] in DIVIDING else 1
+    other = Other(steps, linear, inputs=("r",) if "input" in " ".join(steps) else (), parts=parts)
     plan = write("autocast", other.spec("autocast").replace("[float32]", "[float32, bfloat16]"), tmp_path)
     cls = module_class(plan, tmp_path)
     modes = [mode for mode in plan.modes if mode.autocast]
@@ -62,9 +65,11 @@ def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
         for mode in modes:
             further = mode.roles.get("input r", "float32")
             first = "float32" if linear else mode.roles["activation"]
-            tensors = [torch.empty(4, 6, dtype=getattr(torch, dtype), device="cuda") for dtype in (first, further)][
-                : len(plan.chain.inputs)
-            ]
+            widths = (6 if linear else parts * 6, 6)
+            tensors = [
+                torch.empty(4, width, dtype=getattr(torch, dtype), device="cuda")
+                for width, dtype in zip(widths, (first, further), strict=True)
+            ][: len(plan.chain.inputs)]
             found = under_autocast(module, tensors)
             assert str(found).removeprefix("torch.") == mode.roles["output"], mode.name
 

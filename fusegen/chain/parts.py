@@ -1,0 +1,73 @@
+"""The chain's source divided into parts of its channels.
+
+Each part is a leaf of the graph over [rows, channels of a part]. In memory they are side by side in each row of one
+tensor, as are the gradients of all of them. A bias of the source's channels is divided likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusegen.errors import InternalError
+from fusegen.ir.axes import Axes
+from fusegen.ir.graph import Graph, Node
+from fusegen.ir.multiples import factors
+
+
+def divide(graph: Graph, x: Node, count: int) -> tuple[tuple[Node, ...], dict[str, tuple[Node, ...]]]:
+    """The parts of a value that is a leaf, or the sum of such, and the parts of each leaf by its name."""
+    leaves: dict[str, tuple[Node, ...]] = {}
+
+    def part(node: Node, index: int) -> Node:
+        if node.op == "add":
+            return graph.add("add", *(part(operand, index) for operand in node.operands), name=node.name)
+        if node.op != "tensor":
+            raise InternalError(f"{node!r} cannot be divided")
+        if node.name not in leaves:
+            leaves[node.name] = _leaves(graph, node.name, node.axes, count)
+        return leaves[node.name][index]
+
+    return tuple(part(x, index) for index in range(count)), leaves
+
+
+def _leaves(graph: Graph, name: str, axes: Axes, count: int) -> tuple[Node, ...]:
+    claimed = [graph.claim(f"{name}_part{index + 1}") for index in range(count)]
+    return tuple(graph.tensor(each, axes) for each in claimed)
+
+
+def why_not_divided(steps: Sequence[Any], index: int) -> str | None:
+    """Why the running value before step `index` cannot be divided; None where it can."""
+    if index > 1 or (index == 1 and not (steps[0] is not None and steps[0].anchor)):
+        return (
+            "the value that is divided must be the chain's input, or the result of a layer that the chain begins with"
+        )
+    if index == 1 and steps[0].save is not None:
+        return "the value that is divided cannot be saved as well: save its parts"
+    return None
+
+
+def refuse_multiples(chain: Any) -> None:
+    """Refuses channels that are a multiple of a symbol, once nothing can divide them any more. chain: its builder."""
+    if chain.channels is None or factors(chain.channels)[1] in (None, chain.channels):
+        return
+    anchor = chain.contraction or chain.convolution
+    given = chain.batched.other if chain.batched else chain.inputs[0].name
+    path = chain.places[anchor.name] if anchor else ("inputs", given)
+    message = f"nothing divides the '{chain.channels}' channels into parts"
+    hint = "'chunk' or a gated linear unit comes next, or a symbol of its own"
+    chain.diagnostics.add("FG308", message, path, hint)
+    chain.channels = None
+
+
+def refuse_other_multiples(chain: Any) -> None:
+    """The channels of the first input may be divided, or those of bmm's other one, and nothing else of them."""
+    divisible, what = (chain.inputs[0].name if chain.inputs else "", 1), "the channels of the first input"
+    if chain.in_batches:
+        first = chain.spec.chain[0]
+        divisible, what = (first.input, 1 if first.transposed else 2), f"the channels of '{first.input}'"
+    for given in chain.inputs:
+        for place, dim in enumerate(given.shape):
+            if dim is not None and factors(dim)[1] not in (None, dim) and (given.name, place) != divisible:
+                message = f"'{dim}' is a multiple, which only {what} may be"
+                chain.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")
