@@ -1,4 +1,4 @@
-"""The product of matrices that a chain begins with, for each element of the batch: PyTorch's own op.
+"""The product of matrices that a chain begins with, for each element of a batch: PyTorch's own op.
 
 Its result [..., rows, channels] is [rows, channels] to the kernels, by a view. It is made in front of
 the kernels' op, so its gradients are those of PyTorch's node.
