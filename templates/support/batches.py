@@ -1,7 +1,7 @@
 """The product of matrices that a chain begins with, for each element of a batch: PyTorch's own op.
 
-Its result [..., rows, channels] is [rows, channels] to the kernels, by a view. It is made in front of
-the kernels' op, so its gradients are those of PyTorch's node.
+Its result [..., rows, channels] is [rows, channels] to the kernels, by a view. It is made in front
+of the kernels' op, so its gradients are those of PyTorch's node.
 """
 
 from typing import NamedTuple
