@@ -153,7 +153,7 @@ class Bench:
         self.say(f"{place} {what}: {_outcome(rows)}, schedule {chosen.told}")
 
     def _rows(self, place: _Place, what: str, count: int, measured: dict[str, Measured], chosen: Ran) -> list[Row]:
-        """contraction_ms is zero for a chain without one, and missing where it could not be measured."""
+        """contraction_ms is zero for a chain without an anchor, and missing where it could not be measured."""
         peers = [measured[name] for name in self.options.against if name in measured]
         best_device = min((peer.device.median for peer in peers), default=None)
         best_wall = min((peer.wall.median for peer in peers), default=None)

@@ -31,12 +31,22 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
     for index, step in enumerate(spec.chain):
         diagnostics.enter(index)
         builder.step = index
+        if step is not None and step.from_ is not None:
+            before = spec.chain[index - 1] if index else None
+            if before is not None and not before.saved:
+                hint = "the next step is from another one"
+                diagnostics.add("FG306", "nothing uses the value of this step", ("chain", index - 1), hint, last=True)
+            running = builder.branch(step.from_)
         builder.running.append(running)
         if step is None:
             builder.pass_over(written[index], running)
             continue
         if step.needs_elements and running is not None and not running.is_full:
             diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
+            continue
+        if builder.leading and step.needs_matrix():
+            message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
+            diagnostics.refuse("FG308", message, "op")
             continue
         why = step.not_over_positions() if builder.positions is not None else None
         if why is not None:
@@ -61,5 +71,5 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
     refuse_multiples(builder)
     chain = builder.finish(running)
     if not diagnostics.found:
-        verify([chain.result, *chain.updates.values()])
+        verify([chain.result, *chain.further_results.values(), *chain.updates.values()])
     return chain, diagnostics.found

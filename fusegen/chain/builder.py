@@ -1,14 +1,13 @@
-"""The running value from the first step of a chain to the last, and the values and inputs that steps take besides."""
+"""The running value from the first step of a chain to the last."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Batched, Chain, Contraction, Convolution, Dropout, RankNorm
-from fusegen.chain.module import ModuleBuilder, shape_text
 from fusegen.chain.parts import divide, refuse_other_multiples, why_not_divided
+from fusegen.chain.values import ValuesBuilder
 from fusegen.ir.axes import CHANNEL, ROW, Dim
 from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
@@ -17,14 +16,13 @@ from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
 
-class ChainBuilder(ModuleBuilder):
+class ChainBuilder(ValuesBuilder):
     """What a step uses to add itself to the graph."""
 
     def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
         self.over_ranks = over_ranks
-        self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
         self.batched: Batched | None = None
@@ -34,10 +32,6 @@ class ChainBuilder(ModuleBuilder):
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
-        self._saved: dict[str, Node] = {}
-        self._saved_by: dict[str, int] = {}
-        self._source: Node | None = None
-        self.parts: dict[str, tuple[Node, ...]] = {}
 
     # From the first step to the last
 
@@ -58,11 +52,13 @@ class ChainBuilder(ModuleBuilder):
         self.own(step.name)
         out = self.symbols.size(step.out_features, "out_features")
         if x is not None:
-            self.refuse("FG308", "linear can only be the first step of a chain")
+            self.refuse("FG308", "linear cannot be behind a convolution")
             self.channels = None
             return x
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_features")
+        if out != self.channels:
+            self.check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
         names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
         self.contraction = Contraction(step.name, source, self.channels, out, *names, f"{step.name}.weight")
@@ -104,24 +100,6 @@ class ChainBuilder(ModuleBuilder):
         self.parts |= leaves
         return found
 
-    def remember(self, name: str | None, value: Node | None) -> None:
-        """Keeps the result of a step under the name that it is saved by."""
-        if name is not None:
-            self._keep(name, value, "save")
-
-    def remember_part(self, name: str, value: Node, field: Field) -> None:
-        """The same of a part. It need not be used."""
-        self._keep(name, value, field)
-        self.symbols.references.use("value", name)
-
-    def _keep(self, name: str, value: Node | None, field: Field) -> None:
-        if name in self._saved:
-            self.refuse("FG208", f"a value named '{name}' exists already", field)
-        elif name in self.spec.inputs:
-            self.refuse("FG208", f"'{name}' is an input: a value needs another name", field)
-        self._saved.setdefault(name, value or self.graph.tensor(name, self.graph.view))
-        self._saved_by.setdefault(name, self.step)
-
     def pass_over(self, written: Any, running: Node | None) -> None:
         """Takes a step that nobody can read for one that makes whatever it says."""
         op = written.get("op") if isinstance(written, dict) else None
@@ -131,14 +109,8 @@ class ChainBuilder(ModuleBuilder):
         if isinstance(written, dict):
             self.assume([written.get("save"), written.get("parameter")], running)
 
-    def assume(self, names: Iterable[object], running: Node | None) -> None:
-        """Takes the names for those of values and parameters: nobody can read what they are."""
-        for name in names:
-            if isinstance(name, str):
-                self._saved.setdefault(name, running or self.graph.tensor("x", self.graph.view))
-                self.stand_in(name)
-
     def finish(self, result: Node | None) -> Chain:
+        further = self.further_results(result or self.graph.tensor("x", self.graph.view))
         if self.training and not self.over_ranks:  # the others have no use for everything
             self.symbols.report_unused(self._saved_by)
         source = self._source or self.begin("x")
@@ -147,6 +119,7 @@ class ChainBuilder(ModuleBuilder):
             rows=self.rows,
             channels=self.channels,
             inputs=self.inputs,
+            leading=self.leading,
             source=source,
             running=self.running,
             result=result or source,
@@ -158,6 +131,9 @@ class ChainBuilder(ModuleBuilder):
             buffers=self.buffers,
             constants=self.constants,
             tail_inputs=self.tail_inputs,
+            further_results=further,
+            masks=self.masks,
+            spread=self.spread,
             updates=self.updates,
             batch_norms=self.batch_norms,
             rank_norms=self.rank_norms,
@@ -207,41 +183,3 @@ class ChainBuilder(ModuleBuilder):
         axes = ROW if by_sample else self.graph.view
         factor = self.graph.draw(found.p, len(self.dropouts) - 1, axes, f"{name}_factor")
         return self.graph.add("mul", x, factor, name=f"{name}_value")
-
-    # Values and inputs
-
-    def value(self, name: str) -> Node:
-        """The result of an earlier step."""
-        if name not in self._saved:
-            hint = self.symbols.references.missing("value", name, self._saved)
-            if name in self.spec.inputs:
-                hint = f"'{name}' is an input: give it as one"
-            self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("value", name)
-        return self._saved[name]
-
-    def input(self, name: str) -> Node:
-        """An input of the module, in the shape of the running value."""
-        known = {tensor.name: tensor.shape for tensor in self.inputs}
-        if name not in known:
-            if not self.symbols.is_unread("inputs", name):
-                hint = self.symbols.references.missing("input", name, known)
-                if name in self._saved:
-                    hint = f"'{name}' is a value: give it as one"
-                self.refuse("FG301", f"no input named '{name}'", "input", hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("input", name)
-        wanted = None if self.spec.inputs[name] is None else self._other_shape(known[name])
-        if wanted is not None:
-            message = f"the input '{name}' has the shape {shape_text(known[name])}, but {wanted} is needed here"
-            self.refuse("FG303", message, "input")
-        self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
-        return self.tail_inputs[name]
-
-    def _other_shape(self, shape: tuple[Dim | None, ...]) -> str | None:
-        """The shape of the running value, if it is known to be another one than this."""
-        if self.positions is not None:
-            return self.positions.misfit(shape, self.channels)
-        sizes = (*self.inputs[0].shape[:-1], self.channels) if self.in_batches else (self.rows, self.channels)
-        return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from fusegen.chain.convolution import Positions, shape_form
 from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.inputs import reach
 from fusegen.chain.model import ROWS, Buffer, Constant, Input, Parameter
 from fusegen.chain.symbols import Symbols
 from fusegen.ir.axes import CHANNEL, MATRIX, SCALAR, Axes, Dim
@@ -40,8 +41,13 @@ class ModuleBuilder:
         of_unknown = bool(spec.chain) and spec.chain[0] is None
         self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
         first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
-        self.rows = ROWS if self.spatial or self.in_batches else first[0]
-        self.channels = first[-1] if self.in_batches else first[1]
+        self.of_rows: tuple[Dim | None, ...] = first[:-1]
+        self.leading = () if self.spatial or self.in_batches or len(first) == 2 else first[:-1]
+        self.rows, self.channels = (
+            (ROWS if self.spatial or self.in_batches or self.leading else first[0]),
+            first[1 if self.spatial else -1],
+        )
+        self.check_leading(first[-1:])
         self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
@@ -55,6 +61,13 @@ class ModuleBuilder:
         dropouts = any(step is not None and step.draws for step in spec.chain)
         self.seed = self.graph.claim("seed") if dropouts else ""
         self._owners: dict[str, object] = {}
+
+    def check_leading(self, channels: tuple[Dim | None, ...]) -> None:
+        """Refuses numbers, and symbols of other dimensions, as sizes of rows. channels: of the input or the result."""
+        known = [dim for dim in self.leading if dim is not None]
+        if any(isinstance(dim, int) for dim in known) or len(set(known)) < len(known) or set(known) & {*channels}:
+            path = ("inputs", self.inputs[0].name)
+            self.diagnostics.add("FG303", "of more than two dimensions each has a symbol of its own", path)
 
     # Parameters and buffers
 
@@ -127,10 +140,8 @@ class ModuleBuilder:
             if isinstance(found, str):
                 self.refuse("FG303", f"the shape {shape_text(shape)} {found}", field)
             return None if isinstance(found, str) else found
-        if self.in_batches and any(dim not in (1, None) for dim in shape[:-1]):
-            hint = "a parameter may vary over the channels alone"
-            self.refuse("FG303", f"the shape {shape_text(shape)} varies over the rows", field, hint)
-            return None
+        if self.leading or self.in_batches:
+            return self._axes_of_leading(shape, field)
         rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
         pairs = ((rows, self.rows), (channels, self.channels))
         if len(shape) > 2 or any(dim not in (1, full, None) and full is not None for dim, full in pairs):
@@ -138,6 +149,18 @@ class ModuleBuilder:
             self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {to}", field)
             return None
         return Axes.of(*(name for name, size in (("N", rows), ("C", channels)) if size != 1))
+
+    def _axes_of_leading(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
+        form = (*self.of_rows, self.channels)
+        found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] in (dim, None))
+        if found is None or found.batched:
+            self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {shape_text(form)}", field)
+            return None
+        if "N" in found.axes:
+            hint = "make it an input"
+            self.refuse("FG303", "a parameter may vary over the channels alone", field, hint)
+            return None
+        return found.axes
 
     # Constants
 

@@ -25,6 +25,8 @@ def multiply(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
     given, out = reversed(dims) if step.transposed else dims
     _check_width(chain, dims, given)
     chain.symbols.constructed(dims, "shape")
+    if out != chain.channels:
+        chain.check_leading((out,))
     operand, product = (chain.name_of(step.parameter, key) for key in ("input", "product"))
     chain.contraction = Contraction(
         name=step.parameter,

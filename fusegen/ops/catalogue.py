@@ -9,6 +9,7 @@ from fusegen.ops import (
     convolution,
     dropout,
     linear,
+    masks,
     matmul,
     norms,
     parts,
@@ -23,7 +24,7 @@ from fusegen.ops import (
 _OWN = (
     *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *parts.STEPS),
     *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
-    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
+    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS, *dropout.STEPS),
 )
 

@@ -30,7 +30,7 @@ _FAMILIES = {
         "apply it to the module's input or result",
         "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rrelu bernoulli",
     ),
-    "the matrix products are those of 'linear', 'matmul' and 'bmm', as the first step": (
+    "the matrix products are those of 'linear', 'matmul' and 'bmm'": (
         "with a learnt weight it is 'linear' or 'matmul', of two inputs 'bmm'; otherwise " + _IN_FRONT,
         "mm addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fusegen.chain.diagnostics import StepError
 from fusegen.chain.product import bias_of, multiply, multiply_batches
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
@@ -47,23 +46,29 @@ class Matmul(Step):
         """What its result belongs to, as that of a linear layer does."""
         return self.parameter
 
+    @property
+    def out_features(self) -> Dim | None:
+        """The channels of the result; None where an argument of the module has the shape."""
+        if isinstance(self.shape, str) or len(self.shape) != 2:
+            return None
+        return self.shape[0 if self.transposed else 1]
+
     def build(self, chain, x: Node) -> Node:
-        self._refuse_keys(chain)
         product = multiply(chain, self, x)
-        if self.bias is None:
+        if self.bias is None and self.bias_init is not None:
+            chain.refuse("FG307", "bias_init goes with a bias", "bias_init")
+        if self.bias is None or not self._has_its_keys(chain):
             return product
         return chain.graph.add("add", product, bias_of(chain, self), name=f"{self.parameter}_plus_{self.bias}")
 
-    def _refuse_keys(self, chain) -> None:
-        if self.bias is None:
-            if self.bias_init is not None:
-                chain.refuse("FG307", "bias_init goes with a bias", "bias_init")
-            return
+    def _has_its_keys(self, chain) -> bool:
+        """Whether a bias is one that F.linear adds, and begins with something."""
         if not self.transposed:
             hint = "PyTorch adds it afterwards: write an 'add' with a parameter as the next step"
-            raise StepError("FG307", "bias goes with transposed, where F.linear adds it", "bias", hint)
-        if self.bias_init is None:
-            raise StepError("FG202", f"parameter '{self.bias}' needs a bias_init", "bias")
+            chain.refuse("FG307", "bias goes with transposed, where F.linear adds it", "bias", hint)
+        elif self.bias_init is None:
+            chain.refuse("FG202", f"parameter '{self.bias}' needs a bias_init", "bias")
+        return self.transposed and self.bias_init is not None
 
     def eager(self, x: str) -> str:
         if not self.transposed:

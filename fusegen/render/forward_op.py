@@ -26,6 +26,7 @@ class ForwardOp(VariantOps):
         if chain.contraction:
             op.arguments += [Argument(self.operand, *TENSOR), Argument(chain.contraction.weight, *TENSOR)]
         op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.sources()]
+        op.arguments += [Argument(name, *TENSOR) for name, _ in self.masks()]
         for buffer in self.buffers():
             if buffer.name in written:
                 op.arguments.append(Argument(buffer.name, OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
@@ -51,8 +52,11 @@ class ForwardOp(VariantOps):
             op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")
             expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
+        self.check_rows(op)
         for name, role, shape in self.sources():
             op.checks.append(self.read_input(name, role, shape))
+        for name, shape in self.masks():
+            op.checks.append(self.read_input(name, "mask", shape))
         written = self._written()
         for buffer in self.buffers():
             if buffer.name in written:
@@ -96,7 +100,7 @@ class ForwardOp(VariantOps):
             op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
         names = list(returned)
         if self.variant.needs_source and chain.contraction:
-            names.insert(1, chain.contraction.product)
+            names.insert(len(self.variant.results), chain.contraction.product)
         op.returns = names
         made = {chain.contraction.product} if chain.contraction else set()
         op.launched = self.launched(program, made)

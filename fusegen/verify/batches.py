@@ -1,4 +1,4 @@
-"""Products for each element of a batch: inputs [..., rows, features], with any number of leading dimensions."""
+"""Products for each element of a batch: inputs [..., rows, features], with any number of dimensions in front."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fusegen.verify.reference import Reference, reference
 from fusegen.verify.run import Run, draw_gradient, run
 from fusegen.verify.training import compare_runs
 
-_LEADING = ((3,), (2, 2), (1,))
+_LEADING = ((2, 2), (1,), ())
 
 
 def batches(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
-    """inputs: matrices, of which each batch has several. Other batches of one operand are left to PyTorch, alike."""
+    """inputs: of which each is a batch of matrices. Matrices alone are one batch, without its dimension."""
     found = []
     for leading in _LEADING:
-        given = [torch.randn((*leading, *x.shape), device=x.device, dtype=x.dtype, requires_grad=True) for x in inputs]
-        label = f"a batch of {list(leading)}"
+        given = [torch.randn((*leading, *x.shape[-2:])).to(x).requires_grad_() for x in inputs]
+        label = f"a batch of {list(leading)}" if leading else "matrices"
         grad = draw_gradient(original, given)
         exact = reference(original, given, grad)
         mine, eager = (run(module, given, grad) for module in (fused, original))

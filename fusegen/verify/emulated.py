@@ -40,6 +40,8 @@ def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
 
 def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
     """The dtype of a tensor that kernels read or write in a mode."""
+    if tensor.role == "mask":
+        return torch.bool
     if tensor.role in ("count", "seed"):
         return torch.int64
     if tensor.role == "accumulator":
@@ -113,7 +115,7 @@ class EmulatedTail:
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
         constants[SAMPLE_ROWS] = 1
-        arguments = launcher.arguments({**inputs, **outputs}, constants)
+        arguments = launcher.arguments({**inputs, **outputs}, constants, self.rows)
         self.library.call(launcher.symbol, replace(call, workspace=workspace).struct, arguments, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
 
@@ -188,7 +190,7 @@ def tail_reference(
     replay(exact, chain, type(exact), torch.tensor(SEED))
     owned = dict(exact.named_parameters())
     given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
-    leaves = {name: value.detach().double().requires_grad_() for name, value in given.items()}
+    leaves = {name: _leaf(value) for name, value in given.items()}
     anchor, ones = chain.contraction or chain.convolution, (1,) * chain.spatial
     given_result: contextlib.AbstractContextManager = contextlib.nullcontext()
     if anchor and chain.contraction and "." not in chain.contraction.attribute:
@@ -203,7 +205,7 @@ def tail_reference(
         setattr(exact, anchor.name, _Given(None if added else bias, leaves[chain.source.name], chain.spatial))
     inputs = [leaves.get(tensor.name, torch.empty(0, 0)) for tensor in chain.inputs]
     with given_result:
-        result = exact.fusegen_reference(*(x.view(*x.shape, *ones) for x in inputs)).flatten(1)
+        result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs)).flatten(1)
     result.backward(tensors[variant.result_gradient].double())
     values = {variant.result: result.detach()}
     for name, tensor in variant.gradients.items():
@@ -216,6 +218,11 @@ def tail_reference(
     for name, buffer in chain.buffers.items():
         values[name] = attrgetter(buffer.attribute)(exact).detach()
     return values
+
+
+def _leaf(value: Tensor) -> Tensor:
+    """In double precision, but for a mask."""
+    return value.detach().double().requires_grad_() if value.is_floating_point() else value
 
 
 def _gradient(leaf: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -29,6 +30,9 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     another format is saved.
     The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format.
 
+    An input that varies over some dimensions of rows alone, and that kernels do not read as it is, is copied to one
+    value for each row.
+
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
     """
@@ -45,6 +49,7 @@ def _footprint(
     statistics = 8 * (grad_output.numel() // channels + channels) + 4 * _ROUNDING
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
     pieces = _pieces_bytes(fused, original, inputs) + (_bytes(inputs) if layers else 0)
+    pieces += _spread_bytes(inputs, grad_output)
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
@@ -70,6 +75,24 @@ def _pieces_bytes(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor
 def _bytes(tensors: Sequence[Tensor]) -> int:
     """Of tensors, each in an allocation of its own."""
     return sum(tensor.numel() * tensor.element_size() + _ROUNDING for tensor in tensors)
+
+
+def _spread_bytes(inputs: Sequence[Tensor], like: Tensor) -> int:
+    """Of inputs with values for some dimensions of rows that are copied for all of them. like: the result."""
+    is_convolved = any(x.dim() > 3 for x in inputs[:1])
+    found = 0
+    for x in inputs[1:]:
+        shape = list(x.shape) if x.dim() != 2 or like.dim() == 2 else [x.shape[0], *(1,) * (like.dim() - 2), x.shape[1]]
+        shape = [1] * (like.dim() - len(shape)) + shape
+        channel = 1 if is_convolved else like.dim() - 1
+        rows = [size for index, size in enumerate(shape) if index != channel]
+        wanted = [size for index, size in enumerate(like.shape) if index != channel]
+        varies = [size != 1 for size in rows]
+        count = sum(varies)
+        as_it_is = shape[channel] != 1 and (all(varies[:count]) or all(varies[len(varies) - count :]))
+        if rows != wanted and any(varies) and not as_it_is:
+            found += math.prod(wanted) * shape[channel] * x.element_size() + _ROUNDING
+    return found
 
 
 def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:

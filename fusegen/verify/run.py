@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fusegen.verify.cuda_autocast import CudaAutocast
 from fusegen.verify.drawn import seeded
-from fusegen.verify.kinks import Kinks
+from fusegen.verify.kinks import Kinks, spread_rows
+
+# By the number of a tensor's dimensions.
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 @dataclass
@@ -32,13 +36,34 @@ def input_name(index: int) -> str:
     return f"input {index + 1}" if index else "input"
 
 
-def row_count(value: Tensor) -> int:
-    """Of a value [rows, channels] or [batch, channels, *positions]: each position of each of the batch is a row."""
-    return value.numel() // max(channel_count(value), 1) if value.ndim else 1
+def channel_dim(module: nn.Module) -> int:
+    """The dimension of a module's values that are the channels: 1 behind a convolution, else the last."""
+    return 1 if any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()) else -1
 
 
-def channel_count(value: Tensor) -> int:
-    return value.shape[min(1, value.ndim - 1)] if value.ndim else 1
+def row_count(value: Tensor, channels: int) -> int:
+    """Of a value: one for each combination of the dimensions that are not `channels`."""
+    return value.numel() // max(channel_count(value, channels), 1) if value.ndim else 1
+
+
+def channel_count(value: Tensor, channels: int) -> int:
+    return value.shape[min(channels, value.ndim - 1)] if value.ndim else 1
+
+
+def wanting(x: Tensor, want: bool = True) -> Tensor:
+    """The tensor, which wants a gradient; what is not floating, as a mask, has none."""
+    return x.requires_grad_(want and x.is_floating_point())
+
+
+def drawn_like(x: Tensor) -> Tensor:
+    """Other random values: normal ones, or for a mask true and false."""
+    return torch.randn_like(x) if x.is_floating_point() else torch.rand(x.shape, device=x.device) < 0.5
+
+
+def has_batch(x: Tensor, first: Tensor) -> bool:
+    """Whether an input has the first dimension of the first one."""
+    alike = x.dim() == first.dim() or x.dim() == 2 < first.dim()
+    return alike and x.shape[0] == first.shape[0]
 
 
 def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -72,6 +97,22 @@ def run(
     return Run(output.detach(), gradients, buffers)
 
 
+def runs_in_other_formats(
+    module: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor | None, **options: Any
+) -> list[Run]:
+    """A run with the inputs of a convolution in channels_last, or contiguous where they are so; none without a
+    convolution that PyTorch makes in both formats. options: as `run` has them."""
+    last = CHANNELS_LAST.get(inputs[0].dim())
+    if last is None or not any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
+        return []
+    wanted = torch.contiguous_format if inputs[0].is_contiguous(memory_format=last) else last
+    given = [
+        x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
+        for x in inputs
+    ]
+    return [run(module, given, grad_output, **options)]
+
+
 def draw_gradient(
     module: nn.Module,
     inputs: Sequence[Tensor],
@@ -97,7 +138,7 @@ def draw_gradient(
     generator = torch.Generator(x.device).manual_seed(seed)
     values = torch.randn(output.shape, generator=generator, device=x.device, dtype=torch.float32)
     if kinks.near is not None:
-        values = torch.where(kinks.near, 0.0, values)
+        values = torch.where(spread_rows(kinks.near, output.shape), 0.0, values)
     return values.to(output.dtype)
 
 

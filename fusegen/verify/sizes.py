@@ -22,7 +22,7 @@ class Sizes:
     rows: int
     channels: int
     source: int | None  # the channels of the first input, where an anchor makes others of them
-    # Of a chain behind a convolution: the shapes of the first input and of the result, [batch, channels, *positions].
+    # The shapes of the first input and of the result where they have more than two dimensions.
     given: tuple[int, ...] = ()
     made: tuple[int, ...] = ()
 
@@ -56,6 +56,7 @@ class Sizes:
 # rows, input features, channels, groups. One row and two; odd and prime sizes, which no vector of 4 divides; a
 # multiple of every vector and warp; a last block that is nearly empty.
 SMALL = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 36, 4), (31, 37, 41, 1), (64, 48, 128, 8), (129, 16, 30, 3))
+_BATCH = 3  # of a product of two inputs
 # Tiles of it stay in the L2: blocks wait for each other.
 L2 = (16411, 33, 512, 1)
 # Beyond what a block holds, in each direction; sizes at which the vendor library takes other kernels; short
@@ -84,13 +85,14 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     if isinstance(chain.channels, str):
         channels = max(1, channels // multiple) * multiple
     channels = settle(chain.channels, channels)
+    if chain.leading:
+        rows = leading_sizes(chain.leading, rows, symbols)
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
-    rows = settle(chain.rows, rows)
+    rows = settle(chain.rows, rows) if not (chain.leading or chain.batched) else rows
     width = settle(chain.contraction.in_features, source) if chain.contraction else None
-    if b := chain.batched:  # matrices, as bmm takes them too: see Subject
-        symbols[ROWS] = rows = settle(b.rows, rows)
-        width = settle(b.in_features, source)
-        settle(b.batch, 1)
+    if b := chain.batched:
+        settle(b.rows, max(1, rows // settle(b.batch, _BATCH if rows > _BATCH else 1)))
+        settle(b.in_features, source)
     for count in chain.group_counts:
         if isinstance(count, str):
             symbols.setdefault(count, math.gcd(groups, channels))
@@ -99,6 +101,8 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
             symbols.setdefault(name, argument.typical)
     for name, value in plan.spec.dims.items():
         symbols.setdefault(name, value)
+    if chain.leading or chain.batched:
+        return with_leading(plan, symbols)
     return Sizes(symbols, rows, channels, width)
 
 
@@ -109,24 +113,33 @@ def typical(plan: Plan) -> Sizes:
     symbols |= {name: a.typical for name, a in plan.spec.arguments.items() if a.type == "int"}
     if chain.convolution:
         return with_positions(plan, symbols)
+    if chain.leading or chain.batched:
+        return with_leading(plan, symbols)
 
     def value(dim: Dim) -> int:
         return dim if isinstance(dim, int) else symbols[dim]
 
-    if b := chain.batched:
-        symbols[ROWS] = value(b.batch) * value(b.rows)
-        made = (value(b.batch), value(b.rows), value(chain.channels))
-        return Sizes(symbols, symbols[ROWS], value(chain.channels), value(b.in_features), made=made)
     width = value(chain.contraction.in_features) if chain.contraction else None
     return Sizes(symbols, value(chain.rows), value(chain.channels), width)
 
 
-def checked(plan: Plan) -> Sizes:
-    """The typical sizes, as they are checked: of bmm one element of the batch, whose results are [rows, channels]."""
-    usual = typical(plan)
-    if b := plan.chain.batched:
-        return sizes(plan, usual.number(b.rows), usual.source or 1, usual.channels, 1)
-    return usual
+def leading_sizes(leading: Sequence[Dim], rows: int, symbols: dict[str, int]) -> int:
+    """Gives the dimensions of rows unequal sizes whose product is about `rows`, and returns it."""
+    found: list[int] = []
+    for left in range(len(leading), 0, -1):
+        size = max(1, round(max(1, rows // math.prod(found)) ** (1 / left)))
+        found.append(size + (size in found and size > 1))
+    symbols |= dict(zip(map(str, leading), found, strict=True))
+    return math.prod(found)
+
+
+def with_leading(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
+    """The sizes that the values of all symbols give where the spec's inputs have leading dimensions, or a batch."""
+    chain = plan.chain
+    given = tuple(value_of(dim, symbols) for dim in chain.inputs[0].shape)
+    channels = value_of(chain.channels, symbols)
+    rows, width = math.prod(given[:-1]), given[-1] if chain.has_anchor else None
+    return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (*given[:-1], channels))
 
 
 def convolution_sizes(plan: Plan, rows: int, source: int, channels: int) -> Sizes:

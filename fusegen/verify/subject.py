@@ -13,13 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.chain.model import Chain
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Launcher
-from fusegen.verify.drawn import drawn_seed, replay
+from fusegen.verify.drawn import replay_all
+from fusegen.verify.joined import eager_class, joined
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
+from fusegen.verify.run import drawn_like, wanting
 from fusegen.verify.sizes import Sizes
 
 _LOWER_BOUNDS = ("min", "min_val")
@@ -40,15 +43,15 @@ class Subject:
 
     @property
     def fused_class(self) -> type[nn.Module]:
-        return getattr(self.package, self.plan.spec.class_name)
+        made = getattr(self.package, self.plan.spec.class_name)
+        return made if self.plan.spec.outputs is None else joined(made)
 
     @property
     def original_class(self) -> Callable[..., nn.Module]:
         """The original, or the generated module with its `fusegen_reference` as forward."""
         if self.original is not None:
             return self.original
-        fused = self.fused_class
-        return type(f"{fused.__name__}Eager", (fused,), {"forward": fused.fusegen_reference})
+        return eager_class(self.fused_class)
 
     @property
     def has_double(self) -> bool:
@@ -77,12 +80,15 @@ class Subject:
             original = self.made(self.original_class, sizes, seed)
             fused = self.made(self.fused_class, sizes, seed)
             spread_out(original)
-            inputs = [torch.randn(shape, dtype=dtype) for shape, dtype in self._inputs(sizes, mode)]
+            inputs = [drawn_like(torch.empty(shape, dtype=dtype)) for shape, dtype in self._inputs(sizes, mode)]
         original, fused = original.to(parameter), fused.to(parameter)
         fused.load_state_dict(original.state_dict())
-        if self.plan.chain.dropouts:
-            replay(original, self.plan.chain, self.fused_class, drawn_seed(self.fused_class, self.device))
-        return fused, original, [x.requires_grad_() for x in inputs]
+        replay_all(original, self._chains(), self.fused_class, self.device)
+        return fused, original, [wanting(x) for x in inputs]
+
+    def _chains(self) -> list[Chain]:
+        """Each of which draws a seed in a call, if it has dropouts."""
+        return [self.plan.chain]
 
     def same_initial_values(self, sizes: Sizes) -> list[Comparison]:
         """Whether both constructors draw the same values from the same seed."""
@@ -130,11 +136,11 @@ class Subject:
         found = []
         for index, given in enumerate(chain.inputs):
             role = mode.roles.get(f"input {given.name}")
-            if index == 0 or role is None:
+            if given.name in chain.masks:
+                role = "bool"
+            elif index == 0 or role is None:
                 role = mode.roles["parameter" if chain.has_anchor else "activation"]
-            shape = tuple(map(sizes.number, given.shape))
-            shape = shape[1:] if chain.batched and not sizes.made else shape  # matrices, which bmm takes, too
-            found.append((shape, getattr(torch, role)))
+            found.append((tuple(map(sizes.number, given.shape)), getattr(torch, role)))
         return found
 
 

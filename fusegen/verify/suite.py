@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from fusegen.plan.dimensions import has_free_rows
+from fusegen.plan.dimensions import fixed_dimensions, has_free_rows
 from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
 from fusegen.verify import (
@@ -30,7 +30,8 @@ from fusegen.verify import (
 from fusegen.verify.capacity import capacity, comparison_bytes, fitting, training_bytes
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
-from fusegen.verify.sizes import L2, LARGE, SMALL, Sizes, checked, several, sizes
+from fusegen.verify.run import drawn_like
+from fusegen.verify.sizes import L2, LARGE, SMALL, Sizes, several, sizes, typical
 from fusegen.verify.subject import Subject
 from fusegen.verify.training import compare_module, compare_steps
 
@@ -128,7 +129,7 @@ class Suite:
         plan = self.subject.plan
         chosen = several(plan, (*SMALL, *LARGE) if self.full else SMALL)
         if self.full:
-            chosen.append(checked(plan))
+            chosen.append(typical(plan))
         for autocast in {not mode.plain, mode.autocast}:
             for each in self._fitting("numerics", chosen, mode):
                 for train in (True, False):
@@ -140,7 +141,7 @@ class Suite:
         mode = next((mode for mode in self.modes() if mode.plain and mode.roles["activation"] == "float32"), None)
         if mode is None or not plan.has_precisions:
             return
-        chosen = [*several(plan, (*SMALL, *LARGE)), checked(plan)] if self.full else several(plan, SMALL[:2])
+        chosen = [*several(plan, (*SMALL, *LARGE)), typical(plan)] if self.full else several(plan, SMALL[:2])
         for each in self._fitting(f"numerics {SPLIT}", chosen, mode):
             for train in (True, False):
                 yield from self._numerics_at(each, mode, False, train, SPLIT)
@@ -160,13 +161,16 @@ class Suite:
 
     def leading(self) -> Iterator[Finding]:
         """Inputs with more dimensions than two, and with one; in front of a convolution, in other memory formats."""
-        of_positions = self.subject.plan.chain.convolution is not None
+        chain = self.subject.plan.chain
+        if chain.leading or (chain.batched and fixed_dimensions(chain)):
+            return  # the spec says how many there are
+        of_positions = chain.convolution is not None
         check = "memory formats" if of_positions else "leading dimensions"
         for mode in self._representatives():
             for size in self._fitting(check, [self._size()], mode):
                 if of_positions:
                     yield from self._one(check, size, mode, "", self._behaviour, formats.memory_formats, size, mode)
-                elif self.subject.plan.chain.batched:
+                elif chain.batched:
                     yield from self._one(check, size, mode, "", self._behaviour, batches.batches, size, mode)
                 else:
                     yield from self._one(check, size, mode, "", self._leading, size, mode)
@@ -262,7 +266,7 @@ class Suite:
 
     def _steps(self, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
         fused, original, inputs = self._pair("training", size, mode, precision)
-        batches = [[torch.randn_like(x) for x in inputs] for _ in range(STEPS)]
+        batches = [[drawn_like(x) for x in inputs] for _ in range(STEPS)]
         if not list(fused.parameters()):
             return []
         return compare_steps(fused, original, batches, seed=self.seed)

@@ -15,6 +15,7 @@
 
 #include "columns.cuh"
 #include "packs.cuh"
+#include "parts.cuh"
 #include "philox.cuh"
 #include "unaligned.cuh"
 
@@ -112,7 +113,6 @@ __device__ __forceinline__ void draw_columns(
 #pragma unroll
   for (int v = 0; v < N; ++v) factor[v] = draw_one(dropout, row + columns.at(v));
 }
-// What is drawn is that of an element of [rows, channels], wherever parts lie.
 template <int N, class Here, typename Acc>
 __device__ __forceinline__ void draw_columns(
     const Dropout<Acc>& dropout, const VectorOverRows<N, Here>& columns, int64_t row,

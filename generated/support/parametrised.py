@@ -93,6 +93,35 @@ def once(owner, shapes_alone=False):
                 each.__dict__[_CALL] = old
 
 
+@contextlib.contextmanager
+def without_data(owner, fake):
+    """Within, what parametrizations and old weight_norm compute is of the FakeTensorMode `fake`.
+
+    Nothing of the owner changes.
+    """
+    layers = [each for each in (owner, *owner._modules.values()) if each is not None]
+    hooks = [(each, hook) for each in layers for hook in each._forward_pre_hooks.values()]
+    computed_before = [
+        (module.__dict__, hook.name, module.__dict__.get(hook.name))
+        for module, hook in hooks
+        if type(hook) is WeightNorm
+    ]
+    with once(owner, shapes_alone=True):
+        for each in lists_of(owner):
+            made, like = each.__dict__[_CALL](), next(each.parameters())
+            options = {"dtype": made.dtype, "device": like.device}
+            with fake:
+                each.__dict__[_CALL].value = torch.empty_strided(
+                    made.shape, made.stride(), **options
+                )
+        try:
+            yield
+        finally:
+            for attributes, name, value in computed_before:
+                if value is not None:
+                    attributes[name] = value
+
+
 _CALL = "forward"  # an attribute of the instance takes its place, in a trace of torch.compile too
 
 

@@ -115,4 +115,4 @@ def test_a_parametrised_weight_in_parts(subjects) -> None:
 
 def test_channels_without_equal_parts(subjects) -> None:
     fused, _, (q, k) = pair(subjects["bmm_parts"], "odd")
-    assert "no equal parts" in fused.fusegen_kernels(q, k[:-1]).reason
+    assert "no equal parts" in fused.fusegen_kernels(q, k[:, :-1]).reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ NEEDED = {
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
     **dict.fromkeys(OF_ROWS, "keepdim: true"),
+    "masked_fill": "mask: r, constant: 2",
     "chunk": "parts: [a, b]",
 }
 ALONE = [op for step in STEPS if not step.anchor and step is not Arithmetic for op in step.ops()]
@@ -52,7 +54,8 @@ STEPS_OF = (
 def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
     steps = (f"{{op: {step}}}", *(["{op: add, input: r}"] if "keepdim" in step else []))
     parts = 2 if step.split(",")[0] in DIVIDING else 1
-    other = Other(steps, linear, inputs=("r",) if "input" in " ".join(steps) else (), parts=parts)
+    inputs = ("r",) if re.search("input|mask:", " ".join(steps)) else ()
+    other = Other(steps, linear, inputs=inputs, parts=parts)
     plan = write("autocast", other.spec("autocast").replace("[float32]", "[float32, bfloat16]"), tmp_path)
     cls = module_class(plan, tmp_path)
     modes = [mode for mode in plan.modes if mode.autocast]
@@ -63,7 +66,7 @@ def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
             for table in (part._parameters, part._buffers):
                 table.update({key: on_cuda(value) for key, value in table.items() if value is not None})
         for mode in modes:
-            further = mode.roles.get("input r", "float32")
+            further = "bool" if "r" in plan.chain.masks else mode.roles.get("input r", "float32")
             first = "float32" if linear else mode.roles["activation"]
             widths = (6 if linear else parts * 6, 6)
             tensors = [

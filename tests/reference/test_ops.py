@@ -19,7 +19,7 @@ SPEC = """\
 fusegen: 1
 name: demo
 dims: {{batch: 16{hidden}}}
-{arguments}inputs: {{x: [batch, {width}]}}
+{arguments}inputs: {{x: [batch, {width}]{inputs}}}
 chain: [{chain}]
 """
 
@@ -42,6 +42,7 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     spec = SPEC.format(
         hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),
         arguments=f"arguments: {{hidden: {{type: dim}}{', features: {type: dim}' * inner}}}\n" if sizes else "",
+        inputs=", padding: [1]" * ("mask" in text),
         width=", ".join(["features" if inner else "32" if positions else width, *positions]),
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}" if "keepdim" in text else text,
