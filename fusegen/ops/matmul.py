@@ -16,7 +16,7 @@ from fusegen.spec.names import AttributeName, Identifier
 
 
 class Matmul(Step):
-    """torch.matmul with a learnt weight; with `transposed` and `bias`, F.linear. Only as the first step, as linear."""
+    """torch.matmul with a learnt weight; with `transposed` and `bias`, F.linear. It begins a region, as linear does."""
 
     op: Literal["matmul"]
     parameter: Annotated[AttributeName, meaning("the weight, an attribute of the module", "weight")]
@@ -95,7 +95,7 @@ class Matmul(Step):
 
 class Bmm(Step):
     """torch.bmm, or torch.matmul with more dimensions: the first input times another one, for each element of the
-    batch. PyTorch makes it. Only as the first step."""
+    batch. PyTorch makes it. Only as the first step, and as the only layer."""
 
     op: Literal["bmm"]
     input: Annotated[Identifier, meaning("the other input, [batch, features, channels]", "keys")]

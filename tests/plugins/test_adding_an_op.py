@@ -16,6 +16,32 @@ from fusegen.ops.plugins import Plugin
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding_an_op.md").read_text(encoding="utf-8")
 SPEC = "linear_tail"
+# The op in a region, moved there from behind a layer that PyTorch calls; and where kernels read images.
+BLOCK = """\
+fusegen: 1
+name: tailed_block
+dims: {batch: 64, features: 32, hidden: 48}
+arguments: {features: {type: dim}, hidden: {type: dim}}
+inputs: {x: [batch, features]}
+dtypes: [float32]
+chain:
+  - {op: linear, name: gate, out_features: hidden}
+  - {op: squared_tail, slope: 0.5, save: opened}
+  - {op: linear, from: x, name: up, out_features: hidden}
+  - {op: mul, value: opened}
+  - {op: linear, name: down, out_features: features}
+"""
+CONVOLVED = """\
+fusegen: 1
+name: tailed_convolution
+dims: {batch: 4, width: 3, height: 5, breadth: 6, hidden: 8}
+arguments: {width: {type: dim}, hidden: {type: dim}}
+inputs: {x: [batch, width, height, breadth]}
+dtypes: [float32]
+chain:
+  - {op: conv2d, name: conv, out_channels: hidden, kernel_size: 3}
+  - {op: squared_tail, slope: 0.5}
+"""
 
 
 def block(language: str, words: str) -> str:
@@ -56,6 +82,8 @@ def site(tmp_path_factory) -> Path:
 def specs(tmp_path_factory) -> Path:
     found = tmp_path_factory.mktemp("specs")
     (found / f"{SPEC}.yaml").write_text(block("yaml", "squared_tail"))
+    (found / "tailed_block.yaml").write_text(BLOCK)
+    (found / "tailed_convolution.yaml").write_text(CONVOLVED)
     return found
 
 
@@ -73,7 +101,8 @@ def fusegen(*arguments: str, site: Path | None, cwd: Path) -> subprocess.Complet
 @pytest.fixture(scope="module")
 def built(site: Path, specs: Path) -> Path:
     """The generated packages."""
-    found = fusegen("build", "--no-compile", "--output", "generated", f"{SPEC}.yaml", site=site, cwd=specs)
+    files = [path.name for path in specs.glob("*.yaml")]
+    found = fusegen("build", "--no-compile", "--output", "generated", *files, site=site, cwd=specs)
     assert found.returncode == 0, found.stderr
     return specs / "generated"
 
@@ -91,12 +120,13 @@ def test_the_package_brings_what_it_needs(built: Path) -> None:
 
 
 def test_check_with_the_plugin_and_without(built: Path, site: Path, specs: Path) -> None:
-    arguments = ("check", "--output", "generated", f"{SPEC}.yaml")
-    assert fusegen(*arguments, site=site, cwd=specs).returncode == 0
-    found = fusegen(*arguments, site=None, cwd=specs)
-    assert found.returncode == 2
-    assert "linear_tail.yaml:9:10: error[FG203]: unknown op 'squared_tail'" in found.stderr
-    assert "a plugin had it when generated/linear_tail was generated: install that plugin" in found.stderr
+    for name, place in ((SPEC, "9:10"), ("tailed_block", "9:10"), ("tailed_convolution", "9:10")):
+        arguments = ("check", "--output", "generated", f"{name}.yaml")
+        assert fusegen(*arguments, site=site, cwd=specs).returncode == 0
+        found = fusegen(*arguments, site=None, cwd=specs)
+        assert found.returncode == 2
+        assert f"{name}.yaml:{place}: error[FG203]: unknown op 'squared_tail'" in found.stderr
+        assert f"a plugin had it when generated/{name} was generated: install that plugin" in found.stderr
 
 
 EMULATED = """
@@ -105,18 +135,25 @@ from pathlib import Path
 import torch
 from fusegen.emulate.package import emulate_package
 assert "squared_tail" not in sys.modules
-module = emulate_package(Path("generated/linear_tail"), cache=Path(sys.argv[1]), modes=[0]).LinearTail(32, 48)
-module.fusegen_strict = True
+
+def made(name):
+    return emulate_package(Path("generated") / name, cache=Path(sys.argv[1]), modes=[0])
+
+module = made("linear_tail").LinearTail(32, 48)
 module.fc.weight.data[:, 1] = 0
 module.fc.bias.data[:] = torch.linspace(-1, 1, 48)
-x = torch.randn(9, 32, requires_grad=True)
-x.data[0] = 0
-results = []
-for call in (module, module.fusegen_reference):
-    y = call(x)
-    results.append([y, *torch.autograd.grad(y.square().sum(), [x, *module.parameters()])])
-for mine, theirs in zip(*results, strict=True):
-    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
+x = torch.randn(9, 32)
+x[0] = 0
+pairs = (module, x), (made("tailed_block").TailedBlock(8, 12), torch.randn(2, 5, 8))
+for module, x in (*pairs, (made("tailed_convolution").TailedConvolution(3, 8), torch.randn(2, 3, 6, 7))):
+    module.fusegen_strict = True
+    x.requires_grad_()
+    results = []
+    for call in (module, module.fusegen_reference):
+        y = call(x)
+        results.append([y, *torch.autograd.grad(y.square().sum(), [x, *module.parameters()])])
+    for mine, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 print("equal")
 """
 
