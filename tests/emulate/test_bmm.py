@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
 SCORES = """\
 fusegen: 1
-name: scores
+name: bmm_scores
 dims: {batch: 4, queries: 16, keys: 24, width: 8}
 arguments: {scale: {type: float, default: 0.5}}
 inputs: {q: [batch, queries, width], k: [batch, keys, width], mask: [batch, queries, keys]}
@@ -71,7 +71,7 @@ class WeightedValues(nn.Module):
 @pytest.fixture(scope="module")
 def subjects(tmp_path_factory, emulation_cache):
     root, found = tmp_path_factory.mktemp("bmm"), {}
-    for name, text, original in (("scores", SCORES, Scores), ("weighted_values", VALUES, WeightedValues)):
+    for name, text, original in (("bmm_scores", SCORES, Scores), ("weighted_values", VALUES, WeightedValues)):
         plan = write(name, text, root)
         modes = [mode.index for mode in plan.modes if mode.name in MODES]
         package = emulate_package(root / name, cache=emulation_cache, modes=modes)
@@ -79,7 +79,7 @@ def subjects(tmp_path_factory, emulation_cache):
     return found
 
 
-@pytest.fixture(params=["scores", "weighted_values"])
+@pytest.fixture(params=["bmm_scores", "weighted_values"])
 def subject(request, subjects):
     return subjects[request.param]
 
@@ -121,7 +121,7 @@ def test_behaviour(subject, check) -> None:
 
 
 def test_torch_compile_without_graph_break(subjects) -> None:
-    fused, _, inputs = pair(subjects["scores"])
+    fused, _, inputs = pair(subjects["bmm_scores"])
     torch._dynamo.reset()
     compiled, results = torch.compile(copy.deepcopy(fused), fullgraph=True, backend="aot_eager"), []
     for call in (fused, compiled):
@@ -143,14 +143,14 @@ def test_what_is_left_to_pytorch_or_refused(subjects) -> None:
     with pytest.raises(ValueError, match=r"inputs must be \[..., rows, channels\]"):
         fused(torch.randn(7), torch.randn(7))
     assert not fused.fusegen_kernels(p, torch.randn(3, 7, 13, dtype=torch.bfloat16))
-    scores, _, _ = pair(subjects["scores"])
+    scores, _, _ = pair(subjects["bmm_scores"])
     empty = torch.randn(3, 5, 7), torch.randn(3, 0, 7), torch.randn(3, 5, 0)
     assert "no elements" in scores.fusegen_kernels(*empty).reason
 
 
 def test_strides_of_the_operands(subjects) -> None:
     """A head's slice of a projection, as attention has it, is copied by nobody but PyTorch."""
-    fused, original, _ = pair(subjects["scores"])
+    fused, original, _ = pair(subjects["bmm_scores"])
     whole = torch.randn(2, 5, 3, 2, 8).permute(2, 3, 0, 1, 4)  # [which, heads, batch, rows, width] of one tensor
     q, k, mask = whole[0], whole[1], torch.randn(2, 2, 5, 5)
     torch.testing.assert_close(fused(q, k, mask), original(q, k, mask), rtol=1e-5, atol=1e-5)
