@@ -5,6 +5,7 @@ from __future__ import annotations
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
+from fusegen.chain.parts import refuse_multiples
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import verify
 
@@ -52,8 +53,12 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if why is not None:
             diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
             continue
+        if builder.in_batches and step.needs_matrix():
+            hint = "PyTorch takes dimension 1 for its channels, which are the last here"
+            diagnostics.refuse("FG308", f"{step.op} cannot be behind bmm", "op", hint)
+            continue
         if not step.divides:
-            builder.refuse_multiples()
+            refuse_multiples(builder)
         try:
             running = step.build(builder, running)
         except StepError as error:
@@ -64,7 +69,7 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
     if running is not None and not running.is_full and not diagnostics.found:
         hint = "combine it with a value of full size: save one before, and add, sub, mul or div it"
         diagnostics.refuse("FG309", "the chain's result must be [rows, channels], and is [rows, 1]", "op", hint)
-    builder.refuse_multiples()
+    refuse_multiples(builder)
     chain = builder.finish(running)
     if not diagnostics.found:
         verify([chain.result, *chain.further_results.values(), *chain.updates.values()])

@@ -44,7 +44,7 @@ def _autocast_modes(spec, chain: Chain, known: Mapping[str, str]) -> Iterator[Mo
     for dtype in spec.dtypes:
         if _never(chain, known, dtype):
             continue
-        parameter = "float32" if chain.has_anchor or chain.parameters or chain.buffers else dtype
+        parameter = "float32" if chain.has_weight or chain.parameters or chain.buffers else dtype
         # A residual in float32 meets what a layer has made in 16 bits.
         narrow = [each for each in spec.dtypes if each != "float32"] if dtype == "float32" else [dtype]
         if NARROW not in named.values():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from fusegen.chain.model import Chain
 from fusegen.ir.multiples import factors, value_of
@@ -18,6 +19,7 @@ from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.verify import behaviour, execution, leading, memory, operators
 from fusegen.verify.findings import Finding, Report
+from fusegen.verify.joined import of_several_widths
 from fusegen.verify.sizes import LARGE, SMALL, Shape, Sizes, leading_sizes
 from fusegen.verify.subject import Subject
 from fusegen.verify.suite import BEHAVIOUR_SIZE, MEMORY_SIZE, STEPS, Check, Suite
@@ -101,6 +103,12 @@ class ComposedSubject(Subject):
         name = plan.spec.name.removeprefix(f"{self.plan.spec.name}_")
         package = sys.modules[getattr(self.package, f"_region_{name}").__module__]
         return Subject(plan, package, self.device)
+
+    @property
+    def original_class(self) -> Callable[..., nn.Module]:
+        """As of one chain; of a user's class one that says that its parameters meet values of several widths."""
+        found = super().original_class
+        return of_several_widths(found) if isinstance(self.original, type) else found
 
     def _chains(self) -> list[Chain]:
         return [plan.chain for plan in self.plan.plans]

@@ -140,12 +140,11 @@ class Subject:
         found = []
         for index, given in enumerate(chain.inputs):
             role = mode.roles.get(f"input {given.name}")
-            if index == 0:
-                role = mode.roles["parameter" if chain.has_anchor else "activation"]
-            elif given.name in chain.masks:
+            if given.name in chain.masks:
                 role = "bool"
-            shape = tuple(map(sizes.number, given.shape))
-            found.append((shape, getattr(torch, role)))
+            elif index == 0 or role is None:
+                role = mode.roles["parameter" if chain.has_anchor else "activation"]
+            found.append((tuple(map(sizes.number, given.shape)), getattr(torch, role)))
         return found
 
 
