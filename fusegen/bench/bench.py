@@ -82,6 +82,7 @@ class Bench:
     def _configurations(self, place: _Place, mode: Mode) -> None:
         subject, options = place.subject, self.options
         fused, original, inputs = subject.pair(place.sizes, mode, options.seed)
+        subject.fix_targets((fused, original), inputs)
         product = PRECISIONS[place.precision].product
         if product != "ieee":
             fused.fusegen_precision = product
@@ -97,11 +98,13 @@ class Bench:
             return
         peers = dict(self._peers(place, original, checks))
         del checks  # its double precision results would be memory that no subject has
-        grad_output = torch.randn(place.sizes.result, device=subject.device, dtype=getattr(torch, mode.roles["output"]))
+        made = {"device": subject.device, "dtype": getattr(torch, mode.roles["output"])}
+        grad_output = torch.randn(place.sizes.result_of(subject.plan.chain), **made)
         for what in options.modes:
             counts = tail_bytes(subject.plan, mode, place.sizes, what)
             works = {COPY: copy_work(counts, subject.device)}
-            contraction = contraction_work(subject.plan, mode, original, inputs, grad_output, what)
+            of_anchor = torch.randn(place.sizes.result, **made) if subject.plan.chain.of_rows else grad_output
+            contraction = contraction_work(subject.plan, mode, original, inputs, of_anchor, what)
             if contraction is not None and product == "ieee":
                 works[CONTRACTION] = contraction
             for name, module in {FUSED: fused, **peers}.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.builder import KEEP, ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic, SpecError
@@ -36,6 +36,8 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
         if step.needs_elements and running is not None and not running.is_full:
             diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
             continue
+        if step.ends_chain and index + 1 < len(spec.chain):
+            diagnostics.refuse("FG308", f"{step.op} can only be the last step of a chain", "op")
         why = step.not_over_positions() if builder.positions is not None else None
         if why is not None:
             diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
@@ -44,11 +46,13 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
             running = step.build(builder, running)
         except StepError as error:
             diagnostics.refuse(error.code, error.message, error.field, error.hint)
+        builder.dropped_channels |= step.drops_channels
+        if builder.dropped_channels and running is not None and running.is_full and not diagnostics.found:
+            diagnostics.refuse(
+                "FG309", f"{step.op} of [rows] and values of the channels: no dimension pairs", "op", KEEP
+            )
         builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
-    if running is not None and not running.is_full and not diagnostics.found:
-        hint = "combine it with a value of full size: save one before, and add, sub, mul or div it"
-        diagnostics.refuse("FG309", "the chain's result must be [rows, channels], and is [rows, 1]", "op", hint)
     chain = builder.finish(running)
     if not diagnostics.found:
         verify([chain.result, *chain.updates.values()])

@@ -6,16 +6,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Contraction, Convolution
+from fusegen.chain.model import Chain, Contraction, Convolution, Loss
 from fusegen.chain.module import ModuleBuilder, shape_text
-from fusegen.ir.axes import Dim
+from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
+KEEP = "'keepdim: true' keeps the dimension"
+
 
 class ChainBuilder(ModuleBuilder):
-    """What a step uses to add itself to the graph."""
+    """What a step uses to add itself to the graph.
+
+    dropped_channels: whether a reduction before the present step has dropped the dimension of the channels.
+    """
 
     def __init__(self, spec, diagnostics: Diagnostics, training: bool) -> None:
         super().__init__(spec, diagnostics)
@@ -23,11 +28,15 @@ class ChainBuilder(ModuleBuilder):
         self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
+        self.targets: dict[str, Node] = {}
+        self.loss: Loss | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.running: list[Node | None] = []
         self._saved: dict[str, Node] = {}
+        self.dropped_channels = False
+        self._without_channels: set[str] = set()
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
 
@@ -89,6 +98,8 @@ class ChainBuilder(ModuleBuilder):
             self.refuse("FG208", f"'{name}' is an input: a value needs another name", "save")
         self._saved.setdefault(name, value or self.graph.tensor(name, self.graph.view))
         self._saved_by.setdefault(name, self.step)
+        if self.dropped_channels:
+            self._without_channels.add(name)
 
     def pass_over(self, written: Any, running: Node | None) -> None:
         """Takes a step that nobody can read for one that makes whatever it says."""
@@ -121,6 +132,9 @@ class ChainBuilder(ModuleBuilder):
             contraction=self.contraction,
             convolution=self.convolution,
             training=self.training,
+            drops_channels=self.dropped_channels,
+            loss=self.loss,
+            targets=self.targets,
             parameters=self.parameters,
             buffers=self.buffers,
             constants=self.constants,
@@ -150,7 +164,14 @@ class ChainBuilder(ModuleBuilder):
         self.own(name)
         self.batch_norms.append((name, tracked))
 
-    # Values and inputs
+    # Parameters, values and inputs
+
+    def parameter(self, name: str, shape: object, init: object) -> Node:
+        found = super().parameter(name, shape, init)
+        if self.dropped_channels and name in self.parameters and len(self.parameters[name].shape) > 1:
+            shape = shape_text(self.parameters[name].shape)
+            self.refuse("FG309", f"the running value is [rows], parameter '{name}' is {shape}", "parameter", KEEP)
+        return found
 
     def value(self, name: str) -> Node:
         """The result of an earlier step."""
@@ -161,22 +182,57 @@ class ChainBuilder(ModuleBuilder):
             self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
             return self.graph.tensor(name, self.graph.view)
         self.symbols.references.use("value", name)
+        if (name in self._without_channels) != self.dropped_channels:
+            shapes = ("[rows]", "of two dimensions") if self.dropped_channels else ("of two dimensions", "[rows]")
+            message = (
+                f"the running value is {shapes[0]}, '{name}' is {shapes[1]}: PyTorch would pair rows with channels"
+            )
+            self.refuse("FG309", message, "value", KEEP)
         return self._saved[name]
+
+    def _shape_of_input(self, name: str, field: str) -> tuple[Dim | None, ...] | None:
+        """The shape of an input that a step names in this field; None if there is none of the name."""
+        known = {tensor.name: tensor.shape for tensor in self.inputs}
+        if name in known:
+            self.symbols.references.use("input", name)
+        elif not self.symbols.is_unread("inputs", name):
+            hint = self.symbols.references.missing("input", name, known)
+            if name in self._saved:
+                hint = f"'{name}' is a value: give it as one"
+            self.refuse("FG301", f"no input named '{name}'", field, hint)
+        return known.get(name)
+
+    def target(self, name: str, reduction: str, ignored: int) -> Node:
+        """An input of the module that has the number of a channel for each row, and what is made of their losses."""
+        shape = self._shape_of_input(name, "target")
+        node = self.graph.tensor(name, self.graph.view - CHANNEL)
+        if shape is None:
+            return node
+        wanted = None
+        if name == self.inputs[0].name or name in self.tail_inputs:
+            self.refuse("FG303", f"the input '{name}' is no target: it has values of each channel", "target")
+        elif self.spec.inputs[name] is not None and self.positions is not None:
+            wanted = self.positions.misfit_of_rows(shape)
+        elif self.spec.inputs[name] is not None and None not in (self.rows, *shape) and shape != (self.rows,):
+            wanted = shape_text((self.rows,))
+        if wanted is not None:
+            message = f"the target '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
+            self.refuse("FG303", message, "target")
+        self.loss = Loss(reduction, name, ignored)
+        self.targets[name] = node
+        return node
 
     def input(self, name: str) -> Node:
         """An input of the module, in the shape of the running value."""
-        known = {tensor.name: tensor.shape for tensor in self.inputs}
-        if name not in known:
-            if not self.symbols.is_unread("inputs", name):
-                hint = self.symbols.references.missing("input", name, known)
-                if name in self._saved:
-                    hint = f"'{name}' is a value: give it as one"
-                self.refuse("FG301", f"no input named '{name}'", "input", hint)
+        shape = self._shape_of_input(name, "input")
+        if shape is None:
             return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("input", name)
-        wanted = None if self.spec.inputs[name] is None else self._other_shape(known[name])
+        if self.dropped_channels:
+            message = f"the running value is [rows], the input '{name}' is not: PyTorch would pair rows with channels"
+            self.refuse("FG309", message, "input", KEEP)
+        wanted = None if self.spec.inputs[name] is None else self._other_shape(shape)
         if wanted is not None:
-            message = f"the input '{name}' has the shape {shape_text(known[name])}, but {wanted} is needed here"
+            message = f"the input '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
             self.refuse("FG303", message, "input")
         self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
         return self.tail_inputs[name]

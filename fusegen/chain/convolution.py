@@ -123,10 +123,16 @@ class Positions:
 
     def misfit(self, shape: Sequence[Dim | None], channels: Dim | None) -> str | None:
         """The shape that an input of the running value's shape needs, if this one is another."""
-        sizes: Sequence[Dim | None] = self.sizes or (None,) * self.spatial
-        wanted = (self.given[0], channels, *sizes)
+        return self._misfit(shape, (self.given[0], channels))
+
+    def misfit_of_rows(self, shape: Sequence[Dim | None]) -> str | None:
+        """The same for an input without channels."""
+        return self._misfit(shape, self.given[:1])
+
+    def _misfit(self, shape: Sequence[Dim | None], first: Sequence[Dim | None]) -> str | None:
+        wanted = (*first, *(self.sizes or (None,) * self.spatial))
         fits = len(shape) == len(wanted) and all(
-            None in (want, have) or want == (have if index < 2 else self.symbols.typical(have))
+            None in (want, have) or want == (have if index < len(first) else self.symbols.typical(have))
             for index, (want, have) in enumerate(zip(wanted, shape, strict=True))
         )
         return None if fits else list_text(["?" if dim is None else dim for dim in wanted])

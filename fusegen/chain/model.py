@@ -115,6 +115,16 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Loss:
+    """What is made of the losses of rows, which are the graph's result. reduction: "none", "mean" or "sum", of those
+    whose target is not ignored. target: the input that has the number of a channel for each row."""
+
+    reduction: str
+    target: str
+    ignored: int
+
+
+@dataclass(frozen=True)
 class Constant:
     """A number that the module holds at run time, such as `self.divide_value` or `self.bn.eps`."""
 
@@ -129,6 +139,9 @@ class Chain:
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
     contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution.
     running: the value before each step; None before an anchor.
+    drops_channels: whether the result has no dimension for the channels: [rows], where else it would be [rows, 1].
+    loss: what is made of a result that is a loss of each row.
+    targets: the inputs that have the number of a channel for each row, with their leaves.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
@@ -144,10 +157,13 @@ class Chain:
     contraction: Contraction | None
     convolution: Convolution | None
     training: bool
+    drops_channels: bool = False
+    loss: Loss | None = None
     parameters: dict[str, Parameter] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
     tail_inputs: dict[str, Node] = field(default_factory=dict)
+    targets: dict[str, Node] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
@@ -157,6 +173,18 @@ class Chain:
     def has_anchor(self) -> bool:
         """Whether the tail's source is made by a layer, in the dtype that autocast gives it."""
         return self.contraction is not None or self.convolution is not None
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether the result has one value for each row."""
+        return not self.result.is_full
+
+    def result_shape(self, leading: Sequence[Dim], channels: Dim, positions: Sequence[Dim] = ()) -> tuple[Dim, ...]:
+        """The shape of the result for these sizes of what the tail's source has: [*leading, channels, *positions]."""
+        if self.loss is not None and self.loss.reduction != "none":
+            return ()
+        own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
+        return (*leading, *own, *positions)
 
     @property
     def spatial(self) -> int:

@@ -115,6 +115,8 @@ class _Operator:
             return "count" if self.chain.buffers[name].integer else "parameter"
         if name in self.chain.tail_inputs and name != self.chain.source.name:
             return f"input {name}"
+        if name in self.chain.targets:
+            return "index"
         return "parameter" if name in self.chain.parameters else "activation"
 
     def _tensors(self, nodes: Iterable[Node]) -> list[Tensor]:

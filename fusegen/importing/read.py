@@ -40,25 +40,34 @@ class Reader(Operands):
             )
         if not isinstance(found, Value):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
-        if found.layout != first_layout(self._rank):  # [rows, 1] as well: the planner would refuse it, without a line
+        whole = first_layout(self._rank)
+        if found.layout not in (whole, (*whole[:-1], None), whole[:-1]):
             message = f"the result has another shape: {shown(shape(node), self._first)}"
-            raise refusal("FG705", message, self.trace.place(node), "the result of a chain is [rows, channels]")
+            raise refusal(
+                "FG705",
+                message,
+                self.trace.place(node),
+                "the result of a chain is [rows, channels], [rows, 1] or [rows]",
+            )
         if not self.trace.is_for_all:
             hint = "views of a chain are right for any number of rows"
             raise refusal(
                 "FG705", "the module works for some sizes of its inputs alone", forward_of(self.trace.module), hint
             )
-        return self._without_views(found)
+        return self._without_views(found, drops=found.layout == whole[:-1])
 
-    def _without_views(self, result: Value) -> Value:
-        """The same with one value for all shapes that it is viewed in."""
+    def _without_views(self, result: Value, drops: bool) -> Value:
+        """The same with one value for all shapes that it is viewed in. drops: the result has no dimension for the
+        channels: the last reductions drop it."""
         done: dict[int, Value] = {}
+        last = _last_reductions(result) if drops else set()
         for value in walk(result):
             operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
             layout: Layout = tuple(label for label in value.layout if label is not None)
             if layout[:1] == (ROWS,):
                 layout = (*first_layout(self._rank)[:-1], *layout[1:])
-            done[id(value)] = self.values.make(value.op, operands, value.keys, value.name, layout, value.place)
+            keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
+            done[id(value)] = self.values.make(value.op, operands, keys, value.name, layout, value.place)
         return done[id(result)]
 
     # Operators
@@ -260,3 +269,15 @@ class Reader(Operands):
             same = shape(other) == shape(node)
             self._found[other] = made if same else None
         return made
+
+
+def _last_reductions(result: Value) -> set[int]:
+    """The reductions to rows that nothing else reduces before the result."""
+    found, stack = set(), [result]
+    while stack:
+        value = stack.pop()
+        if "keepdim" in value.keys:
+            found.add(id(value))
+        else:
+            stack += value.values
+    return found

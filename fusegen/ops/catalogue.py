@@ -8,6 +8,7 @@ from fusegen.ops import (
     bounds,
     convolution,
     linear,
+    losses,
     norms,
     powers,
     reductions,
@@ -19,5 +20,5 @@ from fusegen.ops import (
 STEPS = (
     *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
-    *(*norms.STEPS, *reductions.STEPS),
+    *(*norms.STEPS, *reductions.STEPS, *losses.STEPS),
 )

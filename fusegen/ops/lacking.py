@@ -48,9 +48,9 @@ _FAMILIES = {
         _IN_FRONT,
         "attention scaled_dot_product_attention multihead_attention embedding embedding_bag rnn lstm gru",
     ),
-    "a loss is not a chain": (
+    "the loss is cross_entropy": (
         "call it on the module's result",
-        "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss bce_loss binary_cross_entropy kl_div",
+        "nll_loss mse_loss l1_loss smooth_l1_loss huber_loss bce_loss binary_cross_entropy kl_div",
     ),
     "its function is not in the catalogue yet": (
         "docs/adding_an_op.md says how to add one",

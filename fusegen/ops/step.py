@@ -47,6 +47,7 @@ class Step(BaseModel):
     stores_operand: whether the backward pass needs the running value itself, in memory. passes: how many passes over
     all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
+    ends_chain: whether nothing can follow it.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -64,6 +65,7 @@ class Step(BaseModel):
     passes: ClassVar[int] = 0
     owns: ClassVar[tuple[str, ...]] = ()
     anchor: ClassVar[bool] = False
+    ends_chain: ClassVar[bool] = False
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
 
@@ -109,6 +111,11 @@ class Step(BaseModel):
         if self.matrix_only == "never" and not self.needs_elements:
             return None
         return "its entry does not say what it does over positions"
+
+    @property
+    def drops_channels(self) -> bool:
+        """Whether the result has no dimension for the channels."""
+        return False
 
     def reset(self) -> list[str]:
         """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""

@@ -10,9 +10,10 @@ from fusegen.ir.graph import Node
 from fusegen.plan.units import Unit, unit_of
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
-that of the batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign.
-"channel" is the role of the numbers of the channels, which lie nowhere: kernels make them."""
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "index", or "input <name>". A
+count is that of the batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's
+sign. An index is the number of a channel, in int64. "channel" is the role of the numbers of the channels, which lie
+nowhere: kernels make them."""
 
 
 @dataclass(frozen=True)

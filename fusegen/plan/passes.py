@@ -223,7 +223,13 @@ class Passes:
         results = [(t, i) for i, tensors in enumerate(self.stored) for t in tensors if t.role == "accumulator"]
         results += [(t, i) for i, tensors in enumerate(self.scratch) for t in tensors]
         found += [(Tensor(node.name, node, "channel"), BEFORE) for node in self.channel_numbers]
-        return found + [(tensor, i) for tensor, i in results if self.uses(tensor, i)]
+        return found + [
+            (tensor, i) for tensor, i in results if self.uses(tensor, i) or self._is_finished_later(tensor, i)
+        ]
+
+    def _is_finished_later(self, tensor: Tensor, made: int) -> bool:
+        """Whether what is only stored once the sums of a later pass are known follows from a tensor."""
+        return any(tensor.node in n.operands for i, nodes in enumerate(self.finished) if i > made for n in nodes)
 
     @cached_property
     def channel_numbers(self) -> set[Node]:

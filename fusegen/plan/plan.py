@@ -79,7 +79,7 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     prefix = f"{name}_" if name else ""
     graph = chain.graph
     result = graph.claim(_RESULT)
-    grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
+    grad = graph.tensor(graph.claim(f"grad_{result}"), chain.result.axes)
     leaves = {node.name: node for node in _leaves(chain)}
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
@@ -114,6 +114,7 @@ def _sources(chain: Chain) -> list[Tensor]:
     for name, node in chain.tail_inputs.items():
         if node is not chain.source:
             tensors.append(Tensor(name, node, f"input {name}"))
+    tensors += [Tensor(name, node, "index") for name, node in chain.targets.items()]
     for parameter in chain.parameters.values():
         node = chain.graph.tensor(parameter.name, parameter.axes)
         tensors.append(Tensor(parameter.name, node, "parameter", in_product=parameter.in_product))

@@ -13,7 +13,7 @@ from fusegen.plan.model import Kernel, Mode, Program, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 
-FIXED_WIDTH = {"accumulator": 4, "count": 8}
+FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8}
 """The bytes of an element where the mode has no say: statistics in float32, counts in int64."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.plan.model import Program, Tensor
-from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out, read
+from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, dtype_field, out, read
 from fusegen.render.variant_ops import VariantOps
 
 
@@ -22,13 +22,20 @@ class BackwardOp(VariantOps):
         self.add_numbers(op, program.constants)
         op.needs = self.needs()
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
-        op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
+        op.sizes = [f"const int64_t rows = {op.like}.size(0);"]
+        if not chain.of_rows:
+            op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
         shapes = {name: shape for name, _, shape in self.sources()}
-        op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        if chain.of_rows:
+            op.checks.append(read(op.first, f"dtypes.{dtype_field('output')}", "{rows, 1}"))
+        else:
+            op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
             expected = self.shape_text(shape) if shape is not None else self.sizes_text(tensor)
+            if tensor.role == "index":
+                expected = "{rows}"
             op.checks.append(read(tensor.name, self.dtype_text(tensor), expected))
         self._backward_body(op, program)
         self.add_schema(op, "Tensor[]")

@@ -17,7 +17,7 @@ from fusegen.render.operators import OpRenderer
 from fusegen.render.preconditions import preconditions
 
 # Arguments that are none of the chain's. Pieces are made where the call is.
-_OURS = {"_dtype_mode": "_mode", "_groups": "_groups", "_precision": "_precision"}
+_OURS = {"_dtype_mode": "_mode", "_channels": "_channels", "_groups": "_groups", "_precision": "_precision"}
 _OURS |= {"_operand_pieces": "None", "_weight_pieces": "None"}
 
 
@@ -116,6 +116,8 @@ class CallRenderer:
         if name in chain.constants:
             owner, attribute = self.names.owner(chain.constants[name].attribute)
             return f"{owner}.{attribute}"
+        if name in chain.targets:
+            return f"{name}.flatten()"
         tables = (chain.buffers, self.plan.variants[-1].chain.buffers)
         for table in tables:
             if name in table:

@@ -23,6 +23,8 @@ def tensors_fit(call: CallNames) -> list[str]:
         named = [(name, name) for name in call.further]
         shape = "_shape" if v else f"(*{call.first}.shape[:-1], _channels)"
         checks.append(misfit(named, f"{call.further[0]}.dtype", shape))
+    rows = "(_shape[0], *_shape[2:])" if v else f"{call.first}.shape[:1]"
+    checks += [misfit([(name, name)], "torch.int64", rows) for name in call.chain.targets]
     checks += _unexpected(call)
     norms = [call.local[step.name] for step in call.owners if step.op in ("layer_norm", "rms_norm")]
     return refuse([*checks, *(f"_support.other_shape({norm}, _channels)" for norm in norms)])

@@ -62,7 +62,7 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         f'        f"{{_package.name}}: {name} must be [{form[0]}, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
         "    )",
     ]
-    if call.further or call.chain.batch_norms:
+    if call.further or call.chain.batch_norms or call.chain.targets:
         lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
     return lines
 

@@ -6,7 +6,7 @@ from itertools import count
 from string import ascii_lowercase
 
 from fusegen.plan.model import Program
-from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out
+from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out, read
 from fusegen.render.spelling import spell
 from fusegen.render.variant_ops import VariantOps
 
@@ -26,6 +26,7 @@ class ForwardOp(VariantOps):
         if chain.contraction:
             op.arguments += [Argument(self.operand, *TENSOR), Argument(chain.contraction.weight, *TENSOR)]
         op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.sources()]
+        op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.targets()]
         for buffer in self.buffers():
             if buffer.name in written:
                 op.arguments.append(Argument(buffer.name, OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
@@ -43,16 +44,20 @@ class ForwardOp(VariantOps):
         op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
         if chain.contraction:
             c = chain.contraction
-            op.sizes.append(f"const int64_t channels = {arg(c.weight)}.size(0);")
+            if not chain.of_rows:
+                op.sizes.append(f"const int64_t channels = {arg(c.weight)}.size(0);")
             expected = self.shape_text((chain.rows, c.in_features), first=True)
             op.checks.append(f'args.matrix("{self.operand}", {arg(self.operand)}, dtypes.activation, {expected});')
             op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")
             expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
+            if chain.of_rows:
+                expected = "{channels, in_features}"
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
-        else:
+        elif not chain.of_rows:
             op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
         for name, role, shape in self.sources():
             op.checks.append(self.read_input(name, role, shape))
+        op.checks += [read(tensor.name, self.dtype_text(tensor), "{rows}") for tensor in self.targets()]
         written = self._written()
         for buffer in self.buffers():
             if buffer.name in written:

@@ -86,10 +86,11 @@ def shapes(plan: Plan) -> list[str]:
     lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
     if chain.convolution:
         form = shape_form(chain.spatial)
-        lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
+        returned = chain.result_shape(chain.inputs[0].shape[:1], chain.channels, form[2:])
+        lines.append(f"Returns {text(returned)}.")
         lines.append("The memory format is that of PyTorch's convolution. Use channels_last: others are copied.")
     else:
-        lines.append(f"Returns {text((chain.rows, chain.channels))}.")
+        lines.append(f"Returns {text(chain.result_shape((chain.rows,), chain.channels))}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
         lines.append(f"In place of {chain.rows} there may be {any_number}, alike for all of these.")

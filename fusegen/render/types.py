@@ -13,6 +13,7 @@ TORCH = {
     "float64": "torch.float64",
 }
 _FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>", "count": "int64_t"}
+_FIXED |= {"index": "int64_t"}
 
 
 def type_parameter(role: Role) -> str:

@@ -41,6 +41,10 @@ class VariantOps:
         found += [(p.name, "parameter", p.shape) for p in chain.parameters.values()]
         return found
 
+    def targets(self) -> list[Tensor]:
+        """The inputs that have the number of a channel for each row: one for each, whatever their dimensions."""
+        return [t for t in self.variant.forward.inputs if t.role == "index"]
+
     def needs(self) -> list[str]:
         """The differentiable arguments of the forward op, in order; `needs` has one flag for each."""
         contraction = self.chain.contraction
@@ -71,6 +75,8 @@ class VariantOps:
 
     def add_numbers(self, op: Op, constants: Sequence[str]) -> None:
         op.arguments.append(Argument("dtype_mode", "int64_t", "int", ours=True))
+        if self.chain.of_rows:  # the backward op sees no tensor of the channels for certain
+            op.arguments.append(Argument("channels", "int64_t", "int", ours=True))
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
         op.arguments += [Argument(name, "double", "float") for name in constants]
@@ -115,7 +121,7 @@ class VariantOps:
 
     @staticmethod
     def dtype_text(tensor: Tensor) -> str:
-        return "ScalarType::Long" if tensor.role == "count" else f"dtypes.{dtype_field(tensor.role)}"
+        return "ScalarType::Long" if tensor.role in ("count", "index") else f"dtypes.{dtype_field(tensor.role)}"
 
     def check_groups(self, op: Op) -> None:
         if self.groups:

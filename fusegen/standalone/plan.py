@@ -42,6 +42,9 @@ def standalone_plan(
     if whole.chain.convolution is not None:
         hint = "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no convolutions", ("chain", 0), hint=hint)])
+    if whole.chain.targets:
+        place, hint = ("chain", len(spec.chain) - 1), "`fusegen build` makes a package that has them"
+        raise SpecError([document.diagnostic("FG510", "an exported file has no losses", place, hint=hint)])
     if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
         if wanted not in (IEEE, SPLIT):

@@ -34,7 +34,7 @@ def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
 
 def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
     """The dtype of a tensor that kernels read or write in a mode."""
-    if tensor.role == "count":
+    if tensor.role in ("count", "index"):
         return torch.int64
     if tensor.role == "accumulator":
         return torch.float64 if mode.roles["activation"] == "float64" else torch.float32
@@ -175,16 +175,18 @@ def tail_reference(
     exact.train(training)
     owned = dict(exact.named_parameters())
     given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
-    leaves = {name: value.detach().double().requires_grad_() for name, value in given.items()}
+    numbers = {name: value for name, value in given.items() if name not in chain.targets}
+    leaves = {name: value.detach().double().requires_grad_() for name, value in numbers.items()}
     anchor, ones = chain.contraction or chain.convolution, (1,) * chain.spatial
     if anchor:
         bias = getattr(exact, anchor.name).bias
         added = any(in_product(plan, mode, name) for name in chain.parameters)
         given_result = _Given(None if added else bias, leaves[chain.source.name], chain.spatial)
         setattr(exact, anchor.name, given_result)
-    inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
-    result = exact.fusegen_reference(*(x.view(*x.shape, *ones) for x in inputs)).flatten(1)
-    result.backward(tensors[variant.result_gradient].double())
+    inputs = [leaves.get(tensor.name, given.get(tensor.name, torch.empty(0))) for tensor in chain.inputs]
+    result = exact.fusegen_reference(*(x.view(*x.shape, *ones) for x in inputs))
+    result = result.reshape(len(result), -1)
+    result.backward(tensors[variant.result_gradient].double().view_as(result))
     values = {variant.result: result.detach()}
     for name, tensor in variant.gradients.items():
         if name in leaves:

@@ -114,6 +114,15 @@ def _either(before: Tensor | None, near: Tensor) -> Tensor:
     return wider | narrower
 
 
+def narrowed(found: Tensor | None, shape: torch.Size) -> Tensor | None:
+    """The same for a result of this shape: of one that has no channels, or one in their place, whether any channel
+    is. None where there is nothing to say of such a shape."""
+    spread = spread_over(found, shape)
+    if found is None or spread is not None or found.dim() < 2:
+        return spread
+    return spread_over(found.any(1, keepdim=found.dim() == len(shape)), shape)
+
+
 def spread_over(found: Tensor | None, shape: torch.Size) -> Tensor | None:
     """The same with that shape, where it broadcasts to it; else None."""
     try:

@@ -56,31 +56,31 @@ def _acts_on_rows(original: nn.Module, given: Sequence[Tensor]) -> bool:
                     raise
                 return False
     result, expected = results
-    if result.shape != (*given[0].shape[:-1], expected.shape[-1]):
+    if result.shape != (*given[0].shape[:-1], *expected.shape[1:]):
         return False
-    return torch.allclose(_rows(result), expected, rtol=1e-9, atol=1e-9)
+    return torch.allclose(result.reshape(expected.shape), expected, rtol=1e-9, atol=1e-9)
 
 
 def _compared(fused: nn.Module, original: nn.Module, given: Sequence[Tensor]) -> list[Comparison]:
     """The module beside the original and beside itself on the view, where the kernels run if they do on the view."""
     on_rows = [_rows(x) for x in given]
     grad = draw_gradient(original, on_rows)
-    shape = (*given[0].shape[:-1], grad.shape[-1])
+    shape = (*given[0].shape[:-1], *grad.shape[1:])
     came = run(fused, given, None).output.shape
     if came != shape:
         return [Comparison.statement("shape", False, f"{list(came)}, eager {list(shape)}")]
-    mine, eager = (_flat(run(module, given, grad.view(shape)), len(given)) for module in (fused, original))
+    mine, eager = (_flat(run(module, given, grad.view(shape)), len(given), grad) for module in (fused, original))
     found = compare_runs(mine, eager, reference(original, on_rows, grad), given[0].dtype)
     found.append(bitwise_equal(mine, run(fused, on_rows, grad), "the bits of the view"))
     use, on_view = fused.fusegen_kernels(*given), fused.fusegen_kernels(*on_rows)
     return [*found, Comparison.statement("kernels as on the view", bool(use) == bool(on_view), use.reason)]
 
 
-def _flat(one: Run, count: int) -> Run:
-    """The run as one on the views of its inputs, so many of them."""
+def _flat(one: Run, count: int, like: Tensor) -> Run:
+    """The run as one on the views of its inputs, so many of them. like: has the shape of the result there."""
     names = [input_name(index) for index in range(count)]
     flat = {name: _rows(one.gradients[name]) for name in names if one.gradients[name] is not None}
-    return Run(_rows(one.output), one.gradients | flat, one.buffers)
+    return Run(one.output.reshape(like.shape), one.gradients | flat, one.buffers)
 
 
 def _refused(name: str, fused: nn.Module, given: Sequence[Tensor]) -> Comparison:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fusegen.plan.epilogue import SPLIT
 from fusegen.verify.policy import Comparison
-from fusegen.verify.run import draw_gradient, leaves, undisturbed
+from fusegen.verify.run import draw_gradient, leaves, row_count, undisturbed, widest
 
 # The allocator rounds every request up to a multiple of this.
 _ROUNDING = 512
@@ -31,14 +31,14 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     """
     grad_output = draw_gradient(original, inputs)
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
-    channels = grad_output.shape[1]
-    statistics = 8 * (grad_output.numel() // channels + channels) + 4 * _ROUNDING
+    rows, channels = row_count(grad_output, inputs[0].ndim), widest(original, inputs, grad_output)
+    statistics = 8 * (rows + channels) + 4 * _ROUNDING
     pieces = _pieces_bytes(fused, inputs) + _copied_bytes(fused, inputs)
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
         mine, theirs = (peak_bytes(module, inputs, grad_output) for module in (fused, original))
-        activation = grad_output.numel() * grad_output.element_size()
+        activation = rows * channels * grad_output.element_size()
         limit = theirs + max(saved, activation) + activation // 16 + statistics
         limit += activation + statistics if pieces else 0
         found.append(_judged("peak of a training step", mine, theirs, limit))

@@ -36,8 +36,8 @@ def nonfinite(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
             for index in range(len(inputs) + 1):
                 given, grad_output = [x.detach().clone() for x in inputs], clean.clone()
                 place = [*given, grad_output][index]
-                middle = tuple(size // 2 for size in place.shape[2:])
-                place[(row, place.shape[1] // 3) + middle] = value
+                inner = [size // 3 for size in place.shape[1:2]] + [size // 2 for size in place.shape[2:]]
+                place[(row, *inner) if place.dim() else ()] = value
                 where = "gradient" if index == len(inputs) else f"input {index + 1}"
                 wrong = _differences(fused, original, [x.requires_grad_() for x in given], grad_output, train)
                 label = f"{name} in {where}, {'train' if train else 'eval'}"

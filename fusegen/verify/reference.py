@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.verify.kinks import Kinks, spread_over
+from fusegen.verify.kinks import Kinks, narrowed
 from fusegen.verify.run import Run, input_name
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -74,7 +74,7 @@ def exact_pass(
         for name, module in exact.named_modules()
         if isinstance(module, (*ANCHORS, *NORMS))
     ]
-    spread = _spread(exact, grad_output.shape)
+    spread = _spread(exact, grad_output.shape, inputs[0].dim())
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
@@ -92,7 +92,7 @@ def exact_pass(
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
     gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
-    return Reference(Run(output.detach(), gradients, buffers), terms, spread_over(kinks.jumped, output.shape))
+    return Reference(Run(output.detach(), gradients, buffers), terms, narrowed(kinks.jumped, output.shape))
 
 
 def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
@@ -100,15 +100,21 @@ def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
     return torch.where(x > 0, x, module.weight * x)
 
 
-def _spread(exact: nn.Module, shape: torch.Size) -> dict[str, Tensor]:
-    """The parameters that no anchor or norm holds, one copy per element of the running value."""
+def _spread(exact: nn.Module, shape: Sequence[int], dimensions: int) -> dict[str, Tensor]:
+    """The parameters that no anchor or norm holds, one copy per element of the running value, which has so many
+    dimensions. shape: of the result. One that has no dimension of channels leaves open where single numbers are used:
+    those stay as they are."""
+    without_channels = len(shape) < dimensions
+    shape = (*shape[:1], 1, *shape[1:]) if without_channels else shape
     held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
     spread = {}
     for name, parameter in exact.named_parameters():
-        if id(parameter) in held:
+        if id(parameter) in held or (without_channels and parameter.numel() == 1):
             continue
         values = parameter.detach().reshape(_form(exact, name, len(shape)))
-        copies = values.expand(shape).clone(memory_format=torch.contiguous_format)
+        # A result of the rows alone is narrower than the value that the parameter meets.
+        whole = torch.broadcast_shapes(values.shape, shape)
+        copies = values.expand(whole).clone(memory_format=torch.contiguous_format)
         spread[name] = copies.requires_grad_(parameter.requires_grad)
     return spread
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.cuda_autocast import CudaAutocast
-from fusegen.verify.kinks import Kinks
+from fusegen.verify.kinks import Kinks, narrowed
 
 
 @dataclass
@@ -31,13 +31,25 @@ def input_name(index: int) -> str:
     return f"input {index + 1}" if index else "input"
 
 
-def row_count(value: Tensor) -> int:
-    """Of a value [rows, channels] or [batch, channels, *positions]: each position of each of the batch is a row."""
-    return value.numel() // max(channel_count(value), 1) if value.ndim else 1
+def row_count(value: Tensor, dimensions: int = 2) -> int:
+    """Of a value [rows, channels] or [batch, channels, *positions]: each position of each of the batch is a row.
+
+    dimensions: of the module's inputs. A result that has fewer has none of channels.
+    """
+    return value.numel() // max(channel_count(value, dimensions), 1) if value.ndim else 1
 
 
-def channel_count(value: Tensor) -> int:
-    return value.shape[min(1, value.ndim - 1)] if value.ndim else 1
+def channel_count(value: Tensor, dimensions: int = 2) -> int:
+    return value.shape[1] if value.ndim >= max(dimensions, 2) else 1
+
+
+def widest(module: nn.Module, inputs: Sequence[Tensor], result: Tensor) -> int:
+    """How many channels the running value has at most: those of the result, unless that has one value a row."""
+    channels = channel_count(result, inputs[0].ndim)
+    if channels > 1:
+        return channels
+    layers = (each for each in module.modules() if isinstance(each, nn.Linear | nn.modules.conv._ConvNd))
+    return next((getattr(each, "out_features", 0) or each.out_channels for each in layers), channel_count(inputs[0]))
 
 
 def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -81,7 +93,9 @@ def draw_gradient(
 ) -> Tensor:
     """A random gradient of the shape and dtype that the module's output has.
 
-    It is zero where the output's side of a kink is a matter of the last bits, see `Kinks`.
+    It is zero where the output's side of a kink is a matter of the last bits, see `Kinks`. Of a row that is reduced to
+    one value, the whole row counts; where each row has such an element, nothing is set to zero: a comparison of zeros
+    would say nothing, and eager has the same sides but for rounding.
     """
     x = inputs[0]
     if x.shape[0] < 2:
@@ -95,8 +109,9 @@ def draw_gradient(
         output = module.train(train)(*inputs)
     generator = torch.Generator(x.device).manual_seed(seed)
     values = torch.randn(output.shape, generator=generator, device=x.device, dtype=torch.float32)
-    if kinks.near is not None:
-        values = torch.where(kinks.near, 0.0, values)
+    near = narrowed(kinks.near, output.shape)
+    if near is not None and not (near.shape != kinks.near.shape and bool(near.all())):
+        values = torch.where(near, 0.0, values)
     return values.to(output.dtype)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegen.chain.model import ROWS
+from fusegen.chain.model import ROWS, Chain
 from fusegen.ir.axes import Axes, Dim
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
@@ -27,8 +27,13 @@ class Sizes:
 
     @property
     def result(self) -> tuple[int, ...]:
-        """The shape of the chain's result."""
+        """The shape of the value behind the anchor, which is that of a result of full size."""
         return self.made or (self.rows, self.channels)
+
+    def result_of(self, chain: Chain) -> tuple[int, ...]:
+        """The shape of the chain's result."""
+        leading, channels, *positions = self.result
+        return chain.result_shape((leading,), channels, positions)  # type: ignore[return-value]
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""

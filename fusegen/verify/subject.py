@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ from fusegen.runtime.launchers import Launcher
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
 from fusegen.verify.sizes import Sizes
+from fusegen.verify.targets import make_targets, with_targets
 
 _LOWER_BOUNDS = ("min", "min_val")
 
@@ -38,15 +39,20 @@ class Subject:
 
     @property
     def fused_class(self) -> type[nn.Module]:
+        return with_targets(self.plan, self._generated)
+
+    @property
+    def _generated(self) -> type[nn.Module]:
         return getattr(self.package, self.plan.spec.class_name)
 
     @property
     def original_class(self) -> Callable[..., nn.Module]:
         """The original, or the generated module with its `fusegen_reference` as forward."""
         if self.original is not None:
-            return self.original
-        fused = self.fused_class
-        return type(f"{fused.__name__}Eager", (fused,), {"forward": fused.fusegen_reference})
+            return with_targets(self.plan, self.original)
+        fused = self._generated
+        eager = type(f"{fused.__name__}Eager", (fused,), {"forward": fused.fusegen_reference})
+        return with_targets(self.plan, eager)
 
     @property
     def has_double(self) -> bool:
@@ -77,6 +83,13 @@ class Subject:
         original, fused = original.to(parameter), fused.to(parameter)
         fused.load_state_dict(original.state_dict())
         return fused, original, [x.requires_grad_() for x in inputs]
+
+    def fix_targets(self, modules: Sequence[nn.Module], inputs: Sequence[Tensor]) -> None:
+        """Makes the targets of modules of a pair once for all calls, which are then timed without that."""
+        if self.plan.chain.targets:
+            targets = make_targets(self.plan, modules[0], inputs[0])
+            for module in modules:
+                module.known_targets = targets
 
     def same_initial_values(self, sizes: Sizes) -> list[Comparison]:
         """Whether both constructors draw the same values from the same seed."""
@@ -121,6 +134,8 @@ class Subject:
         chain = self.plan.chain
         found = []
         for index, given in enumerate(chain.inputs):
+            if given.name in chain.targets:
+                continue  # the modules make them
             role = mode.roles.get(f"input {given.name}")
             if index == 0:
                 role = mode.roles["parameter" if chain.has_anchor else "activation"]

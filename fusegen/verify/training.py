@@ -55,10 +55,14 @@ def compare_module(
 def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -> list[Comparison]:
     """Judge a run that was made earlier; `dtype` is the one that the computation rounds to."""
     results = [_same_kinds(fused, eager)]
-    rows, channels = row_count(eager.output), channel_count(eager.output)
     given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
+    dimensions = given.ndim if given is not None else eager.output.ndim
+    of_positions = dimensions > 2
+    rows, channels = (count(eager.output, dimensions) for count in (row_count, channel_count))
     width = channel_count(given) if given is not None else channels
-    if eager.output.ndim > 2 and weights:
+    if channels == 1:  # a value a row: of how many channels, the parameters tell
+        channels = max([width, *(p.shape[0] for p in eager.gradients.values() if p is not None and p.ndim)])
+    if of_positions and weights:
         width *= math.prod(max(weights, key=Tensor.numel).shape[2:])  # of a convolution: each position of its kernel
     outputs = (fused.output, eager.output, exact.run.output)
     results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped))
@@ -68,9 +72,9 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
         if value is None or other is None:
             continue
         if name in given_names:
-            length = width if eager.output.ndim > 2 else channels
+            length = width if of_positions else channels
         else:
-            length = rows if value.ndim > 1 else max(eager.output.numel() // max(value.numel(), 1), 1)
+            length = rows if value.ndim > 1 else max(rows * channels // max(value.numel(), 1), 1)
         results.append(
             compare(
                 f"grad {name}",
@@ -125,7 +129,7 @@ def compare_steps(
     for step, inputs in enumerate(batches):
         # One over the root of the rows keeps the gradient's size independent of the batch.
         grad_output = draw_gradient(original, inputs, autocast_dtype=autocast_dtype, seed=seed + step)
-        rows = row_count(grad_output)
+        rows = row_count(grad_output, batches[0][0].ndim)
         grad_output = grad_output / rows**0.5
         dtype = autocast_dtype or inputs[0].dtype
         plain = [x.detach() for x in inputs]
@@ -136,7 +140,8 @@ def compare_steps(
             module.train().zero_grad(set_to_none=True)
             with autocast(module, inputs, autocast_dtype):
                 output = module(*(x[order] for x in given))
-            output.backward(grad_output[order].to(output.dtype))
+            grad = grad_output[order] if grad_output.dim() else grad_output
+            output.backward(grad.to(output.dtype))
         terms = exact_pass(exact, plain, grad_output).terms
         for optimiser in optimisers:
             optimiser.step()

@@ -99,7 +99,10 @@ def call_convolved(operator, arguments):
     given = [_convolve(convolved), *arguments[1:]]
     for index in operator.with_rows:
         given[index] = given[index].movedim(1, -1)
-    result = operator(*given).movedim(-1, 1)
+    result = operator(*given)
+    if operator.drops_channels:
+        return result
+    result = result.movedim(-1, 1)
     # PyTorch's is in channels_last where an operand is.
     if _is_last(convolved.x) or _is_last(convolved.weight):
         return result

@@ -74,15 +74,19 @@ class Operator:
     size is a number or one of rows, channels, in_features, groups. The gradients are those of the
     first arguments, in order; the backward op returns the ones that its last argument wants. What
     has rows among them is an input of the module, or a parameter that differs from row to row.
-    linear: whether the first two arguments are the operands of a matrix product. precisions:
+    linear: whether the first two arguments are the operands of a matrix product. drops_channels:
+    whether a result [rows, 1] of the op is [rows] for the caller. precisions:
     whether that is made in several; the last three arguments are then the precision and the
     pieces of both operands, which the op `split` makes.
     """
 
     split = None
 
-    def __init__(self, package, variant, results, gradients, linear, precisions=False):
+    def __init__(
+        self, package, variant, results, gradients, linear, drops_channels=False, precisions=False
+    ):
         self.package, self.results, self.single = package, results, len(results) == 1
+        self.drops_channels = drops_channels
         self.gradients, self.linear = gradients, linear
         self.with_rows = [i for i, (_, *sizes) in enumerate(gradients) if "rows" in sizes]
         if not package.built:
@@ -104,8 +108,11 @@ class Operator:
 
         Inputs [..., channels] give the result of their views [rows, channels], in their dimensions.
         """
-        if arguments[0].dim() != 2:
-            return self._call_on_rows(arguments)
+        result = (self._call if arguments[0].dim() == 2 else self._call_on_rows)(arguments)
+        return result.squeeze(-1) if self.drops_channels else result
+
+    def _call(self, arguments):
+        """The result for [rows, channels], as the op has it."""
         if self.in_cpp:
             results = self.forward(*arguments)
             return results if self.single else results[0]
@@ -123,7 +130,7 @@ class Operator:
         given = list(arguments)
         for index in self.with_rows:
             given[index] = as_rows(given[index])
-        result = self(*given)
+        result = self._call(given)
         return result.view(*arguments[0].shape[:-1], result.shape[-1])
 
     # What the ops return, without data
@@ -144,7 +151,7 @@ class Operator:
         _check_devices(self.backward, arguments)
         given = _named(self.backward, arguments)
         grad = arguments[0]
-        sizes = {"rows": grad.shape[0], "channels": grad.shape[1]}
+        sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
         if self.linear:
             # An operand of the product is there where the other one's gradient is wanted.
             operand = next((each for each in arguments[1:3] if each is not None), None)

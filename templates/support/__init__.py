@@ -7,6 +7,7 @@ from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
 from .dimensions import Dimensions
 from .fused_module import FusedModule, KernelUse, check_shape
+from .losses import Loss
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
 from .stand_in import (
@@ -43,6 +44,7 @@ __all__ = [
     "Eager",
     "FusedModule",
     "KernelUse",
+    "Loss",
     "Operator",
     "Package",
     "beyond",

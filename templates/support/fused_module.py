@@ -33,6 +33,7 @@ class FusedModule(nn.Module):
     """
 
     fusegen_strict: bool = False
+    _fusegen_loss = None
     _fusegen_split_always = False  # for tests: fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
@@ -77,10 +78,12 @@ class FusedModule(nn.Module):
         operator, found = self._fusegen_choose(inputs, count=True)
         if operator is not None:
             if type(found[0]) is Convolved:
-                return call_convolved(operator, found)
-            if operator.split is not None and found[-3] == FP32_SPLIT:
-                found = with_pieces(self, operator, found)
-            return operator(*found)
+                result = call_convolved(operator, found)
+            else:
+                if operator.split is not None and found[-3] == FP32_SPLIT:
+                    found = with_pieces(self, operator, found)
+                result = operator(*found)
+            return result if self._fusegen_loss is None else self._fusegen_loss(result, inputs)
         self._fusegen_tell(found)
         result = self.fusegen_reference(*inputs)
         if found.first_order and not torch.compiler.is_compiling() and result.grad_fn is not None:

@@ -22,6 +22,7 @@ NEEDED = {
     "pow": "exponent: 1.5",
     "threshold": "threshold: 0, value: 1",
     "prelu": "name: n",
+    "cross_entropy": "target: t",
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
     **dict.fromkeys(OF_ROWS, "keepdim: true"),
@@ -49,8 +50,9 @@ STEPS_OF = (
 @pytest.mark.parametrize("step", STEPS_OF)
 def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
     steps = (f"{{op: {step}}}", *(["{op: add, input: r}"] if "keepdim" in step else []))
-    other = Other(steps, linear, inputs=("r",) if "input" in " ".join(steps) else ())
-    plan = write("autocast", other.spec("autocast").replace("[float32]", "[float32, bfloat16]"), tmp_path)
+    inputs = ("r",) if "input" in " ".join(steps) else ("t",) if "target" in step else ()
+    text = Other(steps, linear, inputs=inputs).spec("autocast").replace("[float32]", "[float32, bfloat16]")
+    plan = write("autocast", text.replace("t: [batch, features]", "t: [batch]"), tmp_path)
     cls = module_class(plan, tmp_path)
     modes = [mode for mode in plan.modes if mode.autocast]
     assert modes or ("prelu" in step and not linear), "its result has autocast's dtype, which no tensor tells"
@@ -65,6 +67,8 @@ def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
             tensors = [torch.empty(4, 6, dtype=getattr(torch, dtype), device="cuda") for dtype in (first, further)][
                 : len(plan.chain.inputs)
             ]
+            if plan.chain.targets:
+                tensors[1] = torch.empty(4, dtype=torch.int64, device="cuda")
             found = under_autocast(module, tensors)
             assert str(found).removeprefix("torch.") == mode.roles["output"], mode.name
 

@@ -37,7 +37,8 @@ IN_FRONT = {
     **dict.fromkeys(("asin", "acos", "atanh"), "{op: tanh}\n  - "),
     "acosh": "{op: add, constant: 1}\n  - ",
 }
-CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op, step in known_ops().items() if not step.anchor} | {
+IN_BETWEEN = [op for op, step in known_ops().items() if not (step.anchor or step.ends_chain)]
+CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op in IN_BETWEEN} | {
     "one_weight": "{op: prelu, name: act}",
     "parameter_of_one": "{op: mul, parameter: scale, shape: [1], init: randn}",
     "scalar_parameter": "{op: mul, parameter: scale, shape: [], init: 2.0}",
