@@ -8,7 +8,7 @@ from typing import Any
 from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Chain, Contraction, Convolution, Loss
 from fusegen.chain.module import ModuleBuilder, shape_text
-from fusegen.ir.axes import CHANNEL, Dim
+from fusegen.ir.axes import CHANNEL, Dim, quotient
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
@@ -156,6 +156,21 @@ class ChainBuilder(ModuleBuilder):
             self.refuse("FG304", f"{count} groups do not divide {channels} channels", "num_groups")
         self.group_counts.setdefault(value, self.diagnostics.place("num_groups"))
         return value
+
+    def blocks(self, width: Dim) -> tuple[Dim | None, Dim]:
+        """The width of blocks of channels, and how many there are."""
+        known = self.symbols.size(width, "width")
+        if known is None or self.channels is None:
+            return known, 1
+        self.symbols.constructed((known,), "width")
+        size, channels = self.symbols.typical(known), self.symbols.typical(self.channels)
+        if known == self.channels:
+            self.refuse("FG304", f"blocks of {known} are all channels: leave the width out", "width")
+        elif size is not None and channels is not None and channels % size:
+            self.refuse("FG304", f"blocks of {size} do not divide {channels} channels", "width")
+        count = quotient(self.channels, known)
+        self.group_counts.setdefault(count, self.diagnostics.place("width"))
+        return known, count
 
     def update_buffer(self, buffer: Node, value: Node) -> None:
         self.updates[buffer.name] = value

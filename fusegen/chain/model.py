@@ -92,6 +92,7 @@ class Parameter:
     dtypes the library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product
     first would lose the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the
     library's epilogue that would is slower than the plain product.
+    repeated: it has a value for each channel of a block, and the ops take it repeated for all blocks.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Parameter:
     shape: tuple[Dim, ...]
     axes: Axes
     in_product: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,9 @@ _FAMILIES = {
         "if one operand is a learnt weight, that is 'linear'; otherwise " + _IN_FRONT,
         "matmul mm bmm batch_matmul addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),
-    "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
+    "the norms are batch_norm, group_norm, layer_norm, rms_norm and instance_norm of a row": (
         "kernels take no sums over positions",
-        "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm "
+        "instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm "
         "spectral_norm sync_batch_norm",
     ),
     "activations keep the shape [rows, channels]": (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from fusegen.chain.model import ROWS
 from fusegen.errors import InternalError
-from fusegen.ir.axes import Axes, Dim
+from fusegen.ir.axes import Axes, Dim, dividend
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Kernel, Mode, Program, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
@@ -39,6 +39,9 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
     def number(dim: Dim) -> int:
         if dim == ROWS:
             return positions_of(plan, sizes)
+        parts = dividend(dim)
+        if parts is not None:
+            return number(parts[0]) // number(parts[1])
         return dim if isinstance(dim, int) else sizes[dim]
 
     return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))

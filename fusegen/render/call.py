@@ -116,6 +116,8 @@ class CallRenderer:
         if name in chain.constants:
             owner, attribute = self.names.owner(chain.constants[name].attribute)
             return f"{owner}.{attribute}"
+        if name in chain.parameters and chain.parameters[name].repeated:
+            return f"{name}.repeat(_groups)"
         if name in chain.targets:
             return f"{name}.flatten()"
         tables = (chain.buffers, self.plan.variants[-1].chain.buffers)

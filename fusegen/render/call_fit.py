@@ -26,12 +26,29 @@ def tensors_fit(call: CallNames) -> list[str]:
     rows = "(_shape[0], *_shape[2:])" if v else f"{call.first}.shape[:1]"
     checks += [misfit([(name, name)], "torch.int64", rows) for name in call.chain.targets]
     checks += _unexpected(call)
-    norms = [call.local[step.name] for step in call.owners if step.op in ("layer_norm", "rms_norm")]
-    return refuse([*checks, *(f"_support.other_shape({norm}, _channels)" for norm in norms)])
+    for step in call.owners:
+        if step.op in ("layer_norm", "rms_norm"):
+            width = "_block" if step.width is not None else "_channels"
+            checks.append(f"_support.other_shape({call.local[step.name]}, {width})")
+    return [*_blocks(call), *refuse(checks)]
+
+
+def _blocks(call: CallNames) -> list[str]:
+    """The width of blocks of channels that are normalised each, and how many there are."""
+    norms = [step for step in call.owners if getattr(step, "width", None) is not None]
+    if not norms:
+        return []
+    return [
+        f"_block = {call.local[norms[0].name]}.normalized_shape[-1]",
+        "if _channels % _block:",
+        "    return None, _support.REFUSED",
+        "_groups = _channels // _block",
+    ]
 
 
 def _shape(call: CallNames, shape: tuple[Dim, ...]) -> str:
     names = {call.chain.channels: "_channels", call.chain.rows: f"{call.first}.shape[0]"}
+    names |= {step.width: "_block" for step in call.owners if getattr(step, "width", None) is not None}
     return as_tuple([str(names.get(dim, dim)) for dim in shape])
 
 
@@ -58,6 +75,12 @@ def _unexpected(call: CallNames) -> list[str]:
 
 def groups_fit(call: CallNames) -> list[str]:
     """Numbers of groups, which a user may change; PyTorch itself refuses those that do not divide."""
+    if any(step.op == "instance_norm" for step in call.owners):
+        return ["if _channels == 1:", "    return None, _support.REFUSED", *_group_norms(call)]
+    return _group_norms(call)
+
+
+def _group_norms(call: CallNames) -> list[str]:
     norms = [step for step in call.owners if step.op == "group_norm"]
     if not norms:
         return []

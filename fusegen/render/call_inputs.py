@@ -71,7 +71,8 @@ def _width(call: CallNames) -> str | None:
     dim = call.chain.channels
     if isinstance(dim, int):
         return str(dim)
-    parameter = next((p for p in call.chain.parameters.values() if CHANNEL <= p.axes), None)
+    whole = [p for p in call.chain.parameters.values() if CHANNEL <= p.axes and not p.repeated]
+    parameter = next(iter(whole), None)
     if parameter is None:
         return None
     return f"{call.first}.shape[-1] if {parameter.name} is None else {parameter.name}.shape[-1]"

@@ -38,7 +38,8 @@ class VariantOps:
         if chain.contraction is None:
             found.append((chain.source.name, "activation", shape))
         found += [(n, f"input {n}", shape) for n, node in chain.tail_inputs.items() if node is not chain.source]
-        found += [(p.name, "parameter", p.shape) for p in chain.parameters.values()]
+        for p in chain.parameters.values():
+            found.append((p.name, "parameter", (chain.channels,) if p.repeated else p.shape))
         return found
 
     def targets(self) -> list[Tensor]:

@@ -84,7 +84,10 @@ class EmulatedTail:
         run = TailRun()
         for program in (self.variant.forward, self.variant.backward):
             known.update(self._program(program, known, shapes, seed))
-        run.values = {t.name: known[t.name] for p in (self.variant.forward, self.variant.backward) for t in p.outputs}
+        for tensor in (t for p in (self.variant.forward, self.variant.backward) for t in p.outputs):
+            value = known[tensor.name]
+            is_shared = self._is_repeated(tensor.gradient_of)
+            run.values[tensor.name] = value.view(self.groups, -1).sum(0) if is_shared else value
         return run
 
     def _program(
@@ -129,7 +132,13 @@ class EmulatedTail:
     def _owned(self, name: str) -> Tensor:
         chain = self.variant.chain
         table = chain.parameters if name in chain.parameters else chain.buffers
-        return attrgetter(table[name].attribute)(self.module)
+        value = attrgetter(table[name].attribute)(self.module)
+        return value.repeat(self.groups) if self._is_repeated(name) else value
+
+    def _is_repeated(self, name: str) -> bool:
+        """Whether the kernels take a parameter for all blocks of channels, and return its gradient for each."""
+        parameter = self.variant.chain.parameters.get(name)
+        return parameter is not None and parameter.repeated
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
@@ -137,7 +146,10 @@ class EmulatedTail:
 
     def _groups(self) -> int:
         norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]
-        return max((norm.num_groups for norm in norms), default=1)
+        found = [norm.num_groups for norm in norms]
+        widths = [step.name for step in self.plan.spec.chain if getattr(step, "width", None) is not None]
+        found += [self.channels // attrgetter(name)(self.module).normalized_shape[0] for name in widths]
+        return max(found, default=1)
 
 
 def in_product(plan: Plan, mode: Mode, name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.chain.model import ROWS, Chain
-from fusegen.ir.axes import Axes, Dim
+from fusegen.ir.axes import Axes, Dim, dividend
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution
@@ -37,6 +37,9 @@ class Sizes:
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""
+        parts = dividend(dim)
+        if parts is not None:
+            return self.number(parts[0]) // self.number(parts[1])
         return dim if isinstance(dim, int) else self.symbols[dim]
 
     def groups(self, program: Program) -> int:
@@ -45,7 +48,7 @@ class Sizes:
 
     def free_groups(self, plan: Plan) -> int:
         """How many groups, where the spec leaves that open; else 1."""
-        return next((self.symbols[count] for count in plan.chain.group_counts if isinstance(count, str)), 1)
+        return next((self.number(count) for count in plan.chain.group_counts if isinstance(count, str)), 1)
 
     def shape(self, axes: Axes) -> tuple[int, int]:
         """How many values over these axes there are along the rows, and along the channels."""
@@ -83,7 +86,8 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     def settle(dim: Dim, value: int) -> int:
         return dim if isinstance(dim, int) else symbols.setdefault(dim, value)
 
-    counts = [count for count in chain.group_counts if isinstance(count, int)]
+    blocks = [parts[1] for parts in map(dividend, chain.group_counts) if parts is not None]
+    counts = [count for count in (*chain.group_counts, *blocks) if isinstance(count, int)]
     multiple = math.lcm(*counts) if counts else 1
     if isinstance(chain.channels, str):
         channels = max(1, channels // multiple) * multiple
@@ -91,8 +95,11 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
     rows = settle(chain.rows, rows)
     width = settle(chain.contraction.in_features, source) if chain.contraction else None
+    for block in blocks:
+        if isinstance(block, str):
+            symbols.setdefault(block, channels // math.gcd(groups, channels))
     for count in chain.group_counts:
-        if isinstance(count, str):
+        if isinstance(count, str) and dividend(count) is None:
             symbols.setdefault(count, math.gcd(groups, channels))
     for name, argument in plan.spec.arguments.items():
         if argument.type == "int":

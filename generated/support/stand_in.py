@@ -34,14 +34,18 @@ class Eager(NamedTuple):
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _KINDS = (
     *(nn.Linear, *_BATCH_NORMS, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU),
+    nn.InstanceNorm2d,
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
 _WRAPPED = nn.Module._wrapped_call_impl
-_CHECKS = {kind: kind._check_input_dim for kind in _BATCH_NORMS}
-_FUNCTIONS = (F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu)
+_CHECKS = {kind: kind._check_input_dim for kind in (*_BATCH_NORMS, nn.InstanceNorm2d)}
+_FUNCTIONS = (
+    *(F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu),
+    F.instance_norm,
+)
 _PRE_HOOKS, _HOOKS = _module._global_forward_pre_hooks, _module._global_forward_hooks
 _BACKWARD_PRE_HOOKS = _module._global_backward_pre_hooks
 _BACKWARD_HOOKS = _module._global_backward_hooks
@@ -90,7 +94,11 @@ def obstacle(owner, inputs, submodules):
                 return GLOBAL_HOOKS
     if _has_function_mode():
         return FUNCTION_MODE
-    if (F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu) != _FUNCTIONS:
+    now = (
+        *(F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu),
+        F.instance_norm,
+    )
+    if now != _FUNCTIONS:
         return FUNCTION
     attributes = owner.__dict__
     for attribute, module, kind in submodules:

@@ -205,7 +205,7 @@ _PLAIN = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 # What follows a convolution in problems that are refused, each with the dimensions of positions and why.
 REFUSED: dict[str, tuple[int, str, str]] = {
     "mean over positions, 15, 27, 77": (3, "mean, keepdim: true, dim: -1", "FG308.*one of positions"),
-    "instance norm, 17, 79": (2, "instance_norm, name: n", "FG203.*instance_norm"),
+    "instance norm, 17, 79": (2, "instance_norm, name: n", "FG308.*sums over positions"),
     "group norm, 19, 85, 92": (2, "group_norm, name: n, num_groups: 2", "FG308.*sums over positions"),
     "layer norm over positions, 34": (3, "layer_norm, name: n", "FG308.*sums over positions"),
     "pooling, 35, 43, 46, 89": (2, "max_pool2d", "FG203.*pooling"),

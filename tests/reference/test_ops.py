@@ -78,7 +78,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout",
-                                "matmul", "bmm", "instance_norm", "F.gumbel_softmax"])  # fmt: skip
+                                "matmul", "bmm", "instance_norm2d", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))
     assert message.startswith(f"the op '{op}' is not supported: ") and hint and "did you mean" not in hint
