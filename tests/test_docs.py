@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import typing
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -22,8 +23,12 @@ COMMANDS: typing.Any = typer.main.get_command(app)
 
 @pytest.fixture(scope="module")
 def files() -> list[Path]:
-    """Files and directories."""
-    return [path for path in ROOT.rglob("*") if not {".git", ".venv"} & set(path.parts)]
+    """Files and directories of the project, without what only this machine has."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    paths = [Path(name) for name in names if name]
+    found = dict.fromkeys(each for path in paths for each in (path, *path.parents) if each.name)
+    return [ROOT / path for path in found if (ROOT / path).exists()]
 
 
 @pytest.fixture(scope="module")

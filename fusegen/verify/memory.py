@@ -23,8 +23,8 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
     operator that needs it, so that its peak, in the products of the linear layer, has none of them.
 
-    A convolution and what is behind it take channels_last: a copy of each operand that comes in another format is
-    saved.
+    A convolution and what is behind it take channels_last: a copy of each input that comes in another format is saved.
+    The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format.
 
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
@@ -33,7 +33,8 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
     rows, channels = row_count(grad_output, inputs[0].ndim), widest(original, inputs, grad_output)
     statistics = 8 * (rows + channels) + 4 * _ROUNDING
-    pieces = _pieces_bytes(fused, inputs) + _copied_bytes(fused, inputs)
+    layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
+    pieces = _pieces_bytes(fused, inputs) + (_bytes(inputs) if layers else 0)
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
@@ -41,6 +42,7 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
         activation = rows * channels * grad_output.element_size()
         limit = theirs + max(saved, activation) + activation // 16 + statistics
         limit += activation + statistics if pieces else 0
+        limit += _bytes([layer.weight for layer in layers])
         found.append(_judged("peak of a training step", mine, theirs, limit))
     return found
 
@@ -54,11 +56,9 @@ def _pieces_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
     return rows * (4 * (weight.shape[1] + 8) + 8) + 4 * _ROUNDING
 
 
-def _copied_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
-    """Of a convolution's weight and all inputs, in the format in which they are taken; 0 where there is none."""
-    layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
-    copied = [tensor for layer in layers for tensor in (*inputs, layer.weight)]
-    return sum(tensor.numel() * tensor.element_size() + _ROUNDING for tensor in copied)
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    """Of tensors, each in an allocation of its own."""
+    return sum(tensor.numel() * tensor.element_size() + _ROUNDING for tensor in tensors)
 
 
 def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:

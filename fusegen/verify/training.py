@@ -62,8 +62,10 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
     width = channel_count(given) if given is not None else channels
     if channels == 1:  # a value a row: of how many channels, the parameters tell
         channels = max([width, *(p.shape[0] for p in eager.gradients.values() if p is not None and p.ndim)])
-    if of_positions and weights:
-        width *= math.prod(max(weights, key=Tensor.numel).shape[2:])  # of a convolution: each position of its kernel
+    behind = channels  # what an element of the input's gradient is summed over
+    if of_positions and weights:  # of a convolution: each position of its kernel
+        kernel = math.prod(max(weights, key=Tensor.numel).shape[2:])
+        width, behind = width * kernel, behind * kernel
     outputs = (fused.output, eager.output, exact.run.output)
     results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped))
     given_names = {input_name(index) for index in range(len(eager.gradients))}
@@ -72,7 +74,7 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
         if value is None or other is None:
             continue
         if name in given_names:
-            length = width if of_positions else channels
+            length = behind
         else:
             length = rows if value.ndim > 1 else max(rows * channels // max(value.numel(), 1), 1)
         results.append(

@@ -138,7 +138,9 @@ def _convolve(convolved):
             for one, each in zip(nothing, options, strict=True)
         ]
     stride, padding, dilation, output_padding = options
-    x, weight = _channels_last(x, dtype), _channels_last(weight, dtype)
+    x = _channels_last(x, dtype)
+    if weight.dtype != dtype:  # else PyTorch brings it into the format of x, and saves no copy
+        weight = _channels_last(weight, dtype)
     if module.transposed:
         function = F.conv_transpose3d if x.dim() == 5 else F.conv_transpose2d
         result = function(x, weight, None, stride, padding, output_padding, module.groups, dilation)
