@@ -31,6 +31,8 @@ CHAINS = {
         ("{op: gelu}", parameter("mul", "scale", "[features]"), "{op: logsumexp, keepdim: false}", "{op: square}"),
         square=False,
     ),
+    # Of what lies in memory: nothing is computed of an element, and the gradient reads none.
+    "sum_of_x": Other(("{op: sum, keepdim: false}",), linear=False),
     "behind_columns": Other((BN, "{op: silu}", "{op: mean, keepdim: true}", parameter("mul", "w", "[1, 1]"))),
     "largest_and_spread": Other(
         (
