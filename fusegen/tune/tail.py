@@ -117,6 +117,11 @@ class Tail:
             owner: Mapping[str, Any] = chain.parameters if tensor.name in chain.parameters else chain.buffers
             if tensor.name in owner:
                 value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(dtype_of(self.mode, tensor))
+                if getattr(owner[tensor.name], "repeated", False):
+                    value = value.repeat(self.channels // value.numel())
+            elif tensor.role == "index":
+                shape = self.sizes.shape(tensor.axes)
+                value = torch.randint(self.channels, shape, dtype=torch.int64, device=self.device)
             else:
                 value = torch.randn(
                     self.sizes.shape(tensor.axes), dtype=dtype_of(self.mode, tensor), device=self.device
