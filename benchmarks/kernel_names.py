@@ -17,7 +17,7 @@ KINDS = tuple(KERNELS)
 WITHOUT_PASS = ("l2", "scalar_reduction")
 # Demanglers differ in what they call a namespace without a name, and in whether they give integers their type.
 _NAMESPACE = r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\})"
-_KERNEL = re.compile(rf"\b({'|'.join(KINDS)})_kernel<{_NAMESPACE}::(\w+)<")
+_KERNEL = re.compile(rf"\b({'|'.join(KINDS)})(?:_of_tiles)?_kernel<{_NAMESPACE}::(\w+)<")
 _PASS = re.compile(r",\s*(?:\(int\))?(\d+)")
 
 

@@ -23,6 +23,7 @@ from fusegen.bench.schedules import Ran, ran
 from fusegen.bench.work import Work, contraction_work, copy_work, module_work
 from fusegen.errors import FusegenError
 from fusegen.plan.model import Mode
+from fusegen.verify.drawn import own_draws
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.subject import Subject
 from fusegen.version import __version__
@@ -98,20 +99,22 @@ class Bench:
             return
         peers = dict(self._peers(place, original, checks))
         del checks  # its double precision results would be memory that no subject has
+        chain = subject.plan.chain
         made = {"device": subject.device, "dtype": getattr(torch, mode.roles["output"])}
-        grad_output = torch.randn(place.sizes.result_of(subject.plan.chain), **made)
-        for what in options.modes:
-            counts = tail_bytes(subject.plan, mode, place.sizes, what)
-            works = {COPY: copy_work(counts, subject.device)}
-            of_anchor = torch.randn(place.sizes.result, **made) if subject.plan.chain.of_rows else grad_output
-            contraction = contraction_work(subject.plan, mode, original, inputs, of_anchor, what)
-            if contraction is not None and product == "ieee":
-                works[CONTRACTION] = contraction
-            for name, module in {FUSED: fused, **peers}.items():
-                graphs = name in peers and uses_graphs(name)
-                works[name] = module_work(module, inputs, grad_output, what, graphs=graphs)
-            chosen = ran(subject, mode, place.sizes, what, fused, inputs)
-            self._timed(place, what, sum(counts), works, chosen)
+        grad_output = torch.randn(place.sizes.result_of(chain), **made)
+        of_anchor = torch.randn(place.sizes.result, **made) if chain.of_rows else grad_output
+        with own_draws(original, *peers.values()):
+            for what in options.modes:
+                counts = tail_bytes(subject.plan, mode, place.sizes, what)
+                works = {COPY: copy_work(counts, subject.device)}
+                contraction = contraction_work(subject.plan, mode, original, inputs, of_anchor, what)
+                if contraction is not None and product == "ieee":
+                    works[CONTRACTION] = contraction
+                for name, module in {FUSED: fused, **peers}.items():
+                    graphs = name in peers and uses_graphs(name)
+                    works[name] = module_work(module, inputs, grad_output, what, graphs=graphs)
+                chosen = ran(subject, mode, place.sizes, what, fused, inputs)
+                self._timed(place, what, sum(counts), works, chosen)
 
     def _peers(self, place: _Place, original: nn.Module, checks: Checks) -> Iterator[tuple[str, nn.Module]]:
         """Those that can be built and compute the chain; the others are named."""

@@ -67,7 +67,7 @@ def contraction_work(
     with_bias = any(in_product(plan, mode, name) for name in plan.chain.parameters)
     bias = linear.bias.detach() if with_bias else None
     data = inputs[[given.name for given in plan.chain.inputs].index(contraction.source)].detach()
-    grad = grad_output.to(data.dtype)
+    grad = grad_output.to(data.dtype).repeat(1, plan.chain.number_of_parts)
 
     def forward() -> Tensor:
         return nn.functional.linear(data, weight, bias)

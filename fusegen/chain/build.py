@@ -9,21 +9,22 @@ from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import verify
 
 
-def build_chain(spec, document, training: bool) -> Chain:
-    """The chain of `spec` for training or evaluation. Raises SpecError with all diagnostics."""
-    chain, diagnostics = examine_chain(spec, document, training)
+def build_chain(spec, document, training: bool, over_ranks: bool = False) -> Chain:
+    """The chain of `spec` for training or evaluation. over_ranks: for training with the statistics of all ranks, as
+    leaves, where a batch norm has `sync`. Raises SpecError with all diagnostics."""
+    chain, diagnostics = examine_chain(spec, document, training, over_ranks)
     if diagnostics:
         raise SpecError(diagnostics)
     return chain
 
 
-def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnostic]]:
+def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> tuple[Chain, list[Diagnostic]]:
     """The chain and all diagnostics. A chain with any is good for nothing but to look for more of them.
 
     spec: a SpecModel, or a PartialSpec. document: where its fields stand in the file.
     """
     diagnostics = Diagnostics(document, spec.unreadable)
-    builder = ChainBuilder(spec, diagnostics, training)
+    builder = ChainBuilder(spec, diagnostics, training, over_ranks)
     written = document.data.get("chain", [])
     running = builder.start()
     for index, step in enumerate(spec.chain):
@@ -42,6 +43,8 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
         if why is not None:
             diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
             continue
+        if not step.divides:
+            builder.refuse_multiples()
         try:
             running = step.build(builder, running)
         except StepError as error:
@@ -51,8 +54,10 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
             diagnostics.refuse(
                 "FG309", f"{step.op} of [rows] and values of the channels: no dimension pairs", "op", KEEP
             )
-        builder.remember(step.save, running)
+        if not step.divides or step.save in step.saved:
+            builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
+    builder.refuse_multiples()
     chain = builder.finish(running)
     if not diagnostics.found:
         verify([chain.result, *chain.updates.values()])

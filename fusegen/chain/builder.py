@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Contraction, Convolution, Loss
+from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, Loss, RankNorm
 from fusegen.chain.module import ModuleBuilder, shape_text
-from fusegen.ir.axes import CHANNEL, Dim, quotient
+from fusegen.chain.parts import divide, why_not_divided
+from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
+from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
+from fusegen.ir.multiples import factors, part_of
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
@@ -22,9 +25,10 @@ class ChainBuilder(ModuleBuilder):
     dropped_channels: whether a reduction before the present step has dropped the dimension of the channels.
     """
 
-    def __init__(self, spec, diagnostics: Diagnostics, training: bool) -> None:
+    def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
+        self.over_ranks = over_ranks
         self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
@@ -32,18 +36,22 @@ class ChainBuilder(ModuleBuilder):
         self.loss: Loss | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
+        self.rank_norms: list[RankNorm] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
+        self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
         self._saved: dict[str, Node] = {}
         self.dropped_channels = False
         self._without_channels: set[str] = set()
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
+        self.parts: dict[str, tuple[Node, ...]] = {}
 
     # From the first step to the last
 
     def start(self) -> Node | None:
         """The running value before the first step; None where that is an anchor, whose result is a leaf."""
+        self._refuse_other_multiples()
         first = self.spec.chain[0] if self.spec.chain else None
         if first is not None and first.anchor:
             return None
@@ -88,14 +96,57 @@ class ChainBuilder(ModuleBuilder):
         self.channels = out
         return self._begin(self.convolution.result)
 
+    def divide(self, x: Node, count: int) -> tuple[Node, ...]:
+        """The running value x as so many equal parts of its channels, which are the channels from now on."""
+        why = why_not_divided(self.spec.chain, self.step)
+        if why is not None:
+            self.refuse("FG308", why, "op")
+            self.channels = None
+            return (x,) * count
+        channels = None if self.channels is None else part_of(self.channels, count)
+        if self.channels is not None and channels is None:
+            hint = "a symbol's multiple is written as '2 * hidden'"
+            self.refuse("FG303", f"'{self.channels}' channels have no {count} equal parts", "op", hint)
+        self.channels = channels
+        found, leaves = divide(self.graph, x, count)
+        self.parts |= leaves
+        return found
+
+    def refuse_multiples(self) -> None:
+        """Refuses channels that are a multiple of a symbol, once nothing can divide them any more."""
+        if self.channels is None or factors(self.channels)[1] in (None, self.channels):
+            return
+        anchor = self.contraction or self.convolution
+        path = self.places[anchor.name] if anchor else ("inputs", self.inputs[0].name)
+        message = f"nothing divides the '{self.channels}' channels into parts"
+        self.diagnostics.add(
+            "FG308", message, path, "'chunk' or a gated linear unit comes next, or a symbol of its own"
+        )
+        self.channels = None
+
+    def _refuse_other_multiples(self) -> None:
+        """The channels of the first input may be divided, and nothing else of the inputs."""
+        for index, given in enumerate(self.inputs):
+            for place, dim in enumerate(given.shape):
+                if dim is not None and factors(dim)[1] not in (None, dim) and (index, place) != (0, 1):
+                    message = f"'{dim}' is a multiple, which only the channels of the first input may be"
+                    self.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")
+
     def remember(self, name: str | None, value: Node | None) -> None:
         """Keeps the result of a step under the name that it is saved by."""
-        if name is None:
-            return
+        if name is not None:
+            self._keep(name, value, "save")
+
+    def remember_part(self, name: str, value: Node, field: Field) -> None:
+        """The same of a part. It need not be used."""
+        self._keep(name, value, field)
+        self.symbols.references.use("value", name)
+
+    def _keep(self, name: str, value: Node | None, field: Field) -> None:
         if name in self._saved:
-            self.refuse("FG208", f"a value named '{name}' exists already", "save")
+            self.refuse("FG208", f"a value named '{name}' exists already", field)
         elif name in self.spec.inputs:
-            self.refuse("FG208", f"'{name}' is an input: a value needs another name", "save")
+            self.refuse("FG208", f"'{name}' is an input: a value needs another name", field)
         self._saved.setdefault(name, value or self.graph.tensor(name, self.graph.view))
         self._saved_by.setdefault(name, self.step)
         if self.dropped_channels:
@@ -118,7 +169,7 @@ class ChainBuilder(ModuleBuilder):
                 self.stand_in(name)
 
     def finish(self, result: Node | None) -> Chain:
-        if self.training:  # evaluation has no use for everything
+        if self.training and not self.over_ranks:  # the others have no use for everything
             self.symbols.report_unused(self._saved_by)
         source = self._source or self._begin("x")
         return Chain(
@@ -141,8 +192,12 @@ class ChainBuilder(ModuleBuilder):
             tail_inputs=self.tail_inputs,
             updates=self.updates,
             batch_norms=self.batch_norms,
+            rank_norms=self.rank_norms,
             group_counts=self.group_counts,
             places=self.places,
+            parts=self.parts,
+            dropouts=self.dropouts,
+            seed=self.seed,
         )
 
     # Norms
@@ -178,6 +233,27 @@ class ChainBuilder(ModuleBuilder):
     def uses_batch_statistics(self, name: str, tracked: bool) -> None:
         self.own(name)
         self.batch_norms.append((name, tracked))
+
+    def normalise_over_ranks(self, name: str, x: Node, eps: Node) -> Node:
+        """xhat by statistics of all ranks, which are leaves."""
+        leaves = [self.graph.claim(f"{name}_{each}_of_ranks") for each in ("mean", "variance")]
+        mean, variance = (self.graph.tensor(leaf, CHANNEL) for leaf in leaves)
+        self.rank_norms.append(RankNorm(name, x, mean, variance))
+        return over_ranks(self.graph, x, mean, variance, eps, name)
+
+    def dropout(self, name: str, p: float | str, x: Node, by_sample: bool) -> Node:
+        """x with elements dropped, or samples; x itself in evaluation. p: a number or an argument of the module."""
+        self.own(name)
+        if isinstance(p, str):
+            self.symbols.argument(p, "p", ("float",))
+        found = Dropout(name, self.name_of(name, "p"), by_sample)
+        self.owned_constant(name, "p")
+        self.dropouts.append(found)
+        if not self.training:
+            return x
+        axes = ROW if by_sample else self.graph.view
+        factor = self.graph.draw(found.p, len(self.dropouts) - 1, axes, f"{name}_factor")
+        return self.graph.add("mul", x, factor, name=f"{name}_value")
 
     # Parameters, values and inputs
 

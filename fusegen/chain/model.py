@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
+from fusegen.ir.multiples import times
 from fusegen.spec.document import DocumentPath
 
 
@@ -127,11 +128,35 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class RankNorm:
+    """A batch norm with the statistics of all ranks, which come to the graph as leaves.
+
+    name: the norm. operand: the value that it normalises. mean, variance: one value a channel, of the rows of all
+    ranks, the variance biased.
+    """
+
+    name: str
+    operand: Node
+    mean: Node
+    variance: Node
+
+
+@dataclass(frozen=True)
 class Constant:
     """A number that the module holds at run time, such as `self.divide_value` or `self.bn.eps`."""
 
     name: str
     attribute: str
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """A dropout: the module's attribute, the ops' name of its constant p, and whether it draws one factor for each
+    sample, an index of the first dimension, not for each element."""
+
+    name: str
+    p: str
+    by_sample: bool
 
 
 @dataclass
@@ -140,13 +165,17 @@ class Chain:
 
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
     contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution.
+    parts: where the source is divided into parts of its channels, the leaves that stand for those of the source and
+        of what belongs to the same channels, by name. channels are those of one part.
     running: the value before each step; None before an anchor.
     drops_channels: whether the result has no dimension for the channels: [rows], where else it would be [rows, 1].
     loss: what is made of a result that is a loss of each row.
     targets: the inputs that have the number of a channel for each row, with their leaves.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
+    rank_norms: the batch norms whose statistics come from all ranks, in a chain that was built so.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
+    dropouts: in their order. seed: what the ops call the tensor that these draw from.
     """
 
     graph: Graph
@@ -168,8 +197,22 @@ class Chain:
     targets: dict[str, Node] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
+    rank_norms: list[RankNorm] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
     places: dict[str, DocumentPath] = field(default_factory=dict)
+    parts: dict[str, tuple[Node, ...]] = field(default_factory=dict)
+    dropouts: list[Dropout] = field(default_factory=list)
+    seed: str = ""
+
+    @property
+    def number_of_parts(self) -> int:
+        """Into how many parts the source's channels are divided; 1 where they are not."""
+        return len(self.parts.get(self.source.name, ())) or 1
+
+    @property
+    def source_channels(self) -> Dim:
+        """The channels of the source: of all its parts."""
+        return times(self.number_of_parts, self.channels)
 
     @property
     def has_anchor(self) -> bool:

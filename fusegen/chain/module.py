@@ -48,6 +48,9 @@ class ModuleBuilder:
         # Before any value has a name, so that they are called alike in training and in evaluation.
         owned = [(step.name, key) for step in spec.chain if step is not None for key in (*step.tensors, *step.owns)]
         self._derived = {each: self.graph.claim("_".join(each)) for each in dict.fromkeys(owned)}
+        # Other chains may call something so.
+        dropouts = any(step is not None and step.draws for step in spec.chain)
+        self.seed = self.graph.claim("seed") if dropouts else ""
         self._owners: dict[str, object] = {}
 
     # Parameters and buffers
@@ -168,9 +171,13 @@ class ModuleBuilder:
         self.symbols.constructed((self.channels,), None)
         if isinstance(value, str):
             self.symbols.argument(value, key, ("float", "int"))
+        return self.graph.scalar(self.owned_constant(module, key))
+
+    def owned_constant(self, module: str, key: str) -> str:
+        """The name of a constant of the submodule `module`."""
         name = self.name_of(module, key)
         self._declare(self.constants, Constant(name, f"{module}.{key}"), "name")
-        return self.graph.scalar(name)
+        return name
 
     # Names
 

@@ -8,6 +8,7 @@ from typing import Any
 from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.references import References
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import factors
 from fusegen.spec.names import is_spoilt
 from fusegen.spec.wording import alternatives, nearest
 
@@ -38,20 +39,22 @@ class Symbols:
 
     def _declared(self, dim: Dim) -> Dim | None:
         """The size, if it has one; the spec's own checks report a symbol outside the chain that has none."""
-        if isinstance(dim, int):
+        _, name = factors(dim)
+        if name is None:
             return dim
-        if dim in self.spec.dims:
-            self.references.use("symbol", dim)
+        if name in self.spec.dims:
+            self.references.use("symbol", name)
             return dim
-        self.references.missing("symbol", dim, self.spec.dims)
+        self.references.missing("symbol", name, self.spec.dims)
         return None
 
     def size(self, value: Dim, field: Field) -> Dim | None:
         """A size that a step asks for."""
         known = self._declared(value)
-        if known is None and not self.is_unread("dims", str(value)):
-            hint = self.references.missing("symbol", str(value), self.spec.dims)
-            self.diagnostics.refuse("FG209", f"'{value}' is not a symbol of dims", field, hint)
+        name = str(factors(value)[1])
+        if known is None and not self.is_unread("dims", name):
+            hint = self.references.missing("symbol", name, self.spec.dims)
+            self.diagnostics.refuse("FG209", f"'{name}' is not a symbol of dims", field, hint)
         return known
 
     def of_input(self, name: str, form: Sequence[str] | None = ("rows", "channels")) -> tuple[Dim | None, ...]:
@@ -73,8 +76,10 @@ class Symbols:
         """The size that planning assumes for a size or an integer argument."""
         if dim is None or isinstance(dim, int):
             return dim
-        if dim in self.spec.dims:
-            return self.spec.dims[dim]
+        number, name = factors(dim)
+        if name in self.spec.dims:
+            size = self.spec.dims[name]
+            return None if size is None else number * size
         argument = self.spec.arguments.get(dim)
         return argument.typical if argument is not None and argument.type == "int" else None
 
@@ -86,7 +91,8 @@ class Symbols:
     def _unconstructible(self, dims: Iterable[Dim | None]) -> list[str]:
         if ("arguments",) in self.spec.unreadable:
             return []
-        found = [dim for dim in dims if isinstance(dim, str) and dim in self.spec.dims]
+        names = [factors(dim)[1] for dim in dims if dim is not None]
+        found = [name for name in names if name in self.spec.dims]
         found = [dim for dim in found if dim not in self.spec.arguments and dim not in self._reported]
         self._reported.update(found)
         return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fusegen.explain import model, wording
@@ -37,15 +38,25 @@ def build(
     if question is None:
         return _Build(timed, plan.modes[0], typical(plan), None).report()
     mode, size = mode_of(plan, question.dtype), size_of(plan, question)
-    made = {program.name: choice for program, choice in choices(plan, device, mode, size, cache)}
-    return _Build(timed, mode, size, made).report()
+    found = list(choices(plan, device, mode, size, cache))
+    made = {program.name: choice for program, choice, _ in found}
+    tiles = {program.name: choice for program, _, choice in found if choice is not None}
+    return _Build(timed, mode, size, made, tiles).report()
 
 
 class _Build:
     """plan: with the GPU on which times are expected. choices: of each program, by its name; None where no launcher
-    chose."""
+    chose. contiguous: those for contiguous tensors behind a convolution, of programs that take them."""
 
-    def __init__(self, plan: Plan, mode: Mode, size: Sizes, choices: dict[str, Choice] | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        mode: Mode,
+        size: Sizes,
+        choices: dict[str, Choice] | None,
+        contiguous: Mapping[str, Choice] = MappingProxyType({}),
+    ) -> None:
+        self.contiguous = contiguous
         self.plan, self.mode, self.size, self.choices = plan, mode, size, choices
         self.sizes = size.symbols
 
@@ -91,7 +102,7 @@ class _Build:
         )
 
     def _saved(self, variant: Variant, data: dict[str, Any]) -> list[model.Saved]:
-        tensors = {tensor.name: tensor for tensor in (*variant.saved, *variant.forward.inputs)}
+        tensors = {tensor.name: tensor for tensor in (*variant.saved, *variant.forward.given)}
         found = []
         for name in data["saved"]:
             why = wording.why_saved(variant, tensors[name])
@@ -105,6 +116,7 @@ class _Build:
         forward = any(program is variant.forward for variant in self.plan.variants)
         schedules, taken = self._schedules(program, data)
         launches = self.choices[program.name].launches if self.choices else ()
+        tiles = self.contiguous[program.name].launches if program.name in self.contiguous else ()
         inputs = {tensor.name: tensor for tensor in program.inputs}
         return model.Program(
             name=program.name,
@@ -117,6 +129,7 @@ class _Build:
             schedules=tuple(schedules),
             taken=taken,
             launches=tuple(model.Launch(**vars(each)) for each in launches),
+            contiguous=tuple(model.Launch(**vars(each)) for each in tiles),
         )
 
     def _schedules(self, program: Program, data: dict[str, Any]) -> tuple[Sequence[model.Schedule], str]:

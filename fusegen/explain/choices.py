@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fusegen.emulate import compile_kernels
@@ -34,10 +35,11 @@ class Question:
 
 def choices(
     plan: Plan, device: Device, mode: Mode, size: Sizes, cache: Path | None = None
-) -> Iterator[tuple[Program, Choice]]:
-    """The choice of each program, of kernels that are compiled for the CPU: as launchers choose on a device that the
-    plan is made for. device: the one whose tuning counts, and that has a kernel for split products or has not.
-    cache: a directory for compiled kernels, if they are to be used again. Raises EmulationBuildError without g++."""
+) -> Iterator[tuple[Program, Choice, Choice | None]]:
+    """The choice of each program, and that for contiguous tensors behind a convolution, of kernels that are compiled
+    for the CPU: as launchers choose on a device that the plan is made for. device: the one whose tuning counts, and
+    that has a kernel for split products or has not. cache: a directory for compiled kernels, if they are to be used
+    again. Raises EmulationBuildError without g++."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         write_files(render_all([plan]), root)
@@ -54,7 +56,11 @@ def choices(
                 if program is variant.forward and is_split(plan.spec) and mode.roles["activation"] == "float32":
                     why = why_not_in_epilogue(device, variant, size)
                     made = _with_epilogue(why, symbol, made, launchers, call)
-                yield program, made
+                tiles = None
+                if program.outer:
+                    positions = math.prod(size.made[2:])
+                    tiles = choice(launchers.explain(symbol, replace(call, positions=positions)))
+                yield program, made, tiles
 
 
 def why_not_in_epilogue(device: Device, variant: Variant, size: Sizes) -> str | None:

@@ -7,7 +7,7 @@ kernels do no better, and some read an operand twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusegen.chain.builder import ChainBuilder
@@ -51,7 +51,30 @@ def operators(plan: Plan, variant: Variant) -> list[tuple[Traffic, Traffic]]:
                 same[before] = after
             else:
                 same[after] = same.get(before, before)
-    return [(step.forward(), _renamed(step.backward(), same)) for step in steps]
+    parts = _names_of_parts(variant)
+    return [(_divided(step.forward(), parts), _divided(_renamed(step.backward(), same), parts)) for step in steps]
+
+
+def _names_of_parts(variant: Variant) -> dict[str, list[str]]:
+    """Those of what fused kernels read and write in parts, by the name of the whole."""
+    found = {name: [leaf.name for leaf in leaves] for name, leaves in variant.chain.parts.items()}
+    for tensor in variant.backward.outputs:
+        if tensor.part is not None:
+            found.setdefault(tensor.part.tensor, []).append(tensor.name)
+    return found
+
+
+def _divided(traffic: Traffic, parts: Mapping[str, Sequence[str]]) -> Traffic:
+    """With the parts of tensors that have such, each of as many channels as the chain."""
+    both = (
+        [replace(tensor, name=name) for tensor in tensors for name in parts.get(tensor.name, (tensor.name,))]
+        for tensors in (traffic.reads, traffic.writes)
+    )
+    return Traffic(*map(tuple, both))
+
+
+def _draws_elements(node: Node) -> bool:
+    return any(each.op == "draw" and each.is_full for each in ancestors([node]))
 
 
 def _renamed(traffic: Traffic, same: Mapping[str, str]) -> Traffic:
@@ -75,13 +98,16 @@ class _Operator:
         self.builder = ChainBuilder(plan.spec, diagnostics, self.chain.training)
         # A parameter that an earlier step has made is only named; the step's own is made anew.
         self.builder.parameters |= {n: p for n, p in self.chain.parameters.items() if p.attribute == n}
+        self.parts = self.chain.parts.get(self.chain.source.name, ())
+        self.leaves_of_parts = {leaf for leaves in self.chain.parts.values() for leaf in leaves}
         value = self.values[index]
         running = None if value is None else self._leaf(value)
         if index:
-            self.builder.channels = self.chain.channels
+            self.builder.channels = self.chain.source_channels if self.step.divides else self.chain.channels
         for before, step in enumerate(plan.spec.chain[:index], 1):
-            if step.save is not None:
-                self.builder.remember(step.save, self._leaf(self.values[before]))
+            values = self.parts if len(step.saved) > 1 else [self.values[before]]
+            for name, value in zip(step.saved, values, strict=False):
+                self.builder.remember(name, self._leaf(value))
         self.builder.step = index
         self.node = self.step.build(self.builder, running)
         self.result = Tensor(self._name(self.values[index + 1]), self.node.axes, "activation")
@@ -98,11 +124,17 @@ class _Operator:
         self.reads_result = reads_result and self.node in self.needed
         statistics = [node for node in saved if node in self.needed and node is not self.node]
         self.statistics = [Tensor(node.name, node.axes, "accumulator") for node in statistics]
+        # nn.Dropout stores a byte for each element, and reads it in its backward pass. In evaluation it does nothing.
+        self.mask = [Tensor(f"{self.result.name} mask", self.node.axes, "mask")] if _draws_elements(self.node) else []
+        self.does_nothing = self.node is running
         self.passes_on = running is not None and found.get(running) is self.grad
         self.gradient_of_operand = "" if running is None else self.gradient_of(self._tensors([running])[0]).name
 
     def _name(self, value: Node) -> str:
-        """The plan's. The result of an anchor is the kernels' input, with a bias or without."""
+        """The plan's. The result of an anchor is the kernels' input, with a bias or without. So are its parts."""
+        leaves = (value,) if value.op == "tensor" else value.operands if value.op == "add" else ()
+        if leaves and leaves[0] in self.parts and all(each in self.leaves_of_parts for each in leaves):
+            return leaves[0].name
         if self.chain.has_anchor and value is self.values[1]:
             return self.chain.source.name
         return self.variant.result if value is self.chain.result else value.name
@@ -134,17 +166,30 @@ class _Operator:
         return replace(tensor, name=name)
 
     def forward(self) -> Traffic:
-        if self.step.anchor and not (self.chain.convolution and self.step.bias):
+        if self.node.op == "tensor":  # a view
+            return Traffic()
+        if self.does_nothing or (self.step.anchor and not (self.chain.convolution and self.step.bias)):
             return Traffic()
         updates = self.builder.updates
         reads = self._tensors(ancestors([self.node, *updates.values()]))
         moved = [Tensor(name, node.axes, self._role(name)) for name, node in updates.items()]
         moved += [tensor for tensor in reads if tensor.role == "count"]
-        return Traffic(tuple(reads), (self.result, *self.statistics, *moved))
+        return Traffic(tuple(reads), (self.result, *self.statistics, *self.mask, *moved))
 
     def backward(self) -> Traffic:
+        if self.node.op == "tensor" and self.step.divides:
+            # The gradients of all parts are copied into one tensor.
+            return Traffic(
+                tuple(self.gradient_of(self._tensors([part])[0]) for part in self.parts), (self._of_whole(),)
+            )
         reads = [each for each in self._tensors(self.needed) if each.name != self.grad.attribute]
-        reads += self.statistics
+        reads += [*self.statistics, *self.mask]
         reads += [self.result] if self.reads_result else []
         reads += [self.gradient_of(self.result)] if self.grad in self.needed else []
+        if self.step.divides:
+            return Traffic(tuple(reads), (self._of_whole(),))
         return Traffic(tuple(reads), tuple(map(self.gradient_of, self._tensors(self.made))))
+
+    def _of_whole(self) -> Tensor:
+        """The gradient of what the step divides."""
+        return self.gradient_of(Tensor(self.chain.source.name, self.chain.graph.view, "activation"))

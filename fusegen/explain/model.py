@@ -73,7 +73,8 @@ class Launch(Part):
 class Program(Part):
     """One direction of a variant, after its product. reads, writes: names, with where an input is one.
 
-    taken: the schedule whose bytes and time count: the one that runs, or the first where nobody knows.
+    taken: the schedule whose bytes and time count: the one that runs, or the first where nobody knows. contiguous: what
+    is launched in its place for contiguous tensors behind a convolution, where the kernels take these.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Program(Part):
     schedules: tuple[Schedule, ...]
     taken: str
     launches: tuple[Launch, ...] = ()
+    contiguous: tuple[Launch, ...] = ()
 
     @property
     def schedule(self) -> Schedule:

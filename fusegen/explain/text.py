@@ -39,6 +39,7 @@ def _at_one_size(report: model.Report) -> Iterator[str]:
                     estimate = "" if each.estimate is None else f" (estimate {each.estimate:.1f})"
                     yield f"    {'takes' if each.runs else 'not  '} {each.kind}: {each.decision}{estimate}"
             yield from (f"    {launch(each)}" for each in program.launches)
+            yield from (f"    contiguous: {launch(each)}" for each in program.contiguous)
             yield f"    moves {_moved(program.schedule)}: {time(program.schedule.microseconds)}"
     for variant in report.variants:
         yield ""

@@ -43,9 +43,9 @@ def of_bytes(device: Device, moved: float) -> float:
     return max(LEAST, moved / device.bandwidth * 1e-3) if moved else 0.0
 
 
-def product_sizes(size: Sizes) -> tuple[int, int, int]:
-    """Rows, channels and input features of a chain with a linear layer."""
-    return size.rows, size.channels, size.source or 0
+def product_sizes(size: Sizes, parts: int = 1) -> tuple[int, int, int]:
+    """Rows, channels and input features of a product. parts: how many times the chain's channels it has."""
+    return size.rows, parts * size.channels, size.source or 0
 
 
 def is_worth_splitting(device: Device, sizes: tuple[int, int, int], *, training: bool, gradients: bool) -> bool:
@@ -67,7 +67,7 @@ class Products:
 
 def of_products(plan: Plan, mode: Mode, size: Sizes, *, training: bool) -> tuple[Products, Products]:
     """Of eager PyTorch and of the fused module, for a chain with a linear layer."""
-    device, route, sizes = plan.device, product_route(), product_sizes(size)
+    device, route, sizes = plan.device, product_route(), product_sizes(size, plan.chain.number_of_parts)
     narrow = mode.roles["activation"] != "float32"
     library = "aten::addmm" if has_bias(plan) else "aten::mm", "aten::mm"
     forward = _precision(plan, mode, sizes, training=training, backward=False)

@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 from fusegen.importing.places import refusal
+from fusegen.ir.multiples import times
 from fusegen.plan.load import plan_document
 from fusegen.plan.plan import Plan
 from fusegen.reference.keys import flow
 from fusegen.spec.yaml import parse_yaml
 
+_UNITS = ("glu", "swiglu", "geglu", "reglu")
 _REMARK = "# Written by fusegen.fuse. Parameters are those of the model: how they begin (init) is of no use there."
 _COLUMN = 60
 _REMARKED = re.compile(r"}\s+(# .*)$")
@@ -33,6 +35,8 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
         raise refusal("FG705", message, None, "a view or a parameter has the number of rows of the example")
     step = data["chain"][0]
     channels = step["out_features"] if step["op"] == "linear" else width
+    parts = _number_of_parts(data["chain"])
+    channels = channels // parts if isinstance(channels, int) else channels
     sizes: dict[str, int] = {}
 
     def size(name: str, value: Any) -> Any:
@@ -43,7 +47,7 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
 
     again = any(each.get("input") == first for each in data["chain"])
     if step["op"] == "linear":
-        channels = size("features" if again else "out_features", channels)
+        channels = size("features" if again or parts > 1 else "out_features", channels)
         width = channels if again else size("in_features", width)
     else:
         width = channels = size("features", channels)
@@ -51,7 +55,7 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
     for each in data["chain"]:
         for key in ("out_features", "num_parameters"):
             if isinstance(each.get(key), int) and each[key] != 1:
-                each[key] = channels
+                each[key] = times(parts, channels) if key == "out_features" else channels
         if "shape" in each:
             each["shape"] = [value if value == 1 else channels for value in each["shape"]]
             each["init"] = "zeros"
@@ -65,9 +69,16 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
     return made, plan_document(parse_yaml(made, "the imported spec"))
 
 
+def _number_of_parts(chain: list[dict[str, Any]]) -> int:
+    """Into how many the result of the first layer is divided."""
+    second = chain[1] if len(chain) > 1 else {}
+    return len(second["parts"]) if "parts" in second else 2 if second.get("op") in _UNITS else 1
+
+
 def _names(data: dict[str, Any]) -> set[str]:
     """What a size cannot be called."""
     steps = [each.get(key) for each in data["chain"] for key in ("name", "save", "parameter")]
+    steps += [part for each in data["chain"] for part in each.get("parts", ())]
     return {*data["inputs"], *data.get("arguments", {}), *data.get("dims", {}), *map(str, steps)}
 
 

@@ -89,6 +89,20 @@ class Arguments:
         others = {fact for fact in self.constructor.derived.get(name, ()) if fact.endswith(_SIZES)}
         return None if others else name
 
+    def part(self, facts: Sequence[str], layer: str, count: int) -> str | None:
+        """The argument that the channels of a part of a linear layer's result are; None where they are a number.
+        facts: what else has so many."""
+        if self.constructor is None:
+            return None
+        own = {f"{layer}.{fact}" for fact in ("weight[0]", "bias[0]", "out_features")}
+        found = {self.constructor.multiples.get(fact) for fact in own if fact in self.constructor.multiples}
+        if len(found) != 1 or (times := found.pop()) is None or times[0] != count:
+            return None
+        name = times[1]
+        others = {fact for fact in self.constructor.derived.get(name, ()) if fact.endswith(_SIZES)} - own
+        same = all(self.constructor.follows.get(fact) == name for fact in facts)
+        return name if same and not others and name not in self.fixed and is_name(name) else None
+
     def shape(self, tensor: str) -> str | None:
         """The argument that is the shape of a parameter."""
         name = self.constructor.follows.get(f"{tensor}.shape") if self.constructor else None

@@ -86,6 +86,9 @@ OVER_CHANNELS = {
     "norm.ScalarOpt_dim": ("norm", False),
 }
 
+# The channels in equal parts: what the argument behind the value is, their number or the size of one.
+PARTS = {"chunk": "count", "split.Tensor": "size"}
+
 # The same elements in another shape, or not even that.
 SAME_ELEMENTS = frozenset(
     """
@@ -112,6 +115,8 @@ REFUSED = {
         for kind in ("conv", "conv_transpose")
         for n in (1, 2, 3)
     },
+    "split_with_sizes": ("a split into parts of given sizes", "the parts of a chain's channels are equal: use chunk"),
+    "dropout": ("dropout in training, which import does not write", "write the spec, with 'op: dropout'"),
     "item": ("a number read from a tensor", "numbers of a chain are constants"),
     "wrap_with_set_grad_enabled": ("a part of forward that has no gradient", _PART),
     "wrap_with_autocast": ("a part of forward under autocast", "use autocast around the whole module"),

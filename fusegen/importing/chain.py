@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
+from fusegen.importing.divided import Divided
 from fusegen.importing.operands import lacking
 from fusegen.importing.places import Place, refusal
 from fusegen.importing.values import Number, Value, walk
@@ -44,7 +45,17 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
     first = next((value for value in walk(result) if value.op == "input" and value.name == inputs[0]), None)
     running: Value | None = first
     done: dict[int, Draft] = {}
+    divided: Divided | None = None
     for value in order:
+        if value.op == "part":
+            divided = divided or _divided(value, running, names, found)
+            if not divided.has(value):
+                raise refusal("FG707", "the channels are divided twice", value.place, "a chain divides them once")
+            divided.take(value)
+            running = value if divided.value is running else running
+            continue
+        if divided is not None and running is not None and running.op == "part":
+            running = divided.first_of(value) or running
         if value.op not in MODELS:
             raise lacking(value.op, value.place)
         if running is None or not any(each is running for each in value.values):
@@ -52,28 +63,34 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
         if value.op == "linear" and found:
             hint = "end the chain before it: import what is in front and behind as modules of their own"
             raise refusal("FG707", "a linear layer is not the first step", value.place, hint)
+        if MODELS[value.op].divides:
+            _check_divided(value, running, found)
         _check_inputs(value, running if first is None else first)
-        draft = Draft(_data(value, running, done, names), value)
+        draft = Draft(_data(value, running, done, names, divided), value)
         found.append(draft)
         done[id(value)] = draft
         running = value
     return found
 
 
-def _data(value: Value, running: Value, done: dict[int, Draft], names: _Names) -> dict[str, Any]:
+def _data(
+    value: Value, running: Value, done: dict[int, Draft], names: _Names, divided: Divided | None
+) -> dict[str, Any]:
     data: dict[str, Any] = {"op": value.op}
     if value.name:
         data["name"] = value.name
     elif "name" in MODELS[value.op].model_fields and value.op not in ARITHMETIC:
         data["name"] = names.new("norm")
     if value.op in ARITHMETIC:
-        data |= _operand(value, running, done, names)
+        data |= _operand(value, running, done, names, divided)
     for key, each in value.keys.items():
         data[key] = (each.argument or each.value) if isinstance(each, Number) else each
     return data
 
 
-def _operand(value: Value, running: Value, done: dict[int, Draft], names: _Names) -> dict[str, Any]:
+def _operand(
+    value: Value, running: Value, done: dict[int, Draft], names: _Names, divided: Divided | None
+) -> dict[str, Any]:
     """The keys that name the other operand of a step."""
     left, right = value.operands
     swap = left is not running
@@ -91,6 +108,8 @@ def _operand(value: Value, running: Value, done: dict[int, Draft], names: _Names
             source = source.values[0]
         if source.op == "input":
             keys = {"input": source.name, **keys}
+        elif source.op == "part" and divided is not None:
+            keys = {"value": divided.name_of(source), **keys}
         elif id(source) in done:
             draft = done[id(source)]
             draft.data.setdefault("save", names.of(draft))
@@ -100,6 +119,23 @@ def _operand(value: Value, running: Value, done: dict[int, Draft], names: _Names
     if swap and value.op not in _COMMUTATIVE:
         keys["swap"] = True
     return keys
+
+
+def _divided(part: Value, running: Value | None, names: _Names, found: list[Draft]) -> Divided:
+    """The step that makes the parts."""
+    _check_divided(part, running, found)
+    source = part.values[0]
+    count = part.keys["count"]
+    divided = Divided(source, [names.new(each) for each in Divided.assigned(part.place, count)])
+    found.append(Draft(divided.data, part))
+    return divided
+
+
+def _check_divided(value: Value, running: Value | None, found: list[Draft]) -> None:
+    """What is divided is the result of the layer that the chain begins with."""
+    if running is None or value.values[0] is not running or len(found) != 1 or found[0].data["op"] != "linear":
+        hint = "it may divide the result of an nn.Linear that the chain begins with"
+        raise refusal("FG707", "the channels are divided in the middle of the chain", value.place, hint)
 
 
 def _check_inputs(value: Value, first: Value) -> None:

@@ -46,6 +46,7 @@ class Constructor:
     """A class with the arguments of one instance.
 
     follows: what of the module's facts is an argument. derived: what changes with an argument, but is another number.
+    multiples: those of the latter that are so many times the argument, and nothing else.
     device: where an instance without data can be made. named: arguments that are taken by name alone.
     """
 
@@ -54,6 +55,7 @@ class Constructor:
     defaults: dict[str, Any]
     follows: dict[str, str] = field(default_factory=dict)
     derived: dict[str, set[str]] = field(default_factory=dict)
+    multiples: dict[str, tuple[int, str]] = field(default_factory=dict)
     device: str = "meta"
     named: set[str] = field(default_factory=set)
 
@@ -119,11 +121,20 @@ class Constructor:
         else:
             moved = {fact for fact in moved if not fact.endswith(".shape")}
         for fact in moved:
+            self._note_multiple(fact, name, [(old, before), *found])
             if fact in same and fact not in self.follows:
                 self.follows[fact] = name
             else:
                 self.follows.pop(fact, None)
                 self.derived.setdefault(name, set()).add(fact)
+
+    def _note_multiple(self, fact: str, name: str, found: list[tuple[Any, Facts]]) -> None:
+        """Notes a fact that is a whole number of times the argument, always the same one."""
+        values = [(value, facts.get(fact)) for value, facts in found]
+        numbers = all(type(value) is int and value > 0 and type(each) is int for value, each in values)
+        times = {each // value if each % value == 0 else 0 for value, each in values} if numbers else set()
+        one = fact not in self.multiples and len(times) == 1 and len(found) > _AGREE
+        self.multiples[fact] = (times.pop(), name) if one else (0, "")
 
 
 def alternatives(value: Any) -> list[list[Any]]:

@@ -15,6 +15,7 @@ from fusegen.importing.places import refusal
 from fusegen.importing.symbols import Size, Sizes, inputs_of
 from fusegen.importing.trace import Trace, forward_of, shape
 from fusegen.importing.values import CHANNELS, Value
+from fusegen.ir.multiples import times
 
 
 @dataclass
@@ -67,7 +68,7 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
     for draft in drafts:
         for key, value in draft.data.items():
             if value == CHANNELS and key in ("out_features", "num_parameters"):
-                draft.data[key] = sizes.channels
+                draft.data[key] = sizes.channels if key == "num_parameters" else times(sizes.parts, sizes.channels)
         name = draft.data.get("parameter")
         if name is None or name in seen:
             continue

@@ -29,6 +29,7 @@ class Operands:
         self.owners = Owners(trace)
         self._found: dict[fx.Node, Value | Number | None] = {}
         self._source: dict[fx.Node, fx.Node] = {}  # the node whose memory a node is a view of
+        self._counts: dict[fx.Node, int] = {}  # of parts, by the node that divides
         self._inputs: list[str] = []
         self._first: tuple[Any, ...] = ()  # the sizes of the first input
         self._rank = 0

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from fusegen.importing import aten
-from fusegen.importing.operands import Operands
+from fusegen.importing.parts import Parts
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import broadcast, first_layout, is_channels, merged, reduced, shown, viewed
 from fusegen.importing.trace import forward_of, shape
@@ -19,7 +19,7 @@ from fusegen.importing.values import ROWS, Layout, Number, Value, walk
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class Reader(Operands):
+class Reader(Parts):
     """Reads one trace. `values` may be shared with others, so that equal results are one object."""
 
     def result(self) -> Value:
@@ -113,6 +113,11 @@ class Reader(Operands):
         over = aten.OVER_CHANNELS.get(full) or aten.OVER_CHANNELS.get(name)
         if over is not None:
             return self._over_channels(node, *over)
+        parts = aten.PARTS.get(full) or aten.PARTS.get(name)
+        if parts is not None:
+            return self._parts(node, parts)
+        if name == "glu":
+            return self._glu(node)
         function = aten.FUNCTIONS.get(full) or aten.FUNCTIONS.get(name)
         if function is not None:
             return self._function(node, function)
@@ -206,8 +211,10 @@ class Reader(Operands):
         return Number(int(order))
 
     def _item(self, node: fx.Node) -> Value | None:
-        """One of the results of an operator that has several: the values of max and min."""
+        """One of the results of an operator that has several: a part, or the values of max and min."""
         source, index = self._node(node, 0), node.args[1]
+        if source in self._counts:
+            return self._part(node, source, index)
         found = self._found[source]
         if index != 0 and node.users:
             raise refusal("FG703", f"the indices of {aten.names(source.target)[1]}", self.trace.place(node))

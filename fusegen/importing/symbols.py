@@ -18,6 +18,7 @@ class Sizes:
     def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...]) -> None:
         self.dims: dict[str, int] = {}
         self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
+        self.taken |= {part for draft in drafts for part in draft.data.get("parts", ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
         shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
@@ -25,7 +26,13 @@ class Sizes:
         of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
         last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
         self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
-        if first_op == "linear":
+        self.parts = _number_of_parts(drafts)
+        if self.parts > 1:
+            width = tensors[f"{name}.weight"].shape
+            behind = [fact for fact in of_channels if not fact.startswith(f"{name}.")]
+            self.width = self._symbol(arguments.sizes([f"{name}.weight[1]"]), width[1])
+            self.channels = self._symbol(arguments.part(behind, str(name), self.parts), width[0] // self.parts)
+        elif first_op == "linear":
             inner = [f"{name}.weight[1]"]
             again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
             count = tensors[f"{name}.weight"].shape[0]
@@ -60,6 +67,12 @@ class Sizes:
         self.taken.add(name)
         self.dims[name] = int(size)
         return name
+
+
+def _number_of_parts(drafts: list[Draft]) -> int:
+    """Into how many the result of the first layer is divided."""
+    data = drafts[1].data if len(drafts) > 1 and MODELS[drafts[1].data["op"]].divides else {"parts": [0]}
+    return len(data.get("parts", (0, 1)))
 
 
 def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:

@@ -8,19 +8,30 @@ from dataclasses import dataclass, field
 from fusegen.errors import InternalError
 from fusegen.ir.axes import MATRIX, SCALAR, Axes, broadcast
 
-LEAVES = frozenset({"tensor", "scalar", "literal", "count", "channel"})
+LEAVES = frozenset({"tensor", "scalar", "literal", "count", "channel", "draw"})
 REDUCTIONS = frozenset({"sum", "moments", "max", "argmax", "amax", "peak", "ties"})
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a leaf "draw" is: for each element of its axes 0 with the probability p, else 1 / (1 - p), anew in a call.
+
+    p: the name of a constant of the module. stream: draws of one chain differ by it.
+    """
+
+    p: str
+    stream: int
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """One value. Nodes are compared by identity; `Graph` makes equal expressions the same node.
 
-    op: "tensor", "scalar", "literal", "count" and "channel" (the number of each channel) are leaves; those of
-        REDUCTIONS reduce their operand to `axes`, "expand" repeats it; "mean" and "variance" pick one result of
-        "moments"; everything else is an element-wise function of `fusegen.ir.functions`.
+    op: "tensor", "scalar", "literal", "count", "channel" (the number of each channel) and "draw" (random numbers) are
+        leaves; those of REDUCTIONS reduce their operand to `axes`, "expand" repeats it; "mean" and "variance" pick one
+        result of "moments"; everything else is an element-wise function of `fusegen.ir.functions`.
     attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; "count" is
-        how many elements one value over these axes stands for.
+        how many elements one value over these axes stands for; "draw" has a `Draw`.
     axes: what the value varies over. view: the axes of an element of the graph.
     name: the identifier that emitted code uses.
     temporary: may be printed inside the one expression that uses it.
@@ -119,6 +130,10 @@ class Graph:
     def scalar(self, name: str) -> Node:
         """A constant that the module holds as an attribute and passes at run time."""
         return self.add("scalar", name=name, axes=SCALAR, attribute=name)
+
+    def draw(self, p: str, stream: int, axes: Axes, name: str) -> Node:
+        """Factors of a dropout. p: the name of a constant, see `scalar`."""
+        return self.add("draw", name=name, axes=axes, attribute=Draw(p, stream))
 
     def literal(self, value: float) -> Node:
         return self.add("literal", name="literal", axes=SCALAR, attribute=float(value))

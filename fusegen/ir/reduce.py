@@ -59,6 +59,6 @@ def _vanishing_sum(graph: Graph, value: Node, axes: Axes) -> Node | None:
     if value.op != "standardize_backward":
         return None
     sum_g_xhat = value.operands[4]
-    if sum_g_xhat.axes != axes:
-        return None
+    if sum_g_xhat.axes != axes or sum_g_xhat.op == "tensor":
+        return None  # of the rows of all ranks only the sum over all of them vanishes
     return graph.add("vanishing", sum_g_xhat, name=f"{value.name}_sum")

@@ -7,9 +7,11 @@ from fusegen.ops import (
     arithmetic,
     bounds,
     convolution,
+    dropout,
     linear,
     losses,
     norms,
+    parts,
     powers,
     reductions,
     rounding,
@@ -18,7 +20,7 @@ from fusegen.ops import (
 )
 
 STEPS = (
-    *(*linear.STEPS, *convolution.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
+    *(*linear.STEPS, *convolution.STEPS, *parts.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
-    *(*norms.STEPS, *reductions.STEPS, *losses.STEPS),
+    *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS),
 )

@@ -11,7 +11,7 @@ from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
 from fusegen.spec.base import Listing, Plain, PositiveInt, meaning
-from fusegen.spec.model import MAX_RANK, Dimension
+from fusegen.spec.model import MAX_RANK, Width
 from fusegen.spec.names import AttributeName, Identifier
 
 _Count = Annotated[int, Field(ge=0, lt=2**31), Plain("a whole number")]
@@ -28,7 +28,7 @@ class Convolving(Step):
 
     op: str
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the layer", "conv")]
-    out_channels: Annotated[Dimension, meaning("the channels of the result", "hidden")]
+    out_channels: Annotated[Width, meaning("the channels of the result", "hidden")]
     kernel_size: Annotated[
         _Sizes, meaning("positions that a result sees: a number or an argument of type int, or a list of them", 3)
     ]

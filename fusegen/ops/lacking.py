@@ -26,9 +26,9 @@ _FAMILIES = {
         "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
         "adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",
     ),
-    "kernels draw no random numbers": (
+    "the only random numbers are those of dropout and drop_path": (
         "apply it to the module's input or result",
-        "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu bernoulli",
+        "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rrelu bernoulli",
     ),
     "the only matrix product is that of 'linear', as the first step": (
         "if one operand is a learnt weight, that is 'linear'; otherwise " + _IN_FRONT,
@@ -36,13 +36,16 @@ _FAMILIES = {
     ),
     "the norms are batch_norm, group_norm, layer_norm, rms_norm and instance_norm of a row": (
         "kernels take no sums over positions",
-        "instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm "
-        "spectral_norm sync_batch_norm",
+        "instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm spectral_norm",
     ),
     "activations keep the shape [rows, channels]": (
         "change the shape of the module's input or result",
-        "flatten unflatten reshape view transpose permute squeeze unsqueeze expand repeat cat concat stack chunk split "
-        "pad narrow gather index_select interpolate upsample pixel_shuffle glu reglu geglu swiglu",
+        "flatten unflatten reshape view transpose permute squeeze unsqueeze expand repeat cat concat stack "
+        "pad narrow gather index_select interpolate upsample pixel_shuffle",
+    ),
+    "the parts of the channels are equal": (
+        "that is 'chunk'; to divide them otherwise, make layers of their own of the parts",
+        "split tensor_split unbind unsafe_chunk",
     ),
     "a chain has no attention, embeddings or recurrence": (
         _IN_FRONT,
@@ -90,6 +93,7 @@ OTHER_NAMES = {
         "exp": "exponential",
         "leaky_relu": "lrelu",
         "batch_norm": "batchnorm1d batchnorm2d batchnorm3d bn",
+        "batch_norm, sync: true": "syncbatchnorm syncbn",
         "group_norm": "gn",
         "rms_norm": "rootmeansquarenorm",
         **{f"conv_transpose{n}d": f"deconv{n}d convolutiontranspose{n}d" for n in (1, 2, 3)},
@@ -104,6 +108,7 @@ OTHER_NAMES = {
         "trunc": "fix",
         "gelu": "geluerf",
         "gelu, approximate: tanh": "gelutanh gelufast gelunew",
+        "drop_path": "stochasticdepth",
         **{name: f"reduce{name}" for name in ("sum", "mean", "max", "min")},
     }.items()
     for other in others.split()

@@ -10,7 +10,7 @@ from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
 from fusegen.spec.base import meaning, problem
-from fusegen.spec.model import Dimension
+from fusegen.spec.model import Width
 from fusegen.spec.names import AttributeName
 
 _TF32 = "under 'ieee', PyTorch's own torch.backends.cuda.matmul.fp32_precision = 'tf32' does that"
@@ -31,7 +31,7 @@ class Linear(Step):
 
     op: Literal["linear"]
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.Linear", "fc")]
-    out_features: Annotated[Dimension, meaning("the channels of the result", "hidden")]
+    out_features: Annotated[Width, meaning("the channels of the result", "hidden")]
     bias: Annotated[bool, meaning("whether a bias is added", False)] = True
     precision: Annotated[
         Precision,

@@ -57,6 +57,7 @@ class BatchNorm(Norm):
         NotNegative | Identifier | None, meaning("the share of the newest batch; null: the cumulative average", 0.3)
     ] = 0.1
     track_running_stats: Annotated[bool, meaning("false: the batch's statistics in evaluation too", False)] = True
+    sync: Annotated[bool, meaning("true: nn.SyncBatchNorm, whose statistics are those of all ranks", True)] = False
     formula = "(x - mean) / sqrt(var + eps) * weight + bias, by channel over the rows"
     module = "nn.BatchNorm1d"
     tensors = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
@@ -65,6 +66,8 @@ class BatchNorm(Norm):
     def build(self, chain, x: Node) -> Node:
         eps = self._eps(chain)
         chain.uses_batch_statistics(self.name, self.track_running_stats)
+        if chain.over_ranks and self.sync:
+            return self._affine(chain, chain.normalise_over_ranks(self.name, x, eps))
         if chain.training or not self.track_running_stats:
             xhat, mean, variance = normalisation.centred(chain.graph, x, CHANNEL, eps, self.name)
             if self.track_running_stats:
@@ -102,6 +105,8 @@ class BatchNorm(Norm):
         return None
 
     def submodule(self, spatial: int) -> str:
+        if self.sync:
+            return "nn.SyncBatchNorm"
         return f"nn.BatchNorm{max(spatial, 1)}d"
 
     def construct_over(self, channels: Dim, spatial: int) -> list[str]:

@@ -48,6 +48,8 @@ class Step(BaseModel):
     all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
     ends_chain: whether nothing can follow it.
+    divides: whether it divides the channels into parts.
+    draws: whether it draws random numbers in training.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -66,6 +68,8 @@ class Step(BaseModel):
     owns: ClassVar[tuple[str, ...]] = ()
     anchor: ClassVar[bool] = False
     ends_chain: ClassVar[bool] = False
+    divides: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
 
@@ -85,6 +89,17 @@ class Step(BaseModel):
     def eager(self, x: str) -> str:
         """The op in PyTorch, applied to the expression `x`, inside a method of the module."""
         raise NotImplementedError
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """The names of the values that later steps may take of it."""
+        return () if self.save is None else (self.save,)
+
+    def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
+        """The op as statements of such a method, and the variable of the result. local: one for a result without a
+        name. spatial: how many dimensions of positions the values have."""
+        result = self.save or local
+        return [f"{result} = {self.eager(x)}"], result
 
     def construct(self, channels: Dim) -> list[str]:
         """Lines of the constructor that make what the op owns; `channels` is the width of the running value.

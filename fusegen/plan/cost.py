@@ -22,6 +22,7 @@ from fusegen.plan.model import Program
 from fusegen.plan.units import Unit, unit_of
 
 _SHIFTED_SUMS, _SUM_AND_DISTANCES = 3, 4
+_DRAW = 25  # ten rounds of Philox for four neighbours, and what is made of its words
 _PER_VECTOR = 0.25  # of what is computed once for the neighbouring columns of a thread, four in float32
 
 
@@ -120,6 +121,8 @@ class _Counting:
         elements, coefficients = self.elements, 0
         for node in reversed(self.nodes):
             needed = self.needed[node]
+            if node.op == "draw" and node.is_full:
+                elements += _DRAW * (needed & ~self.kernels).bit_count()
             if not needed or node.is_leaf or node in self.given:
                 continue
             computed = needed & ~self.border[node]

@@ -31,6 +31,8 @@ def dimensions(plan: Plan) -> Dimensions:
     for parameter in chain.parameters.values():
         if "N" in parameter.axes:
             return Dimensions(2, 2, f"the parameter {parameter.attribute} differs from row to row")
+    if any(dropout.by_sample for dropout in chain.dropouts):
+        return Dimensions(2, None, "drop_path draws for each index of the first dimension")
     if not has_free_rows(chain):
         return Dimensions(2, 2, "the spec ties the number of rows to another size")
     for parameter in chain.parameters.values():

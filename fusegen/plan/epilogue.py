@@ -24,6 +24,10 @@ def is_split(spec: SpecModel) -> bool:
 
 def why_after_product(program: Program) -> str | None:
     """Why a program has to run in kernels of its own, by what it computes; None if the epilogue can take it."""
+    if any(tensor.part for tensor in (*program.inputs, *program.outputs)):
+        return "a tile has columns of one part of it"
+    if program.draws:
+        return "dropout draws for four neighbours at once, and a thread has two of them there"
     for phase in program.phases:
         return _TOO_WIDE.get(phase.unit, _TOO_WIDE[Unit.CHANNEL])
     return _TOO_WIDE[Unit.CHANNEL] if program.terminal or program.scalar_sums else None

@@ -84,7 +84,7 @@ class _Build:
     def _pass(self, index: int, pass_: PassSpec) -> Pass:
         full = [node for node in ancestors(pass_.targets, self.stop) if node.is_full]
         loads = tuple(self.known[node] for node in full if node in self.known)
-        values = tuple(node for node in full if node not in self.known)
+        values = tuple(node for node in full if node not in self.known and not node.is_leaf)
         stored = tuple(t for t in self.spec.vector_stores if self.place.get(t.node, -1) == index)
         results = tuple(node for node in self.vectors if self.place[node] == index)
         return Pass(loads, values, tuple(pass_.sums), tuple(pass_.stores), results, stored)

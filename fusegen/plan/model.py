@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Axes, Dim
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Draw, Node
 from fusegen.plan.units import Unit, unit_of
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "index", or "input <name>". A
-count is that of the batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's
-sign. An index is the number of a channel, in int64. "channel" is the role of the numbers of the channels, which lie
-nowhere: kernels make them."""
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "index", "seed", or "input
+<name>". A count is that of the batches of running statistics: a kernel that moves them reads it or adds one, by the
+momentum's sign. An index is the number of a channel, in int64. A seed is what dropouts draw from. "channel" is the role
+of the numbers of the channels, and "draw" that of the factors of samples that a dropout draws, which lie nowhere:
+kernels make them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The place of a tensor that is a part of another one's channels: its name, which part, of how many."""
+
+    tensor: str
+    index: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,7 @@ class Tensor:
     in_product: it is a linear layer's bias, which the library has added already in modes of 16 bits; null there.
     scratch: lives in the workspace, from one kernel of a schedule to a later one.
     gradient_of: the tensor of whose values it has the gradient; empty for all else.
+    part: where it lies, if it is a part of another. parts: how many of the chain's channels it has side by side.
     """
 
     name: str
@@ -33,6 +44,15 @@ class Tensor:
     in_product: bool = False
     scratch: bool = False
     gradient_of: str = ""
+    part: Part | None = None
+    parts: int = 1
+
+    @property
+    def whole(self) -> Tensor:
+        """The tensor that callers have: the one that it is a part of, or itself."""
+        if self.part is None:
+            return self
+        return replace(self, name=self.part.tensor, part=None, parts=self.part.count)
 
     @property
     def axes(self) -> Axes:
@@ -134,8 +154,11 @@ class Program:
     nothing of the kind waits for, which the last pass takes. scalar_sums: of all channels. first_resident: the phase
     from which on persistent kernels may cache elements; the number of phases where none may.
 
+    draws: what its dropouts draw.
+
     schedules: alternatives, the launcher takes the first that is eligible; the last fits every size.
     scalar_reductions: kernels for scalar results, run after any schedule.
+    outer: the full-size tensors that may be [batch, channels, positions], all or none of them in a call.
     """
 
     name: str
@@ -150,10 +173,27 @@ class Program:
     terminal: tuple[Node, ...] = ()
     scalar_sums: tuple[Node, ...] = ()
     first_resident: int = 0
+    outer: tuple[str, ...] = ()
+    draws: tuple[Node, ...] = ()
+
+    @property
+    def given(self) -> tuple[Tensor, ...]:
+        """The inputs as a caller has them: tensors with parts are one."""
+        return _unique(tuple(tensor.whole for tensor in self.inputs))
+
+    @property
+    def made(self) -> tuple[Tensor, ...]:
+        """The outputs, likewise."""
+        return _unique(tuple(tensor.whole for tensor in self.outputs))
 
     @property
     def full_outputs(self) -> tuple[Tensor, ...]:
         return tuple(tensor for tensor in self.outputs if tensor.is_full)
+
+    @property
+    def draws_samples(self) -> bool:
+        """Whether some dropout draws for each sample."""
+        return any(not node.is_full for node in self.draws)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -178,9 +218,14 @@ class Variant:
     result_gradient: str
 
     @property
+    def tiled(self) -> bool:
+        """Whether its ops take and return contiguous tensors of a convolution's shape, besides channels_last ones."""
+        return bool(self.forward.outer)
+
+    @property
     def gradients(self) -> dict[str, Tensor]:
         """What the backward program makes, by the name of what it is the gradient of."""
-        return {tensor.gradient_of: tensor for tensor in self.backward.outputs}
+        return {tensor.gradient_of: tensor for tensor in self.backward.made}
 
 
 @dataclass(frozen=True)
@@ -195,6 +240,12 @@ class Mode:
     roles: dict[Role, str]
     autocast: bool
     plain: bool
+
+
+def draw_of(node: Node) -> Draw:
+    """What a leaf "draw" is."""
+    assert isinstance(node.attribute, Draw)
+    return node.attribute
 
 
 def _unique(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

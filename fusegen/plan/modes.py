@@ -69,6 +69,5 @@ def _running_dtypes(spec, chain: Chain, activation: str, parameter: str, other: 
     found = [activation]
     for step in spec.chain:
         found.append(step.result_dtype(found[-1], Dtypes(activation, parameter, autocast, named)))
-        if step.save:
-            named[step.save] = found[-1]
+        named |= dict.fromkeys(step.saved, found[-1])
     return found

@@ -62,7 +62,7 @@ class Passes:
         targets = [*(operand for node in sums for operand in node.operands), *(t.node for t in stores)]
         reductions = [node for node in ancestors(targets, self.given) if node.is_reduction]
         full = [n for n in ancestors(targets, {*self.given, *reductions}) if n.is_full]
-        values = tuple(node for node in full if node not in self.given)
+        values = tuple(node for node in full if node not in self.given and not node.is_leaf)
         used = {operand for node in (*values, *sums) for operand in node.operands} | {t.node for t in stores}
         reads = tuple(self.given[node] for node in full if node in self.given)
         small = frozenset(node for node in used if not node.is_full)
@@ -219,10 +219,11 @@ class Passes:
     @cached_property
     def in_memory(self) -> list[tuple[Tensor, int]]:
         """Every tensor that is not of full size and is read, with the pass whose sums it comes from, or BEFORE."""
-        found = [(tensor, BEFORE) for tensor in self.program.inputs if not tensor.is_full]
+        found = [(t, BEFORE) for t in self.program.inputs if not t.is_full and t.role != "seed"]
         results = [(t, i) for i, tensors in enumerate(self.stored) for t in tensors if t.role == "accumulator"]
         results += [(t, i) for i, tensors in enumerate(self.scratch) for t in tensors]
         found += [(Tensor(node.name, node, "channel"), BEFORE) for node in self.channel_numbers]
+        found += [(Tensor(node.name, node, "draw"), BEFORE) for node in self.program.draws if not node.is_full]
         return found + [
             (tensor, i) for tensor, i in results if self.uses(tensor, i) or self._is_finished_later(tensor, i)
         ]

@@ -19,6 +19,7 @@ def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     """Every reason why the chain cannot be planned. spec: a SpecModel or PartialSpec."""
     yield from _unknown_targets(spec, document)
     yield from _precision_without_float32(spec, document)
+    yield from _norms_over_ranks(spec, chain, document)
     yield from _numbers_of_groups(chain, document)
     yield from _parameters_of_the_rows(chain, document)
     yield from _too_many_passes(spec, document)
@@ -40,6 +41,35 @@ def _precision_without_float32(spec, document) -> Iterator[Diagnostic]:
         if precision != "ieee":
             message = f"precision '{precision}' is of float32 modules, and 'dtypes' has no float32"
             yield document.diagnostic("FG205", message, ("chain", index, "precision"), hint="add float32 to 'dtypes'")
+
+
+def synchronised(spec) -> list[int]:
+    """The steps that take the statistics of all ranks."""
+    return [index for index, step in enumerate(spec.chain) if getattr(step, "sync", False)]
+
+
+def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
+    """Each norm over ranks needs an exchange of its own, between which there would be further programs. The ops between
+    exchanges take their source whole, and draw nothing."""
+    steps = synchronised(spec)
+    if not steps:
+        return
+    place, hint = ("chain", steps[0], "sync"), "split the chain in two"
+    if chain.number_of_parts > 1:
+        message = "a chain with a batch norm over ranks cannot divide its source into parts"
+        yield document.diagnostic("FG401", message, place, hint=hint)
+    if chain.of_rows:
+        message = "a chain with a batch norm over ranks cannot have one value for each row as its result"
+        yield document.diagnostic("FG401", message, place, hint=hint)
+    if any(parameter.repeated for parameter in chain.parameters.values()):
+        message = "a chain with a batch norm over ranks can have no norm of blocks of channels"
+        yield document.diagnostic("FG401", message, place, hint=hint)
+    if chain.dropouts:
+        yield document.diagnostic("FG401", "a chain with a batch norm over ranks can have no dropout", place, hint=hint)
+    norms = [index for index, step in enumerate(spec.chain) if step is not None and step.op == "batch_norm"]
+    if len(norms) > 1:
+        message = "a chain with a batch norm over ranks can have no other batch norm"
+        yield document.diagnostic("FG401", message, ("chain", norms[1], "op"), hint=hint)
 
 
 def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from fusegen.ir.graph import Node
 from fusegen.plan.cost import Cost, schedule_cost
 from fusegen.plan.kernel import KernelSpec, Known, PassSpec
-from fusegen.plan.model import Kernel, Phase, Program, Schedule, Tensor
+from fusegen.plan.model import Kernel, Phase, Program, Schedule, Tensor, draw_of
 from fusegen.plan.needs import Needs
 from fusegen.plan.units import Unit
 
@@ -49,8 +49,9 @@ class Scheduler:
     def program(self) -> Program:
         """The program with all its schedules; the last one fits every size."""
         used = set(self.needs.nodes)
-        inputs = tuple(t for t in self.inputs if t.node in used)
-        constants = sorted({node.attribute for node in used if node.op == "scalar"})
+        draws = tuple(node for node in self.needs.nodes if node.op == "draw")
+        inputs = tuple(t for t in self.inputs if t.node in used or (draws and t.role == "seed"))
+        constants = sorted({node.attribute for node in used if node.op == "scalar"} | {draw_of(n).p for n in draws})
         groups = [phase.axes.blocks("C") for phase in self.phases] + [n.axes.blocks("C") for n in self.needs.nodes]
         schedules, known = self._schedules()
         return Program(
@@ -66,6 +67,7 @@ class Scheduler:
             self.needs.terminal,
             tuple(self.needs.scalar_sums),
             self.first_resident,
+            draws=draws,
         )
 
     @cached_property
@@ -75,11 +77,13 @@ class Scheduler:
 
     @cached_property
     def first_resident(self) -> int:
-        """The first of the last phases of one unit."""
+        """The first of the last phases of one unit. None of rows where moments of columns come after them: kernels that
+        keep rows leave sums to what follows, but no moments."""
         start = len(self.phases)
         while start and self.phases[start - 1].unit == self.phases[-1].unit:
             start -= 1
-        return start
+        moments = any(node.op == "moments" for node in self.needs.terminal)
+        return len(self.phases) if moments and self.phases and self.phases[-1].unit is not Unit.CHANNEL else start
 
     # Schedules
 
@@ -118,11 +122,12 @@ class Scheduler:
         partials, _, last, *_ = kernels
         again = {t for p in partials.passes for t in p.loads} & {t for p in last.passes for t in p.loads}
         rows = any("N" in t.axes for part in (partials, last) for t in part.vectors)
+        rows = rows or any(node.op == "draw" and not node.is_full for node in self.needs.nodes)
         return bool(again) and not rows and not any(node.op == "moments" for node in self.needs.terminal)
 
     def _why_first(self) -> list[str]:
         earlier, resident = self.phases[: self.first_resident], self.phases[self.first_resident :]
-        if not earlier:
+        if not earlier or not resident:
             return []
         before = " and ".join(dict.fromkeys(f"each {_reduced(phase)}" for phase in earlier))
         return [f"{before} is reduced before the last passes, which reduce each {_reduced(resident[0])}"]

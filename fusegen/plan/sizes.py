@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 from fusegen.chain.model import ROWS
 from fusegen.errors import InternalError
-from fusegen.ir.axes import Axes, Dim, dividend
+from fusegen.ir.axes import Axes, Dim
+from fusegen.ir.multiples import value_of
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Kernel, Mode, Program, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 
-FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8}
+FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
 """The bytes of an element where the mode has no say: statistics in float32, counts in int64."""
 
 
@@ -39,10 +40,7 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
     def number(dim: Dim) -> int:
         if dim == ROWS:
             return positions_of(plan, sizes)
-        parts = dividend(dim)
-        if parts is not None:
-            return number(parts[0]) // number(parts[1])
-        return dim if isinstance(dim, int) else sizes[dim]
+        return value_of(dim, sizes)
 
     return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))
 

@@ -37,6 +37,8 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
         **({"convolution": _convolution(plan, sizes, plan.chain.convolution)} if plan.chain.convolution else {}),
         "variants": [_variant(plan, mode, sizes, variant) for variant in plan.variants],
     }
+    if plan.over_ranks:
+        data["over_ranks"] = {"programs": [_program(plan, mode, sizes, each) for each in plan.over_ranks.programs]}
     return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
 
 
@@ -90,7 +92,7 @@ def _convolution(plan: Plan, sizes: Mapping[str, int], c: Convolution) -> dict[s
         "bias": step.bias,
         "memory_format": "channels_last_3d" if c.dimensions == 3 else "channels_last",
         "reason": "the kernels take the channels as rows of memory, [batch * positions, channels], and the library is "
-        "faster so; contiguous inputs and their results are copied",
+        "faster so; a contiguous input is copied into that format",
         "rows": positions_of(plan, sizes),
     }
 
@@ -126,7 +128,7 @@ def _saved(variant: Variant) -> list[str]:
 def _inputs_saved(variant: Variant) -> list[str]:
     """The module's inputs that the backward op reads."""
     c = variant.chain.contraction
-    read = {tensor.name for tensor in variant.backward.inputs} | ({c.source} if c else set())
+    read = {tensor.name for tensor in variant.backward.given} | ({c.source} if c else set())
     if variant.chain.convolution:
         read.add(variant.chain.convolution.source)  # by PyTorch's own node
     return [tensor.name for tensor in variant.chain.inputs if tensor.name in read]

@@ -22,18 +22,17 @@ class BackwardOp(VariantOps):
         self.add_numbers(op, program.constants)
         op.needs = self.needs()
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
-        op.sizes = [f"const int64_t rows = {op.like}.size(0);"]
-        if not chain.of_rows:
-            op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
+        self.declare_sizes(op, "gradient")
         shapes = {name: shape for name, _, shape in self.sources()}
         if chain.of_rows:
             op.checks.append(read(op.first, f"dtypes.{dtype_field('output')}", "{rows, 1}"))
         else:
             op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        self.check_samples(op)
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
-            expected = self.shape_text(shape) if shape is not None else self.sizes_text(tensor)
+            expected = self.given_text(tensor.name, shape) if shape is not None else self.sizes_text(tensor)
             if tensor.role == "index":
                 expected = "{rows}"
             op.checks.append(read(tensor.name, self.dtype_text(tensor), expected))
@@ -43,20 +42,20 @@ class BackwardOp(VariantOps):
 
     def backward_inputs(self) -> list[Tensor]:
         """What the backward op takes besides the result's gradient and the contraction's operands."""
-        return [t for t in self.variant.backward.inputs if t.name != self.variant.result_gradient]
+        return [t for t in self.variant.backward.given if t.name != self.variant.result_gradient]
 
     def _backward_body(self, op: Op, program: Program) -> None:
         c = self.chain.contraction
         index = {name: i for i, name in enumerate(op.needs)}
         shapes = {name: shape for name, _, shape in self.sources()}
-        for tensor in program.outputs:
+        for tensor in program.made:
             name = tensor.gradient_of
             wanted = (
                 f"needs[{index[name]}]"
                 if name in index
                 else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
             )
-            expected = self.shape_text(shapes[name]) if name in shapes else self.sizes_text(tensor)
+            expected = self.given_text(name, shapes[name]) if name in shapes else self.sizes_text(tensor)
             made = f"glue::empty_if({wanted}, {op.like}, {self.dtype_text(tensor)}, {expected})"
             op.allocations.append(f"const auto {out(tensor.name)} = {made};")
         op.launched = self.launched(program, set())

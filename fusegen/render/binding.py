@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
-from fusegen.render.launchers_header import namespace
+from fusegen.render.launchers_header import merge_symbol, namespace
 from fusegen.render.layout import tidy
 from fusegen.render.op import dtype_field
 from fusegen.render.operators import ops
@@ -24,6 +24,8 @@ def render_bindings(plan: Plan, sources: str) -> str:
         sources=sources,
         ops=ops(plan),
         precisions=plan.has_precisions,
+        tiled=any(variant.tiled for variant in plan.variants),
+        ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
         roles=[*(dtype_field(role) for role in roles), "accumulator"],
         modes=mode_rows(plan),
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],

@@ -5,9 +5,12 @@ Names of the spec are local variables there; all others begin with an underscore
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+
 from fusegen.ops.step import Step
 from fusegen.plan.plan import Plan
-from fusegen.render import call_inputs
+from fusegen.render import call_inputs, call_ranks
+from fusegen.render.call_dropouts import Dropouts
 from fusegen.render.call_fit import groups_fit, tensors_fit
 from fusegen.render.call_names import WIDTH, CallNames, misfit, refuse
 from fusegen.render.call_norms import TrackedNorms
@@ -62,53 +65,86 @@ class CallRenderer:
         return lines
 
     def _variants(self) -> list[str]:
-        chain, norms = self.chain, TrackedNorms(self.names)
-        lines = self._default_eps()
+        chain, norms, dropouts = self.chain, TrackedNorms(self.names), Dropouts(self.names)
+        lines = [*self._default_eps(), *dropouts.reads()]
         eps = [step.name for step in self.names.owners if step.op == "rms_norm"]
-        replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in eps}
+        replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in eps} | dropouts.arguments()
         single = "_support.has_no_variance(_shape)" if chain.convolution else f"{self.names.first}.shape[0] == 1"
         one_row = [f"if {single}:", "    return None, _support.REFUSED"]
         if not norms.names:
-            return lines + (one_row if chain.batch_norms else []) + self._apply(0, replaced, [])
+            lines += self._over_ranks(replaced)
+            lines += one_row if chain.batch_norms else []
+            if dropouts.shares:
+                evaluation = [f"    {line}" for line in self._apply(1, replaced, [])]
+                lines += ["# As nn.Dropout: nothing is drawn where nothing is dropped."]
+                lines += [f"if {dropouts.all_kept()}:", *evaluation]
+            return lines + self._apply(0, replaced, dropouts.draws())
         untracked = len(norms.names) < len(chain.batch_norms)
         lines += one_row if untracked else []
         statistics = norms.statistics()
         replaced |= {chain.name_of(attribute): name for attribute, name in statistics.items()}
         evaluation = refuse([misfit(list(statistics.items()), "_parameter", "(_channels,)")])
+        if dropouts.shares:
+            evaluation = [f"if not ({dropouts.all_kept()}):", "    return None, _support.DROPS_FROZEN", *evaluation]
         evaluation += self._apply(1, replaced, [])
         lines += [*norms.reads(), *norms.frozen(), *(f"    {line}" for line in evaluation)]
-        lines += [] if untracked else one_row
         replaced |= {chain.name_of(attribute): name for attribute, name in norms.moved().items()}
-        return [*lines, *norms.momenta(), *self._apply(0, replaced, norms.counts())]
+        ranks = self._over_ranks(replaced)
+        if ranks:  # where one row of each is enough
+            lines += [*norms.momenta(), *ranks, *one_row]
+        else:
+            lines += [*([] if untracked else one_row), *norms.momenta()]
+        return [*lines, *self._apply(0, replaced, [*norms.counts(), *dropouts.draws()])]
 
     def _apply(self, index: int, replaced: dict[str, str], before: list[str]) -> list[str]:
         """Calls the op of a variant. replaced: arguments that have other variables. before: statements once nothing can
         refuse the call any more."""
         variant, renderer = self.plan.variants[index], self.renderers[index]
+        given = [argument.public for argument in renderer.forward().arguments]
+        arguments, numbers = self._arguments(renderer, given, variant.gradients, replaced)
+        lines = refuse(preconditions(self.plan, variant, numbers, self.names.local))
+        return [*lines, *before, *_returned(variable(variant), arguments)]
+
+    def _over_ranks(self, replaced: dict[str, str]) -> list[str]:
+        """The branch of a call whose norm takes the statistics of all ranks."""
+        ranks = self.plan.over_ranks
+        if ranks is None:
+            return []
+        renderer, c, norm = OpRenderer(self.plan, ranks.variant), self.chain.contraction, ranks.norm
+        of_ranks = (norm.mean.name, norm.variance.name)
+        given = [argument.public for argument in renderer.forward().arguments if argument.name not in of_ranks]
+        if c:  # the product is made in front of the op
+            given[:1] = [c.operand, c.weight]
+        arguments, numbers = self._arguments(renderer, given, call_ranks.differentiated(ranks), replaced)
+        lines = [
+            *call_ranks.refusals(self.names),
+            *refuse(preconditions(self.plan, ranks.variant, numbers, self.names.local)),
+            *call_ranks.exchange(self.names, norm.name),
+            *_returned(ranks.variant.name, [*arguments, "_exchange"]),
+        ]
+        head = [f"_group = _support.group_of({self.names.local[norm.name]})", "if _group is not None:"]
+        return [*head, *(f"    {line}" for line in lines)]
+
+    def _arguments(
+        self, renderer: OpRenderer, given: Sequence[str], gradients: Container[str], replaced: dict[str, str]
+    ) -> tuple[list[str], list[str]]:
+        """The op's arguments as expressions, and those of them that are numbers and have not been looked at."""
+        variant = renderer.variant
         # What the result depends on only through a detach gets no gradient, and autograd must not ask for one.
-        constant = {name for name, _, _ in renderer.sources()} - variant.gradients.keys()
-        momenta = {self.chain.name_of(f"{name}.momentum") for name in self.names.tracked()}  # looked at before
+        constant = {name for name, _, _ in renderer.sources() if name not in gradients}
+        seen = {self.chain.name_of(f"{name}.momentum") for name in self.names.tracked()}
+        numeric = {argument.public for argument in renderer.forward().arguments if argument.cpp == "double"}
         arguments, numbers = [], []
-        for argument in renderer.forward().arguments:
-            name = argument.public
+        for name in given:
             source = _OURS.get(name) or replaced.get(name) or self._source(name)
-            if argument.cpp == "double" and name not in momenta:
+            if name in numeric - seen:
                 numbers.append(source)
             if name in constant:
                 source = f"{source}.detach()"
             elif variant.chain.contraction and name == self.names.first:
                 source = f"{source}.view_as({source})"  # torch.compile takes no tensor twice in one call
             arguments.append(source)
-        lines = refuse(preconditions(self.plan, variant, numbers, self.names.local))
-        body = wrap(", ".join(arguments), WIDTH - 20, 0).splitlines()
-        return [
-            *lines,
-            *before,
-            f"return _{variable(variant)}, (",
-            *(f"    {line.strip()}" for line in body[:-1]),
-            f"    {body[-1].strip()},",
-            ")",
-        ]
+        return arguments, numbers
 
     def _source(self, name: str) -> str:
         """Where an argument of the forward op comes from."""
@@ -125,3 +161,14 @@ class CallRenderer:
             if name in table:
                 return self.names.tensor(table[name].attribute)
         return name  # an input, a parameter or an operand
+
+
+def _returned(operator: str, arguments: Sequence[str]) -> list[str]:
+    """The statement that returns an operator and its arguments."""
+    body = wrap(", ".join(arguments), WIDTH - 20, 0).splitlines()
+    return [
+        f"return _{operator}, (",
+        *(f"    {line.strip()}" for line in body[:-1]),
+        f"    {body[-1].strip()},",
+        ")",
+    ]

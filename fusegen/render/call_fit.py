@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import text_of, times
 from fusegen.render.call_names import CallNames, misfit, refuse
 from fusegen.render.functions import as_tuple, repr_double
 
@@ -47,9 +48,14 @@ def _blocks(call: CallNames) -> list[str]:
 
 
 def _shape(call: CallNames, shape: tuple[Dim, ...]) -> str:
-    names = {call.chain.channels: "_channels", call.chain.rows: f"{call.first}.shape[0]"}
+    width = times(call.chain.number_of_parts, "_channels")
+    names = {
+        call.chain.source_channels: width,
+        call.chain.channels: "_channels",
+        call.chain.rows: f"{call.first}.shape[0]",
+    }
     names |= {step.width: "_block" for step in call.owners if getattr(step, "width", None) is not None}
-    return as_tuple([str(names.get(dim, dim)) for dim in shape])
+    return as_tuple([text_of(dim, names) for dim in shape])
 
 
 def _unexpected(call: CallNames) -> list[str]:

@@ -30,13 +30,14 @@ def sizes(call: CallNames) -> list[str]:
         lines = [
             *refuse([f'_support.misfit_weight("{c.name}.weight", {c.weight})']),
             f"_channels, _width = {c.weight}.shape",
+            *_of_part(call),
         ]
     else:
-        lines = [f"_channels = {name}.shape[-1]"]
+        lines = [f"_channels = {name}.shape[-1]", *_of_part(call)]
         width = _width(call)
         if width is None:
             return lines
-        lines = [f"_channels = _width = {width}"]
+        lines = [f"_channels = _width = {width}", *_of_part(call)]
     lines += [
         f"if {name}.shape[-1] != _width:",
         f"    _came = list({name}.shape)",
@@ -55,6 +56,7 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         "    return None, _support.UNBATCHED",
         *refuse([f'_support.misfit_convolution("{c.name}", {layer}, {c.weight})']),
         f"_channels = {channels}",
+        *_of_part(call),
         f"_width = {width}",
         f"if {name}.shape[1] != _width:",
         f"    _came = list({name}.shape)",
@@ -62,20 +64,31 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         f'        f"{{_package.name}}: {name} must be [{form[0]}, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
         "    )",
     ]
-    if call.further or call.chain.batch_norms or call.chain.targets:
+    samples = any(dropout.by_sample for dropout in call.chain.dropouts)
+    if call.further or call.chain.batch_norms or call.chain.targets or samples:
         lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
     return lines
 
 
+def _of_part(call: CallNames) -> list[str]:
+    """From the channels of all parts to those of one. PyTorch's operators divide others as they can."""
+    parts = call.chain.number_of_parts
+    if parts == 1:
+        return []
+    return [f"if _channels % {parts}:", "    return None, _support.UNEQUAL_PARTS", f"_channels //= {parts}"]
+
+
 def _width(call: CallNames) -> str | None:
-    dim = call.chain.channels
+    dim = call.chain.source_channels
     if isinstance(dim, int):
         return str(dim)
     whole = [p for p in call.chain.parameters.values() if CHANNEL <= p.axes and not p.repeated]
     parameter = next(iter(whole), None)
     if parameter is None:
         return None
-    return f"{call.first}.shape[-1] if {parameter.name} is None else {parameter.name}.shape[-1]"
+    parts = call.chain.number_of_parts
+    times = f"{parts} * " if parts > 1 else ""
+    return f"{call.first}.shape[-1] if {parameter.name} is None else {times}{parameter.name}.shape[-1]"
 
 
 def dtypes(call: CallNames) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
-from fusegen.render.launchers_header import namespace, struct, symbol
+from fusegen.render.launchers_header import merge_symbol, namespace, struct, symbol
 from fusegen.render.layout import tidy
 from fusegen.render.program import StructRenderer
 from fusegen.render.program_text import visits
@@ -51,7 +52,8 @@ def render_kernels(plan: Plan) -> str:
         device=plan.device,
         roles=_roles(plan),
         modes=[_mode(mode) for mode in plan.modes],
-        programs=[_program(plan, variant, p) for variant in plan.variants for p in (variant.forward, variant.backward)],
+        programs=[*_programs(plan)],
+        ranks=_ranks(plan),
     )
     return tidy(text)
 
@@ -59,13 +61,12 @@ def render_kernels(plan: Plan) -> str:
 def chain_lines(plan: Plan) -> list[str]:
     """The chain in PyTorch's words, one line a step."""
     running, lines = plan.chain.inputs[0].name, []
-    taken = {*plan.spec.inputs, *(step.save for step in plan.spec.chain)}
+    taken = {*plan.spec.inputs, *(name for step in plan.spec.chain for name in step.saved)}
     names = itertools.chain(["y"], (f"y_{i}" for i in itertools.count(2)))
     last = next(name for name in names if name not in taken)
     for step in plan.spec.chain:
-        result = step.save or last
-        lines.append(f"{result} = {step.eager(running)}".replace("self.", ""))
-        running = result
+        made, running = step.lines(running, last, plan.chain.spatial)
+        lines += [line.replace("self.", "") for line in made]
     return lines
 
 
@@ -79,7 +80,28 @@ def _mode(mode: Mode) -> ModeText:
     return ModeText(mode.index, mode.name, ", ".join(types), mode.roles["activation"] == VERIFICATION_DTYPE)
 
 
-def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
+def _ranks(plan: Plan) -> dict[str, str]:
+    """What merges the statistics of several ranks: its launcher, and the parameters of a template over dtypes."""
+    if plan.over_ranks is None:
+        return {}
+    used = {type_parameter(role) for role in ("activation", "parameter")}
+    names = [type_parameter(role) for role in type_roles(plan.modes[0].roles)]
+    types = ", ".join(f"typename {name}_" if name in used else "typename" for name in names)
+    return {"symbol": merge_symbol(plan.spec.name), "types": types}
+
+
+def _programs(plan: Plan) -> Iterator[ProgramText]:
+    for variant in plan.variants:
+        yield _program(plan, variant, variant.forward, forward=True)
+        yield _program(plan, variant, variant.backward, forward=False)
+    ranks = plan.over_ranks
+    if ranks:
+        for program in ranks.programs:
+            forward = program in (ranks.statistics, ranks.variant.forward)
+            yield _program(plan, ranks.variant, program, forward)
+
+
+def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> ProgramText:
     types = [type_parameter(role) for role in type_roles(plan.modes[0].roles)]
     activation = type_parameter("activation")
     parameters = [f"typename {name}_" if name == activation else f"typename {name}" for name in types]
@@ -93,7 +115,7 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
     )
     return ProgramText(
         title=program.name.replace("_", " "),
-        omitted="FUSEGEN_BACKWARD_ONLY" if program is variant.forward else "FUSEGEN_FORWARD_ONLY",
+        omitted="FUSEGEN_BACKWARD_ONLY" if forward else "FUSEGEN_FORWARD_ONLY",
         name=type_name(program.name),
         symbol=symbol(plan.spec.name, program),
         arguments=struct(program),

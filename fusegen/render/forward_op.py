@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from string import ascii_lowercase
 
+from fusegen.ir.multiples import times
 from fusegen.plan.model import Program
 from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out, read
 from fusegen.render.spelling import spell
@@ -32,6 +33,8 @@ class ForwardOp(VariantOps):
                 op.arguments.append(Argument(buffer.name, OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
             else:
                 op.arguments.append(Argument(buffer.name, *(OPTIONAL if buffer.optional else TENSOR)))
+        op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.of_ranks()]
+        op.arguments += [Argument(seed.name, *TENSOR) for seed in self.seeds()]
         op.first = op.arguments[0].name
         self.add_numbers(op, self.constants)
         self._forward_checks(op)
@@ -41,20 +44,18 @@ class ForwardOp(VariantOps):
 
     def _forward_checks(self, op: Op) -> None:
         chain = self.chain
-        op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
+        self.declare_sizes(op, "source")
         if chain.contraction:
             c = chain.contraction
             if not chain.of_rows:
-                op.sizes.append(f"const int64_t channels = {arg(c.weight)}.size(0);")
+                op.sizes += self.channels_of(f"{arg(c.weight)}.size(0)")
             expected = self.shape_text((chain.rows, c.in_features), first=True)
             op.checks.append(f'args.matrix("{self.operand}", {arg(self.operand)}, dtypes.activation, {expected});')
             op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")
             expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
             if chain.of_rows:
-                expected = "{channels, in_features}"
+                expected = f"{{{times(chain.number_of_parts, 'channels')}, in_features}}"
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
-        elif not chain.of_rows:
-            op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
         for name, role, shape in self.sources():
             op.checks.append(self.read_input(name, role, shape))
         op.checks += [read(tensor.name, self.dtype_text(tensor), "{rows}") for tensor in self.targets()]
@@ -65,6 +66,9 @@ class ForwardOp(VariantOps):
                 op.checks.append(f'args.buffer("{buffer.name}", {arg(buffer.name)}, {expected});')
             else:
                 op.checks.append(self.read_input(buffer.name, "parameter", (chain.channels,)))
+        op.checks += [self.read_input(t.name, t.role, (chain.channels,)) for t in self.of_ranks()]
+        op.checks += [read(seed.name, self.dtype_text(seed), self.sizes_text(seed)) for seed in self.seeds()]
+        self.check_samples(op)
         self.check_groups(op)
 
     def _forward_body(self, op: Op, program: Program) -> None:
@@ -93,7 +97,8 @@ class ForwardOp(VariantOps):
             op.allocations.append(f"const Tensor {out(c.product)} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
         for tensor in returned.values():
-            made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {self.sizes_text(tensor)})"
+            shape = "images.outer()" if tensor.name in program.outer else self.sizes_text(tensor)
+            made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {shape})"
             op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
         names = list(returned)
         if self.variant.needs_source and chain.contraction:

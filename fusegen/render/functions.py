@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import factors, text_of, times
 from fusegen.plan.model import Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.op import dtype_field
@@ -22,6 +24,7 @@ class VariantText:
     about: str
     results: list[str]
     gradients: list[str]
+    tiled: bool
 
 
 _ABOUT = {
@@ -39,6 +42,7 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         about=_ABOUT[variant.name],
         results=_results(variant, renderer),
         gradients=_gradients(plan, variant, renderer),
+        tiled=variant.tiled,
     )
 
 
@@ -56,25 +60,38 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
         elif name in saved:
             found.append(_result(saved[name].role, *sizes(saved[name])))
         else:
-            found.append(_result("activation", "rows", "channels"))
+            found.append(_result("activation", "rows", times(variant.chain.number_of_parts, "channels")))
     return found
 
 
 def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
     """Each in the shape and dtype of what it is the gradient of."""
-    names = {plan.chain.rows: "rows", plan.chain.channels: "channels"}
+    width = times(variant.chain.number_of_parts, "channels")
+    names = {plan.chain.source_channels: width, plan.chain.rows: "rows", plan.chain.channels: "channels"}
     found = {
-        name: _result(dtype_field(role), *(names.get(dim, dim) for dim in shape))
+        name: _result(dtype_field(role), *(_size(dim, names) for dim in shape))
         for name, role, shape in renderer.sources()
     }
     if variant.chain.contraction:
         found[renderer.operand] = _result("activation", "rows", "in_features")
-        found[variant.chain.contraction.weight] = _result("activation", "channels", "in_features")
+        found[variant.chain.contraction.weight] = _result("activation", width, "in_features")
     return [found[name] for name in renderer.needs()]
 
 
+def _size(dim: Dim, names: Mapping[Dim, Dim]) -> Dim:
+    return dim if isinstance(dim, int) and dim not in names else text_of(dim, names)
+
+
 def _result(role: str, *sizes: Dim) -> str:
-    return as_tuple([repr_double(role), *(repr_double(size) if isinstance(size, str) else str(size) for size in sizes)])
+    return as_tuple([repr_double(role), *map(_literal, sizes)])
+
+
+def _literal(size: Dim) -> str:
+    """A number, a name, or the pair of both whose product the size is."""
+    number, name = factors(size)
+    if name is None:
+        return str(number)
+    return repr_double(name) if number == 1 else f"({number}, {repr_double(name)})"
 
 
 def repr_double(text: str) -> str:

@@ -12,6 +12,9 @@ from fusegen.render.layout import WIDTH, tidy
 from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name
 
+SAMPLE_ROWS = "sample_rows"
+"""The rows of a sample, of which drop paths draw one factor each. No name of a spec: those have endings."""
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -23,7 +26,7 @@ class Argument:
 
     @property
     def member(self) -> str:
-        return spell(self.name, "arg")
+        return self.name if self.type == "int64_t" else spell(self.name, "arg")
 
     @property
     def is_pointer(self) -> bool:
@@ -45,6 +48,11 @@ def symbol(spec_name: str, program: Program) -> str:
     return f"fusegen_{spec_name}_{program.name}"
 
 
+def merge_symbol(spec_name: str) -> str:
+    """The C name of the launcher that merges the statistics of several ranks."""
+    return f"fusegen_{spec_name}_ranks_merge"
+
+
 def namespace(spec_name: str) -> str:
     """That of a package's structs, within `fusegen`: one source may include the launchers of several packages."""
     return f"{spec_name}_launchers"
@@ -57,18 +65,20 @@ def struct(program: Program) -> str:
 
 def argument_tensors(program: Program) -> Iterator[tuple[Tensor, bool]]:
     """Inputs, then outputs, and whether each is written; a tensor that is both comes once, where it is written."""
-    written = {t.name for t in program.outputs}
-    yield from ((tensor, False) for tensor in program.inputs if tensor.name not in written)
-    yield from ((tensor, True) for tensor in program.outputs)
+    written = {t.name for t in program.made}
+    yield from ((tensor, False) for tensor in program.given if tensor.name not in written)
+    yield from ((tensor, True) for tensor in program.made)
 
 
 def arguments(program: Program) -> list[Argument]:
-    """The members of `struct(program)` in their order: tensors, then constants of the module."""
+    """The members of `struct(program)` in their order: tensors, then constants of the module, then our own."""
     tensors = [
         Argument(tensor.name, "void*" if written else "const void*", _comment(tensor))
         for tensor, written in argument_tensors(program)
     ]
-    return [*tensors, *(Argument(name, "double") for name in program.constants)]
+    numbers = [Argument(name, "double") for name in program.constants]
+    samples = [Argument(SAMPLE_ROWS, "int64_t")] if program.draws_samples else []
+    return [*tensors, *numbers, *samples]
 
 
 def render_launchers_header(plan: Plan) -> str:
@@ -88,6 +98,7 @@ def render_launchers_header(plan: Plan) -> str:
             )
             for program in plan.programs
         ],
+        ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
         in_epilogue=any(map(plan.in_epilogue, plan.programs)),
     )
     return tidy(text)

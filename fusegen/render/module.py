@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.call import CallRenderer
+from fusegen.render.call_ranks import operator_arguments
 from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
@@ -44,6 +45,7 @@ def render_module(plan: Plan, sources: str) -> str:
         dtypes=[as_tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],
         roles=[repr_double(role) for role in roles(plan)],
         variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
+        ranks=operator_arguments(plan),
         linear=chain.contraction is not None,
         drops_channels=chain.drops_channels,
         precisions=plan.has_precisions,
@@ -55,6 +57,8 @@ def render_module(plan: Plan, sources: str) -> str:
         dimensions=dimensions_text(plan),
         eager=eager,
         further=bool(further),
+        dropouts=chain.dropouts,
+        spatial=chain.spatial,
         inputs_all=inputs,
         inputs_tuple=as_tuple([name for name in inputs if name not in chain.targets]),
         loss=None if chain.loss is None or chain.loss.reduction == "none" else chain.loss,

@@ -15,7 +15,7 @@ _COUNTS = {Unit.CHANNEL: "rows", Unit.ROW: "channels", Unit.GROUP: "group_length
 def record(axes: Axes) -> str:
     """The record that holds values over these axes."""
     unit = unit_of(axes)
-    return "Scalars" if unit is Unit.SCALAR else unit.value.capitalize()
+    return {Unit.SCALAR: "Scalars", Unit.ELEMENT: "Drawn"}.get(unit) or unit.value.capitalize()
 
 
 class Names:
@@ -28,7 +28,8 @@ class Names:
     def _fields(self) -> dict[Node, str]:
         """The fields of records by the value that they hold; other values are local."""
         passes, given = self.passes, {tensor.name for tensor in self.program.inputs}
-        found = {tensor.node: tensor.name for tensor in self.program.inputs if not tensor.is_full}
+        found = {t.node: t.name for t in self.program.inputs if not t.is_full and t.role != "seed"}
+        found |= {node: node.name for node in self.program.draws}
         found |= {node: node.name for node in passes.channel_numbers}
         found |= {node: node.name for node in passes.derived if self._is_field(node)}
         for tensors in passes.stored:

@@ -32,7 +32,9 @@ class Argument:
 @dataclass
 class Op:
     """Everything that bindings.cpp says of one op. struct, launched: the type of its launcher's arguments, and each of
-    them with its value. in_epilogue: what makes `product` where the kernels may run in its epilogue."""
+    them with its value. in_epilogue: what makes `product` where the kernels may run in its epilogue. tiled: it takes
+    images, see torch_images.h. result: the C++ type of what it returns; empty for a tuple of tensors, or a list of
+    gradients."""
 
     name: str
     function: str
@@ -40,6 +42,7 @@ class Op:
     struct: str
     forward: bool
     groups: bool
+    tiled: bool
     arguments: list[Argument] = field(default_factory=list)
     first: str = ""
     sizes: list[str] = field(default_factory=list)
@@ -51,6 +54,7 @@ class Op:
     returns: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
     schema: list[str] = field(default_factory=list)
+    result: str = ""
 
     @property
     def like(self) -> str:

@@ -6,6 +6,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render.backward_op import BackwardOp
 from fusegen.render.forward_op import ForwardOp
 from fusegen.render.op import Op
+from fusegen.render.rank_ops import rank_ops
 from fusegen.render.variant_ops import VariantOps
 
 
@@ -20,5 +21,7 @@ class OpRenderer(VariantOps):
 
 
 def ops(plan: Plan) -> list[Op]:
-    """Every op of a plan: forward and backward of each variant."""
-    return [op for variant in plan.variants for r in (OpRenderer(plan, variant),) for op in (r.forward(), r.backward())]
+    """Every op of a plan: forward and backward of each variant, then those over ranks."""
+    renderers = [OpRenderer(plan, variant) for variant in plan.variants]
+    found = [op for each in renderers for op in (each.forward(), each.backward())]
+    return [*found, *(rank_ops(plan, plan.over_ranks).all if plan.over_ranks else ())]

@@ -47,7 +47,7 @@ def construct(plan: Plan, eager: list[str]) -> list[str]:
     channels: Dim = chain.inputs[0].shape[1]
     for step in spec.chain:
         made += step.construct_over(channels, chain.spatial)
-        channels = chain.channels if step.anchor else channels
+        channels = chain.source_channels if step.anchor else chain.channels if step.divides else channels
     if any("**_factory" in line for line in made):
         lines.append('_factory = {"device": device, "dtype": dtype}')
     lines += made
@@ -88,7 +88,7 @@ def shapes(plan: Plan) -> list[str]:
         form = shape_form(chain.spatial)
         returned = chain.result_shape(chain.inputs[0].shape[:1], chain.channels, form[2:])
         lines.append(f"Returns {text(returned)}.")
-        lines.append("The memory format is that of PyTorch's convolution. Use channels_last: others are copied.")
+        lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
         lines.append(f"Returns {text(chain.result_shape((chain.rows,), chain.channels))}.")
     if allowed.most is None:
@@ -116,12 +116,11 @@ def _autocast(spec: SpecModel) -> str:
 
 
 def reference(spec: SpecModel, chain: Chain) -> list[str]:
-    """The chain, one statement a step, and the return of its result."""
+    """The chain, a statement or two a step, and the return of its result."""
     lines, running = [], chain.inputs[0].name
-    taken = {*spec.inputs, *(step.save for step in spec.chain)}
+    taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
     for step in spec.chain:
-        result = step.save or local
-        lines.append(f"{result} = {step.eager(running)}")
-        running = result
+        made, running = step.lines(running, local, chain.spatial)
+        lines += made
     return [*lines, f"return {running}"]

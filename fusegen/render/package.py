@@ -17,6 +17,7 @@ from fusegen.render.module import render_module
 
 _SUFFIXES = (".cuh", ".cu", ".h", ".cpp", ".py")
 _COMPILED = (".cuh", ".cu", ".h")
+_RANKS = {f"{SUPPORT}/{name}" for name in ("ranks.cuh", "ranks.h", "torch_ranks.h")}
 
 _MODULE = "python_module.cpp"
 _CONTRACTION = f"{SUPPORT}/contraction/"
@@ -61,7 +62,9 @@ def compiled_support(plan: Plan) -> Files:
     return {
         path: text
         for path, text in support_files().items()
-        if (path.endswith(_COMPILED) or _MODULE in path) and (plan.has_precisions or not path.startswith(_CONTRACTION))
+        if (path.endswith(_COMPILED) or _MODULE in path)
+        and (plan.has_precisions or not path.startswith(_CONTRACTION))
+        and (plan.over_ranks or path not in _RANKS)
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegen.plan.model import Program
+from fusegen.plan.model import Program, Tensor, draw_of
 from fusegen.plan.passes import BEFORE
 from fusegen.plan.units import Unit, unit_of
 from fusegen.render.expressions import inverse_length
@@ -14,7 +14,7 @@ from fusegen.render.passes import PassRenderer
 from fusegen.render.program_text import Field, InMemory, Member, PassText, StructText
 from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name, value
-from fusegen.render.types import element_type, pointer
+from fusegen.render.types import address, element_type, field_type, pointer
 from fusegen.render.values import Values
 from fusegen.render.work import work
 
@@ -31,7 +31,7 @@ class StructRenderer:
 
     def text(self) -> StructText:
         passes = self.passes
-        records = {name: [] for name in ("Scalars", "Channel", "Row", "Group")}
+        records = {name: [] for name in ("Scalars", "Channel", "Row", "Group", "Drawn")}
         for node, name in self.fields.items():
             records[record(node.axes)].append(value(name))
         records["Scalars"] += self._inverse_lengths()
@@ -40,16 +40,21 @@ class StructRenderer:
         texts = printed.texts()
         return StructText(
             name=type_name(self.program.name),
-            reads=[Field(value(t.name), element_type(t)) for t in passes.reads],
-            writes=[Field(value(t.name), element_type(t)) for t in self.program.full_outputs],
+            reads=[Field(value(t.name), field_type(t)) for t in passes.reads],
+            writes=[Field(value(t.name), field_type(t)) for t in self.program.full_outputs],
+            has_parts=any(t.part is not None for t in (*passes.reads, *self.program.full_outputs)),
             optional_writes=sum(1 << i for i, t in enumerate(self.program.full_outputs) if t.optional),
+            outer_reads=self._outer(passes.reads),
+            outer_writes=self._outer(self.program.full_outputs),
             product=next((i for i, t in enumerate(passes.reads) if t.name == self.product), None),
             arguments=struct(self.program),
             sums=self._sums(texts),
-            read_arguments=[f"from(a.{spell(t.name, 'arg')})" for t in passes.reads],
-            write_arguments=[f"to(a.{spell(t.name, 'arg')})" for t in self.program.full_outputs],
+            read_arguments=[address(t, "from") for t in passes.reads],
+            write_arguments=[address(t, "to") for t in self.program.full_outputs],
             members=self._members(),
-            constants=[Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants],
+            constants=self._constants(),
+            dropouts=self._dropouts(),
+            drawn=[value(node.name) for node in self.program.draws if node.is_full],
             scratch=self._scratch(),
             scalars=self._scalars(),
             records=records,
@@ -60,6 +65,10 @@ class StructRenderer:
             channels_pass=printed.channels() if total else None,
             work=work(self.program, passes),
         )
+
+    def _outer(self, fields: Sequence[Tensor]) -> int:
+        """Those of some fields that may be [batch, channels, positions], as bits."""
+        return sum(1 << i for i, t in enumerate(fields) if t.name in self.program.outer)
 
     def _sums(self, texts: Sequence[PassText]) -> str:
         """C++: the record of sums of pass kPass."""
@@ -78,15 +87,34 @@ class StructRenderer:
         """Pointers to what is not of full size, as the program is given them."""
         written = {t.name: t for t in self.program.outputs}
         tensors = {t.name: t for t in (*self.program.inputs, *self.program.outputs) if not t.is_full}
+        tensors = {name: tensor for name, tensor in tensors.items() if tensor.role != "seed"}
         found = []
         for tensor in sorted(tensors.values(), key=lambda t: _ORDER.index(record(t.axes))):
             const = "" if tensor.name in written else "const "
             optional = tensor.optional or tensor.in_product or written.get(tensor.name, tensor).optional
             declaration = f"{const}{element_type(tensor)}* {pointer(tensor)}"
             note = "may be null" if optional else ""
-            argument = f"{'to' if tensor.name in written else 'from'}(a.{spell(tensor.name, 'arg')})"
+            argument = address(tensor, "to" if tensor.name in written else "from")
             name = record(tensor.axes)
             found.append(Member(declaration, argument, size_text(tensor), note, _ORDER.index(name)))
+        return found
+
+    def _constants(self) -> list[Member]:
+        drawn = {draw_of(node).p for node in self.program.draws}
+        names = [name for name in self.program.constants if name not in drawn]
+        return [Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in names]
+
+    def _dropouts(self) -> list[Member]:
+        """What its dropouts draw."""
+        seed = next((spell(t.name, "arg") for t in self.program.inputs if t.role == "seed"), "")
+        found = []
+        for node in self.program.draws:
+            draw = draw_of(node)
+            given = f"a.{seed}, {draw.stream}, a.{spell(draw.p, 'arg')}"
+            sample = "" if node.is_full else ", a.sample_rows"
+            note = "for each element" if node.is_full else "for each sample"
+            declaration = f"Dropout<Acc> {spell(node.name, 'draw')}"
+            found.append(Member(declaration, f"dropout_of<Acc>({given}{sample})", "", note))
         return found
 
     def _scratch(self) -> list[tuple[Member, int, str, bool]]:

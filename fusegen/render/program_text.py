@@ -92,6 +92,8 @@ class Member:
 @dataclass(frozen=True)
 class StructText:
     """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one.
+    has_parts: whether any of `reads` and `writes` is a part of a tensor.
+    dropouts: of all that is drawn; drawn: the fields of what is drawn for each element.
     product: which of `reads` the epilogue of a product has, if one takes the program."""
 
     name: str
@@ -99,12 +101,17 @@ class StructText:
     sums: str
     reads: list[Field]
     writes: list[Field]
+    has_parts: bool
     optional_writes: int
+    outer_reads: int
+    outer_writes: int
     product: int | None
     read_arguments: list[str]
     write_arguments: list[str]
     members: list[Member]
     constants: list[Member]
+    dropouts: list[Member]
+    drawn: list[str]
     scratch: list[tuple[Member, int, str, bool]]
     scalars: list[str]
     records: dict[str, list[str]]

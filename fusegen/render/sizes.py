@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import times
 from fusegen.plan.model import Tensor
 from fusegen.plan.units import Unit
 
@@ -17,7 +18,7 @@ _SIZES: dict[Unit, tuple[Dim, ...]] = {
 
 def sizes(tensor: Tensor) -> tuple[Dim, ...]:
     """Those that a tensor has in PyTorch: names of the sizes of a call, or numbers."""
-    return _SIZES[tensor.unit]
+    return tuple(times(tensor.parts, size) if size == "channels" else size for size in _SIZES[tensor.unit])
 
 
 def size_text(tensor: Tensor) -> str:

@@ -27,10 +27,26 @@ def element_type(tensor: Tensor) -> str:
     return type_parameter("activation" if tensor.in_product else tensor.role)
 
 
+def field_type(tensor: Tensor) -> str:
+    """The type of a field of Reads or Writes: where a tensor is a part of another, rows are further apart."""
+    element = element_type(tensor)
+    return element if tensor.part is None else f"Part<{element}, {tensor.part.count}>"
+
+
+def address(tensor: Tensor, kind: str) -> str:
+    """The initialiser of a pointer to a tensor, from its launcher's argument. kind: "from" or "to"."""
+    part, argument = tensor.part, f"a.{spell(tensor.whole.name, 'arg')}"
+    if part is None or not part.index:
+        return f"{kind}({argument})"
+    return f"{kind}({argument}, {'' if part.index == 1 else f'{part.index} * '}sizes.channels)"
+
+
 def type_roles(roles: dict[Role, str]) -> list[Role]:
     """The roles that are template parameters, in the order of the parameter list."""
     return ["activation", "output", "parameter", *sorted(role for role in roles if role.startswith("input "))]
 
 
 def pointer(tensor: Tensor) -> str:
+    if tensor.role == "draw":
+        return f"SampleFactors<Acc>{{{spell(tensor.name, 'draw')}}}"
     return "kChannelNumbers" if tensor.role == "channel" else spell(tensor.name, "ptr")

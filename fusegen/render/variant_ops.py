@@ -6,9 +6,11 @@ import textwrap
 from collections.abc import Sequence
 
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import text_of
 from fusegen.plan.model import Program, Role, Tensor, Variant
+from fusegen.plan.over_ranks import statistics_of_ranks
 from fusegen.plan.plan import Plan
-from fusegen.render.launchers_header import argument_tensors, struct, symbol
+from fusegen.render.launchers_header import SAMPLE_ROWS, argument_tensors, struct, symbol
 from fusegen.render.op import OPTIONAL, Argument, Op, arg, dtype_field, out, read
 from fusegen.render.sizes import sizes
 from fusegen.render.spelling import spell
@@ -22,6 +24,7 @@ class VariantOps:
         self.prefix = f"{variant.name}_" if variant.name else ""
         chain = self.chain
         self.operand = chain.contraction.operand if chain.contraction else None
+        self.samples = variant.forward.draws_samples or variant.backward.draws_samples
         self.groups = variant.forward.groups is not None or variant.backward.groups is not None
         self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
         self._dims = {chain.rows: "rows", chain.channels: "channels"}
@@ -33,10 +36,11 @@ class VariantOps:
     def sources(self) -> list[tuple[str, str, tuple[Dim, ...]]]:
         """(name, role, shape) of the differentiable tensors, in the order of the ops' arguments."""
         chain = self.chain
-        shape = (chain.rows, chain.channels)
+        shape = (chain.rows, chain.source_channels)
         found: list[tuple[str, str, tuple[Dim, ...]]] = []
         if chain.contraction is None:
             found.append((chain.source.name, "activation", shape))
+        shape = (chain.rows, chain.channels)
         found += [(n, f"input {n}", shape) for n, node in chain.tail_inputs.items() if node is not chain.source]
         for p in chain.parameters.values():
             found.append((p.name, "parameter", (chain.channels,) if p.repeated else p.shape))
@@ -57,6 +61,16 @@ class VariantOps:
         used = {t.name: t for p in (self.variant.forward,) for t in p.inputs if t.name in names}
         return list(used.values())
 
+    def of_ranks(self) -> list[Tensor]:
+        """The statistics of all ranks that the forward op takes; none but over ranks."""
+        names = {tensor.name for tensor in statistics_of_ranks(self.chain)}
+        return [tensor for tensor in self.variant.forward.inputs if tensor.name in names]
+
+    def seeds(self) -> list[Tensor]:
+        """What the dropouts draw from, if there are some."""
+        programs = (self.variant.forward, self.variant.backward)
+        return list({t.name: t for program in programs for t in program.inputs if t.role == "seed"}.values())
+
     # Parts of an op
 
     def products(self) -> str:
@@ -72,6 +86,7 @@ class VariantOps:
             struct=struct(program),
             forward=direction == "forward",
             groups=program.groups is not None,
+            tiled=self.variant.tiled,
         )
 
     def add_numbers(self, op: Op, constants: Sequence[str]) -> None:
@@ -81,7 +96,9 @@ class VariantOps:
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
         op.arguments += [Argument(name, "double", "float") for name in constants]
-        if self.plan.has_precisions:
+        if self.samples:
+            op.arguments.append(Argument(SAMPLE_ROWS, "int64_t", "int", ours=True))
+        if self.plan.has_precisions and self.chain.contraction:
             op.arguments.append(Argument("precision", "int64_t", "int", ours=True))
             op.arguments += [Argument(name, *OPTIONAL, ours=True) for name in ("operand_pieces", "weight_pieces")]
 
@@ -104,14 +121,44 @@ class VariantOps:
                 if parameter is not None and parameter.in_product:
                     value = f"bias_in_product ? nullptr : {value}"
             found.append((arg(tensor.name), value))
-        return [*found, *((arg(name), arg(name)) for name in program.constants)]
+        found += [(arg(name), arg(name)) for name in program.constants]
+        return [*found, *([(SAMPLE_ROWS, SAMPLE_ROWS)] if program.draws_samples else [])]
 
     def read_input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
-        return read(name, f"dtypes.{dtype_field(role)}", self.shape_text(shape))
+        return read(name, f"dtypes.{dtype_field(role)}", self.given_text(name, shape))
+
+    def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
+        """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
+        if self.variant.tiled and shape == (self.chain.rows, self.chain.channels):
+            return f"images.{'inner' if name == self.chain.source.name else 'outer'}()"
+        return self.shape_text(shape)
+
+    def declare_sizes(self, op: Op, of: str) -> None:
+        """of: whether the first argument is the source or the result's gradient, where these may be of images."""
+        if self.variant.tiled:
+            op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like});")
+            op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
+        else:
+            op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
+            if self.chain.of_rows:
+                return  # the number of channels is an argument
+            if not op.forward:
+                op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
+            elif not self.chain.contraction:
+                op.sizes += self.channels_of(f"{op.like}.size(1)")
+
+    def channels_of(self, width: str) -> list[str]:
+        """C++: the channels of a part, of a source of this width."""
+        parts = self.chain.number_of_parts
+        if parts == 1:
+            return [f"const int64_t channels = {width};"]
+        return [f'args.divisor("parts", {parts}, {width});', f"const int64_t channels = {width} / {parts};"]
 
     def shape_text(self, shape: tuple[Dim, ...], first: bool = False, second: str = "") -> str:
         """A shape as C++ sizes. first: where symbols get their values, so that they fit any size."""
-        sizes = [str(dim) if isinstance(dim, int) else ("glue::kAny" if first else self._dims[dim]) for dim in shape]
+        sizes = [
+            str(dim) if isinstance(dim, int) else "glue::kAny" if first else text_of(dim, self._dims) for dim in shape
+        ]
         if second:
             sizes[1] = second
         return "{" + ", ".join(sizes) + "}"
@@ -122,14 +169,19 @@ class VariantOps:
 
     @staticmethod
     def dtype_text(tensor: Tensor) -> str:
-        return "ScalarType::Long" if tensor.role in ("count", "index") else f"dtypes.{dtype_field(tensor.role)}"
+        is_integer = tensor.role in ("count", "index", "seed")
+        return "ScalarType::Long" if is_integer else f"dtypes.{dtype_field(tensor.role)}"
 
     def check_groups(self, op: Op) -> None:
         if self.groups:
             op.checks.append('args.divisor("groups", groups, channels);')
 
+    def check_samples(self, op: Op) -> None:
+        if self.samples:
+            op.checks.append(f'args.divisor("{SAMPLE_ROWS}", {SAMPLE_ROWS}, rows);')
+
     def declare_bias(self, op: Op, program: Program) -> None:
-        used = {t.name for t in program.inputs} & {p.name for p in self.chain.parameters.values() if p.in_product}
+        used = {t.name for t in program.given} & {p.name for p in self.chain.parameters.values() if p.in_product}
         if used:
             op.sizes.append("// The library adds the bias before it rounds to 16 bits; in float32 the kernels do.")
             op.sizes.append("const bool bias_in_product = glue::is_narrow(dtypes.activation);")

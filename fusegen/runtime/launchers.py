@@ -21,6 +21,8 @@ from fusegen.plan.shapes import SCHEDULES, Shapes
 from fusegen.render.launchers_header import arguments, struct, symbol
 from fusegen.runtime.structs import Struct
 
+_NUMBERS = {"double": ctypes.c_double, "int64_t": ctypes.c_int64}
+
 
 class _Call(ctypes.Structure):
     _fields_ = [
@@ -31,6 +33,7 @@ class _Call(ctypes.Structure):
         ("forced", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
         ("stream", ctypes.c_void_p),
+        ("positions", ctypes.c_int64),
     ]
 
 
@@ -55,6 +58,7 @@ class Call:
     forced: Shapes | None = None
     workspace: Any = None
     stream: int | None = None
+    positions: int = 0
 
     @property
     def struct(self) -> Struct:
@@ -67,7 +71,7 @@ class Launcher:
     def __init__(self, plan: Plan, program: Program) -> None:
         self.symbol = symbol(plan.spec.name, program)
         self._arguments = arguments(program)
-        fields = [(each.member, ctypes.c_void_p if each.is_pointer else ctypes.c_double) for each in self._arguments]
+        fields = [(each.member, _NUMBERS.get(each.type, ctypes.c_void_p)) for each in self._arguments]
         self._layout = type(struct(program), (ctypes.Structure,), {"_fields_": fields})
 
     @property
@@ -76,7 +80,7 @@ class Launcher:
         return [each.name for each in self._arguments if each.is_pointer]
 
     def arguments(self, tensors: Mapping[str, Any], constants: Mapping[str, float]) -> Struct:
-        """tensors: an address, a buffer, or None for each."""
+        """tensors: an address, a buffer, or None for each. constants: with our own numbers."""
         values = {True: tensors, False: constants}
         return Struct(self._layout, {each.member: values[each.is_pointer][each.name] for each in self._arguments})
 

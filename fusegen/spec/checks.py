@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.names import camel_case, check_class, check_spec_name, is_spoilt
+from fusegen.spec.names import camel_case, check_class, check_spec_name, is_spoilt, symbol_of
 from fusegen.spec.wording import suggest
 
 _ARGUMENT_KEYS = {"type", "is", "typical", "keyword"}
@@ -69,7 +69,8 @@ def _shapes(document: Document) -> Iterator[tuple[DocumentPath, list[Any]]]:
 def _symbols_declared(document: Document) -> Iterator[Diagnostic]:
     dims = _mapping(document.data, "dims")
     for path, shape in _shapes(document):
-        for index, symbol in enumerate(shape):
+        for index, written in enumerate(shape):
+            symbol = symbol_of(written)
             if isinstance(symbol, str) and symbol not in dims and not is_spoilt(symbol, list(dims)):
                 message = f"the symbol {quote(symbol)} is not declared in 'dims'"
                 hint = suggest(symbol, list(dims), among="declared")

@@ -14,7 +14,7 @@ from fusegen.spec import checks
 from fusegen.spec.annotations import fields
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.names import ArgumentName, ClassName, Identifier, SpecName, camel_case
+from fusegen.spec.names import ArgumentName, ClassName, Identifier, SpecName, WidthName, camel_case
 from fusegen.spec.wording import suggest
 
 FORMAT_VERSION = 1
@@ -65,6 +65,9 @@ def _about(value: str) -> str:
 
 # A size that the generated code may rely on, or a symbol that stays dynamic.
 Dimension = Identifier | PositiveInt
+# The same, or a multiple of a symbol: of what a chain divides into parts.
+Width = WidthName | PositiveInt
+InputShape = Annotated[Listing[Width], Field(max_length=MAX_RANK)]
 Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]
 _CHAIN = "the steps, which apply in order to the running value; the first one takes the first input"
 UnknownOp = Callable[[str, Sequence[str]], tuple[str, str | None]]
@@ -147,7 +150,7 @@ class SpecModel(SpecPart):
         ),
     ] = Field(default_factory=dict, max_length=MAX_NAMES)
     inputs: Annotated[
-        dict[Identifier, Shape],
+        dict[Identifier, InputShape],
         Field(min_length=1, max_length=MAX_NAMES),
         meaning(
             "of the module's forward, in order; sizes are symbols, or numbers that the generated code relies on",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
@@ -26,6 +26,9 @@ MAX_NAME_LENGTH = 64
 
 # ASCII only: letters that look alike would let two names pass for one, and C++ compilers differ on others.
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+# The number comes first, as in PyTorch's own modules, and has at most four digits.
+_MULTIPLE = re.compile(r"([1-9][0-9]{0,3}) *\* *([A-Za-z][A-Za-z0-9_]*)")
 
 # C++ has no say: fusegen/render/spelling.py writes names so that they mean nothing else there.
 _RESERVED = (
@@ -100,8 +103,26 @@ def camel_case(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
+def check_width(text: str) -> str:
+    """A symbol, or a multiple of one such as "2 * hidden", with one space on each side of the sign."""
+    match = _MULTIPLE.fullmatch(text)
+    if match is None:
+        return check_identifier(text)
+    check_identifier(match[2])
+    return match[2] if match[1] == "1" else f"{match[1]} * {match[2]}"
+
+
+def symbol_of(written: Any) -> Any:
+    """The symbol of a multiple; all else as it is."""
+    match = _MULTIPLE.fullmatch(written) if isinstance(written, str) else None
+    return match[2] if match else written
+
+
 # A name of a dim, an input or a saved value.
 Identifier = Annotated[str, AfterValidator(check_identifier), Plain("a name")]
+
+# The name of a dim, or a multiple of its size.
+WidthName = Annotated[str, AfterValidator(check_width), Plain("a name, 2 * name")]
 
 # A name that becomes an attribute of the module: parameters, submodules, constants.
 AttributeName = Annotated[str, AfterValidator(check_attribute), Plain("a name")]

@@ -13,7 +13,7 @@ from fusegen.spec.annotations import tags
 from fusegen.spec.base import PositiveInt
 from fusegen.spec.checks import unreadable_sections
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.model import DTYPES, MAX_NAMES, MAX_STEPS, Argument, Shape, SpecModel
+from fusegen.spec.model import DTYPES, MAX_NAMES, MAX_STEPS, Argument, InputShape, SpecModel
 
 _WORD = re.compile(r"\w+")
 
@@ -41,7 +41,7 @@ def read_partly(step_types: Sequence[type[BaseModel]], document: Document) -> Pa
     return PartialSpec(
         dims=reader.entries("dims", TypeAdapter(PositiveInt)),
         arguments=reader.entries("arguments", TypeAdapter(Argument)),
-        inputs=reader.entries("inputs", TypeAdapter(Shape)),
+        inputs=reader.entries("inputs", TypeAdapter(InputShape)),
         chain=reader.chain({tag: model for model in step_types for tag in tags(model, "op")}),
         dtypes=reader.texts("dtypes", DTYPES),
         targets=reader.texts("targets"),

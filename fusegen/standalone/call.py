@@ -130,8 +130,9 @@ class Call:
         return lines
 
     def _channels(self) -> str:
-        c = self.chain.contraction
-        return f"self.{c.name}.weight.shape[0]" if c else f"{self.first}.shape[-1]"
+        c, parts = self.chain.contraction, self.chain.number_of_parts
+        width = f"self.{c.name}.weight.shape[0]" if c else f"{self.first}.shape[-1]"
+        return width if parts == 1 else f"{width} // {parts}"
 
     def _eps(self) -> list[str]:
         lines = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fusegen.ir.multiples import value_of
 from fusegen.plan.plan import Plan
 
 
@@ -18,7 +19,7 @@ class Inputs:
 def inputs_of_spec(plan: Plan) -> Inputs:
     """Random tensors of the sizes that the spec plans for; arguments where the spec has a value for each."""
     spec, sizes = plan.spec, plan.spec.dims
-    made = [f"torch.randn({', '.join(str(sizes.get(d, d)) for d in tensor.shape)})" for tensor in plan.chain.inputs]
+    made = [f"torch.randn({', '.join(str(value_of(d, sizes)) for d in tensor.shape)})" for tensor in plan.chain.inputs]
     lines = ["def get_inputs():", f"    return [{', '.join(made)}]"]
     values = []
     for name, argument in spec.arguments.items():

@@ -10,6 +10,7 @@ from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.epilogue import SPLIT, is_split
 from fusegen.plan.load import plan_document
 from fusegen.plan.plan import Plan, make_plan
+from fusegen.plan.refusals import synchronised
 from fusegen.plan.summary import is_built
 from fusegen.plan.tuning_file import tuned
 from fusegen.spec.yaml import read_yaml
@@ -50,6 +51,13 @@ def standalone_plan(
     if whole.chain.targets:
         place, hint = ("chain", len(spec.chain) - 1), "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no losses", place, hint=hint)])
+    for index in synchronised(spec):
+        message, hint = "an exported file exchanges nothing between ranks", "leave 'sync' out of its spec"
+        raise SpecError([document.diagnostic("FG510", message, ("chain", index, "sync"), hint=hint)])
+    for index, step in enumerate(spec.chain):
+        if step.draws:
+            message, hint = f"an exported file has no {step.op}", "`fusegen build` makes a package that has it"
+            raise SpecError([document.diagnostic("FG510", message, ("chain", index), hint=hint)])
     if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
         if wanted not in (IEEE, SPLIT):

@@ -15,6 +15,7 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
+from fusegen.render.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import Launchers
@@ -38,9 +39,9 @@ class TailProgram:
 
     def __init__(self, tail: Tail, program: Program) -> None:
         self.tail, self.program = tail, program
-        self.updated = {t.name: tail.read(t) for t in program.outputs if t.name in tail.plan.chain.buffers}
-        self.outputs = {t.name: tail.empty(t) for t in program.outputs}
-        given = [t for t in program.inputs if not in_product(tail.plan, tail.mode, t.name)]
+        self.updated = {t.name: tail.read(t) for t in program.made if t.name in tail.plan.chain.buffers}
+        self.outputs = {t.name: tail.empty(t) for t in program.made}
+        given = [t for t in program.given if not in_product(tail.plan, tail.mode, t.name)]
         self._inputs = {t.name: tail.read(t) for t in given if t.name not in self.outputs}
         everything = (*self._inputs.values(), *self.updated.values(), *self.outputs.values())
         self.bytes = sum(tensor.nbytes for tensor in everything)
@@ -60,7 +61,8 @@ class TailProgram:
         tensors = {**self._inputs, **self.outputs}
         arguments = launcher.arguments(
             {name: _address(tensors.get(name)) for name in launcher.tensors},
-            {name: constant(tail.plan, tail.module, tail.mode, name) for name in self.program.constants},
+            {name: constant(tail.plan, tail.module, tail.mode, name) for name in self.program.constants}
+            | {SAMPLE_ROWS: 1},
         )
         call = replace(call, workspace=_address(workspace), stream=stream)
         run = tail.launchers.bind(launcher.symbol, call, arguments)
@@ -122,16 +124,20 @@ class Tail:
             elif tensor.role == "index":
                 shape = self.sizes.shape(tensor.axes)
                 value = torch.randint(self.channels, shape, dtype=torch.int64, device=self.device)
+            elif tensor.role == "seed":
+                value = torch.tensor(0x123456789ABCDEF, device=self.device)
             else:
-                value = torch.randn(
-                    self.sizes.shape(tensor.axes), dtype=dtype_of(self.mode, tensor), device=self.device
-                )
+                value = torch.randn(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
             self.tensors[tensor.name] = value.contiguous()
         return self.tensors[tensor.name]
 
+    def _shape(self, tensor: PlanTensor) -> tuple[int, int]:
+        rows, channels = self.sizes.shape(tensor.axes)
+        return rows, tensor.parts * channels if "C" in tensor.axes else channels
+
     def empty(self, tensor: PlanTensor) -> Tensor:
         """Memory for a result."""
-        return torch.empty(self.sizes.shape(tensor.axes), dtype=dtype_of(self.mode, tensor), device=self.device)
+        return torch.empty(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
 
 
 def _address(tensor: Tensor | None) -> int | None:

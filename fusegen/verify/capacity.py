@@ -86,17 +86,17 @@ def _largest(count: int, smaller: Callable[[int], Sizes], fits: Callable[[Sizes]
 
 def _weights(plan: Plan, size: Sizes) -> int:
     """Elements of the anchor's weight."""
-    made = plan.chain.convolution
+    made, width = plan.chain.convolution, plan.chain.number_of_parts * size.channels
     if made:
         kernel = math.prod(size.number(each) for each in made.kernel_size)
-        return size.channels * (size.source or 1) * kernel // size.number(made.groups)
-    return size.channels * size.source if plan.chain.contraction is not None and size.source else 0
+        return width * (size.source or 1) * kernel // size.number(made.groups)
+    return width * size.source if plan.chain.contraction is not None and size.source else 0
 
 
 def _elements(plan: Plan, size: Sizes) -> int:
     """Of an activation, or of an input if one is larger."""
     shapes = [[size.number(dim) for dim in given.shape] for given in plan.chain.inputs]
-    return max(size.rows * size.channels, *map(math.prod, shapes))
+    return max(size.rows * size.channels * plan.chain.number_of_parts, *map(math.prod, shapes))
 
 
 def _element_bytes(plan: Plan) -> int:

@@ -18,7 +18,11 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import AUTOMATIC, Shapes
+from fusegen.render.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.launchers import Call, Launcher
+from fusegen.verify.drawn import replay
+
+SEED = 0x123456789ABCDEF  # of dropouts
 
 
 def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
@@ -34,7 +38,7 @@ def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
 
 def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
     """The dtype of a tensor that kernels read or write in a mode."""
-    if tensor.role in ("count", "index"):
+    if tensor.role in ("count", "index", "seed"):
         return torch.int64
     if tensor.role == "accumulator":
         return torch.float64 if mode.roles["activation"] == "float64" else torch.float32
@@ -67,8 +71,8 @@ class EmulatedTail:
         seed: int = 0,
         misalign: str = "",
     ) -> TailRun:
-        """tensors: the chain's source ([rows, channels]), its further inputs and the result's gradient. Outputs are
-        poisoned before.
+        """tensors: the chain's source ([rows, channels of all its parts]), its further inputs and the result's
+        gradient. Outputs are poisoned before.
 
         schedule: "persistent" or "two_pass" forces it, with default tunables. shapes: forces all of them. With neither
         the launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of
@@ -77,14 +81,15 @@ class EmulatedTail:
         if shapes is None and schedule != AUTOMATIC:
             shapes = Shapes(schedule.replace(" ", "_"))
         self.mode, self.rows = mode, tensors[self.variant.chain.source.name].shape[0]
-        self.channels = tensors[self.variant.chain.source.name].shape[1]
+        width = tensors[self.variant.chain.source.name].shape[1]
+        self.channels = width // self.variant.chain.number_of_parts
         self.groups = self._groups()
         self.misalign = misalign
         known = {name: tensor.detach() for name, tensor in tensors.items()}
         run = TailRun()
         for program in (self.variant.forward, self.variant.backward):
             known.update(self._program(program, known, shapes, seed))
-        for tensor in (t for p in (self.variant.forward, self.variant.backward) for t in p.outputs):
+        for tensor in (t for p in (self.variant.forward, self.variant.backward) for t in p.made):
             value = known[tensor.name]
             is_shared = self._is_repeated(tensor.gradient_of)
             run.values[tensor.name] = value.view(self.groups, -1).sum(0) if is_shared else value
@@ -99,21 +104,22 @@ class EmulatedTail:
         bytes_ = self.library.call_int64(f"{launcher.symbol}_workspace", call.struct)
         inputs = {
             tensor.name: None if in_product(self.plan, self.mode, tensor.name) else self._buffer(tensor, known)
-            for tensor in program.inputs
+            for tensor in program.given
         }
         outputs: dict[str, Buffer] = {}
-        for tensor in program.outputs:
+        for tensor in program.made:
             updated = tensor.name in self.variant.chain.buffers
             outputs[tensor.name] = self._buffer(tensor, known, updated) if updated else self._poisoned(tensor)
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
+        constants[SAMPLE_ROWS] = 1
         arguments = launcher.arguments({**inputs, **outputs}, constants)
         self.library.call(launcher.symbol, replace(call, workspace=workspace).struct, arguments, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
 
     def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor], updated: bool = False) -> Buffer:
-        value = known[tensor.name] if tensor.name in known else self._owned(tensor.name)
+        value = known[tensor.name] if tensor.name in known else self._owned(tensor)
         dtype = dtype_of(self.mode, tensor)
         value = value.detach().to(dtype).reshape(self._shape(tensor)).contiguous()
         offset = value.element_size() if self._misaligned(tensor) else 0
@@ -129,8 +135,10 @@ class EmulatedTail:
             return False
         return self.misalign == ("elements" if tensor.is_full else "vectors")
 
-    def _owned(self, name: str) -> Tensor:
-        chain = self.variant.chain
+    def _owned(self, tensor: PlanTensor) -> Tensor:
+        chain, name = self.variant.chain, tensor.name
+        if tensor.role == "seed":
+            return torch.tensor(SEED)
         table = chain.parameters if name in chain.parameters else chain.buffers
         value = attrgetter(table[name].attribute)(self.module)
         return value.repeat(self.groups) if self._is_repeated(name) else value
@@ -142,7 +150,9 @@ class EmulatedTail:
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
-        return rows, channels if tensor.axes.blocks("C") is None else self.groups
+        if tensor.axes.blocks("C") is not None:
+            return rows, self.groups
+        return rows, tensor.parts * channels if "C" in tensor.axes else channels
 
     def _groups(self) -> int:
         norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]
@@ -185,6 +195,7 @@ def tail_reference(
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(rounded).double()
     exact.train(training)
+    replay(exact, chain, type(exact), torch.tensor(SEED))
     owned = dict(exact.named_parameters())
     given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
     numbers = {name: value for name, value in given.items() if name not in chain.targets}

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch._inductor import config as inductor
 
 from fusegen.verify.behaviour import summed_up
+from fusegen.verify.drawn import set_state
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import reference
 from fusegen.verify.run import Run, draw_gradient, input_name, run
@@ -61,6 +63,7 @@ def cuda_graph(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) 
             mine.copy_(data)
         for result in (output, *gradients):
             result.fill_(float("nan"))
+    set_state()  # which the replay draws from
     graph.replay()
     torch.cuda.synchronize()
     names = [*(input_name(index) for index in range(len(static))), *(name for name, _ in module.named_parameters())]
@@ -76,7 +79,8 @@ def compiled(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) ->
         grad_output = draw_gradient(original, inputs, train=train)
         torch._dynamo.reset()
         wrapped = torch.compile(copy.deepcopy(fused), fullgraph=True, backend=backend)
-        found = run(wrapped, inputs, grad_output, train=train)
+        with inductor.patch(fallback_random=True):  # draws as eager PyTorch does
+            found = run(wrapped, inputs, grad_output, train=train)
         prefix = "_orig_mod."
         found.gradients = {name.removeprefix(prefix): g for name, g in found.gradients.items()}
         found.buffers = {name.removeprefix(prefix): b for name, b in found.buffers.items()}

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 from torch.overrides import TorchFunctionMode
 
+from fusegen.verify.drawn import seeded
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import input_name, leaves, undisturbed
 
@@ -108,7 +109,8 @@ def _checked(
         def call(value: Tensor) -> Tensor:
             inputs = [value if position == index else x.detach() for position, x in enumerate(fixed)]
             replaced = {} if index < count else {name: value}
-            return torch.func.functional_call(module, replaced, tuple(inputs))
+            with seeded(module, at):
+                return torch.func.functional_call(module, replaced, tuple(inputs))
 
         return call
 

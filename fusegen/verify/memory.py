@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.plan.epilogue import SPLIT
+from fusegen.verify.drawn import own_draws
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import draw_gradient, leaves, row_count, undisturbed, widest
 
@@ -23,13 +24,21 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
     operator that needs it, so that its peak, in the products of the linear layer, has none of them.
 
-    A convolution and what is behind it take channels_last: a copy of each input that comes in another format is saved.
+    A convolution takes channels_last, and so do kernels behind it that reduce rows: a copy of each input that comes in
+    another format is saved.
     The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format.
 
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
     """
     grad_output = draw_gradient(original, inputs)
+    with own_draws(original):
+        return _footprint(fused, original, inputs, grad_output)
+
+
+def _footprint(
+    fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor
+) -> list[Comparison]:
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
     rows, channels = row_count(grad_output, inputs[0].ndim), widest(original, inputs, grad_output)
     statistics = 8 * (rows + channels) + 4 * _ROUNDING

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.cuda_autocast import CudaAutocast
+from fusegen.verify.drawn import seeded
 from fusegen.verify.kinks import Kinks, narrowed
 
 
@@ -73,7 +74,7 @@ def run(
     with undisturbed(module):
         module.train(train)
         given = leaves(inputs)
-        with autocast(module, inputs, autocast_dtype):
+        with autocast(module, inputs, autocast_dtype), seeded(module, inputs[0]):
             output = module(*given)
         if output.requires_grad and grad_output is not None:
             output.backward(grad_output.to(output.dtype))

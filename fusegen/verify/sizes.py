@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fusegen.chain.model import ROWS, Chain
 from fusegen.ir.axes import Axes, Dim, dividend
+from fusegen.ir.multiples import value_of
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution
@@ -37,10 +38,7 @@ class Sizes:
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""
-        parts = dividend(dim)
-        if parts is not None:
-            return self.number(parts[0]) // self.number(parts[1])
-        return dim if isinstance(dim, int) else self.symbols[dim]
+        return value_of(dim, self.symbols)
 
     def groups(self, program: Program) -> int:
         """How many groups of channels a program's norms have; 1 where it has no group norm."""

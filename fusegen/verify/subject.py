@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Launcher
+from fusegen.verify.drawn import drawn_seed, replay
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
 from fusegen.verify.sizes import Sizes
@@ -60,14 +62,16 @@ class Subject:
         return bool(importlib.import_module(f"{self.package.__name__}._C").info()["float64"])
 
     def choice(self, program: Program, mode: Mode, sizes: Sizes, split: bool = False) -> Choice:
-        """What the launcher of a program in this package's extension says that it runs. split: whether operands of the
-        product are, so that its epilogue may take the program. Raises ImportError where there is no extension."""
+        """What the launcher of a program in this package's extension says that it runs for contiguous tensors. split:
+        whether operands of the product are, so that its epilogue may take the program. Raises ImportError where there
+        is no extension."""
         extension = importlib.import_module(f"{self.package.__name__}._C")
         symbol = Launcher(self.plan, program).symbol
         symbols = [symbol]
         if split and self.plan.in_epilogue(program):
             symbols.insert(0, f"{symbol}_product")
-        call = (mode.index, sizes.rows, sizes.channels, sizes.groups(program))
+        call = [mode.index, sizes.rows, sizes.channels, sizes.groups(program)]
+        call += [math.prod(sizes.made[2:])] if program.outer else []
         found = (choice(extension.explain(each, *call)) for each in symbols)
         return next((each for each in found if each.schedule), Choice((), ()))
 
@@ -82,6 +86,8 @@ class Subject:
             inputs = [torch.randn(shape, dtype=dtype) for shape, dtype in self._inputs(sizes, mode)]
         original, fused = original.to(parameter), fused.to(parameter)
         fused.load_state_dict(original.state_dict())
+        if self.plan.chain.dropouts:
+            replay(original, self.plan.chain, self.fused_class, drawn_seed(self.fused_class, self.device))
         return fused, original, [x.requires_grad_() for x in inputs]
 
     def fix_targets(self, modules: Sequence[nn.Module], inputs: Sequence[Tensor]) -> None:
@@ -117,13 +123,15 @@ class Subject:
         Where there is no default, lower bounds are drawn around -1 and all else around 1.
         """
         lower = {getattr(step, field, None) for step in self.plan.spec.chain for field in _LOWER_BOUNDS}
+        shares = {step.p for step in self.plan.spec.chain if step.draws}
         found: dict[str, Any] = {}
         for name, argument in self.plan.spec.arguments.items():
             if argument.type == "shape":
                 found[name] = tuple(sizes.symbols.get(dim, dim) for dim in argument.is_)
             elif argument.type == "float":
-                usual = -1.0 if name in lower else 1.0
+                usual = -1.0 if name in lower else 0.25 if name in shares else 1.0
                 found[name] = (usual if argument.default is None else argument.default) * numbers.uniform(0.8, 1.25)
+                found[name] = min(found[name], 1.0) if name in shares else found[name]
             else:
                 found[name] = sizes.symbols[name]
         return found
@@ -139,7 +147,7 @@ class Subject:
             role = mode.roles.get(f"input {given.name}")
             if index == 0:
                 role = mode.roles["parameter" if chain.has_anchor else "activation"]
-            shape = tuple(sizes.symbols.get(dim, dim) for dim in given.shape)
+            shape = tuple(map(sizes.number, given.shape))
             found.append((shape, getattr(torch, role)))
         return found
 

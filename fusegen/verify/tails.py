@@ -41,9 +41,15 @@ class Tail:
 
 
 def applies(plan: Plan) -> bool:
-    """Whether the chain is a function of one value: of its input, without parameters, statistics or an anchor."""
+    """Whether the chain is a function of one value: its input, without parameters, statistics, anchor or dropout."""
     chain = plan.chain
-    alone = len(chain.inputs) == 1 and not chain.has_anchor and not chain.parameters and not chain.buffers
+    alone = (
+        len(chain.inputs) == chain.number_of_parts == 1
+        and not chain.has_anchor
+        and not chain.parameters
+        and not chain.buffers
+        and not chain.dropouts
+    )
     return alone and not any(kernel.passes[0].sums for program in plan.programs for kernel in program.kernels)
 
 

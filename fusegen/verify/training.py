@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from fusegen.verify.drawn import replays, seeded
 from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
 from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, input_name, row_count, run
@@ -119,6 +120,8 @@ def compare_steps(
     device, batch = batches[0][0].device, batches[0][0].shape[0]
     generator = torch.Generator(device).manual_seed(seed)
     orders = [torch.randperm(batch, generator=generator, device=device) for _ in range(REORDERED_RUNS)]
+    if replays(original):  # what is dropped has a place
+        orders = [torch.arange(batch, device=device)] * REORDERED_RUNS
     reordered = [copy.deepcopy(original) for _ in orders]
     modules = [fused.train(), original.train(), exact.train(), *(module.train() for module in reordered)]
     optimisers = [
@@ -140,7 +143,7 @@ def compare_steps(
             runs.append((module, order, [_ulp_away(x, torch.finfo(dtype).eps, generator) for x in plain]))
         for module, order, given in runs:
             module.train().zero_grad(set_to_none=True)
-            with autocast(module, inputs, autocast_dtype):
+            with autocast(module, inputs, autocast_dtype), seeded(module, inputs[0]):
                 output = module(*(x[order] for x in given))
             grad = grad_output[order] if grad_output.dim() else grad_output
             output.backward(grad.to(output.dtype))

@@ -57,7 +57,7 @@ _package = _support.Package(
     name="conv2d_batchnorm_scaling",
     module=__name__,
     file=__file__,
-    sources="5f53d5fec2a6",  # the digest of what _C.so is compiled from
+    sources="cbe9ff792184",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -86,6 +86,7 @@ _train = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=False,
+    tiled=True,
 )
 
 # Normalises with the running statistics.
@@ -102,6 +103,7 @@ _eval = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=False,
+    tiled=True,
 )
 
 
@@ -114,7 +116,7 @@ class Conv2dBatchnormScaling(_support.FusedModule):
 
     x: [batch, in_channels, height, width]
     Returns [batch, out_channels, height, width].
-    The memory format is that of PyTorch's convolution. Use channels_last: others are copied.
+    The memory format is that of PyTorch's convolution. In channels_last nothing is copied.
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.

@@ -73,6 +73,8 @@ struct TrainForward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
+  // Fields that are [batch, channels, positions] in a call with positions, as bits.
+  static constexpr unsigned kOuterReads = 0b0, kOuterWrites = 0b1;
   static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const Param* conv_bias_ptr;
@@ -242,6 +244,8 @@ struct TrainBackward : Program {
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
   static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  // Fields that are [batch, channels, positions] in a call with positions, as bits.
+  static constexpr unsigned kOuterReads = 0b10, kOuterWrites = 0b0;
   static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const Param* conv_bias_ptr;
@@ -392,6 +396,8 @@ struct EvalForward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
+  // Fields that are [batch, channels, positions] in a call with positions, as bits.
+  static constexpr unsigned kOuterReads = 0b0, kOuterWrites = 0b1;
   static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const Param* conv_bias_ptr;
@@ -474,6 +480,8 @@ struct EvalBackward : Program {
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
   static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  // Fields that are [batch, channels, positions] in a call with positions, as bits.
+  static constexpr unsigned kOuterReads = 0b10, kOuterWrites = 0b0;
   static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const Param* conv_bias_ptr;

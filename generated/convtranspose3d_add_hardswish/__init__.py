@@ -61,7 +61,7 @@ _package = _support.Package(
     name="convtranspose3d_add_hardswish",
     module=__name__,
     file=__file__,
-    sources="f2a2fa1bfd49",  # the digest of what _C.so is compiled from
+    sources="9aa7e038555d",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter", "add_input_dtype"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -89,6 +89,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=False,
+    tiled=True,
 )
 
 
@@ -103,7 +104,7 @@ class Convtranspose3dAddHardswish(_support.FusedModule):
     x: [batch, in_channels, depth, height, width]
     add_input: [batch, out_channels, out_depth, out_height, out_width]
     Returns [batch, out_channels, depth, height, width].
-    The memory format is that of PyTorch's convolution. Use channels_last: others are copied.
+    The memory format is that of PyTorch's convolution. In channels_last nothing is copied.
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.

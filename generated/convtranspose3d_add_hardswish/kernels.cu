@@ -77,6 +77,8 @@ struct Forward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
+  // Fields that are [batch, channels, positions] in a call with positions, as bits.
+  static constexpr unsigned kOuterReads = 0b10, kOuterWrites = 0b1;
   static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const Param* conv_transpose_bias_ptr;
@@ -144,6 +146,8 @@ struct Backward : Program {
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
   static constexpr unsigned kOptionalWrites = 0b11;  // fields that may be null, as bits
+  // Fields that are [batch, channels, positions] in a call with positions, as bits.
+  static constexpr unsigned kOuterReads = 0b110, kOuterWrites = 0b10;
   static constexpr unsigned kReadBy[kPasses] = {0b111};  // fields of Reads, as bits, by pass
   // [channels]
   const Param* conv_transpose_bias_ptr;

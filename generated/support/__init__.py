@@ -6,17 +6,21 @@ It needs torch and nothing else.
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
 from .dimensions import Dimensions
+from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
 from .losses import Loss
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
+from .ranks import RANKS_COMPILED, RANKS_PRECISION, RankOperator, Ranks, group_of
 from .stand_in import (
+    DROPS_FROZEN,
     HALF_TRACKED,
     NEGATIVE_MOMENTUM,
     NO_ROWS,
     OTHER_GROUPS,
     REFUSED,
     SOME_FROZEN,
+    UNEQUAL_PARTS,
     Eager,
     elsewhere,
     is_autocast,
@@ -32,29 +36,39 @@ from .stand_in import (
 )
 
 __all__ = [
+    "DROPS_FROZEN",
     "HALF_TRACKED",
     "NEGATIVE_MOMENTUM",
     "NO_ROWS",
     "OTHER_GROUPS",
+    "RANKS_COMPILED",
+    "RANKS_PRECISION",
     "REFUSED",
     "SOME_FROZEN",
     "UNBATCHED",
+    "UNEQUAL_PARTS",
     "Convolved",
     "Dimensions",
+    "DropPath",
     "Eager",
     "FusedModule",
     "KernelUse",
     "Loss",
     "Operator",
     "Package",
+    "RankOperator",
+    "Ranks",
     "beyond",
     "check_precision",
     "check_shape",
     "choose_precision",
+    "draw_seed",
     "elsewhere",
     "far_from_one",
+    "group_of",
     "has_no_variance",
     "is_autocast",
+    "is_no_share",
     "misfit",
     "misfit_convolution",
     "misfit_operand",
@@ -66,6 +80,8 @@ __all__ = [
     "other_shape",
     "refused",
     "result_shape",
+    "sample_rows",
+    "share",
     "tensor",
     "uncounted",
     "unexpected",

@@ -16,6 +16,7 @@ struct Call {
   const Shapes* forced = nullptr;  // launch shapes; null: by the sizes
   void* workspace = nullptr;       // of as many bytes as the launcher's `_workspace` says
   void* stream = nullptr;          // a cudaStream_t
+  int64_t positions = 0;           // of an image: see Sizes in kernels/program.cuh
 };
 
 }  // namespace fusegen

@@ -1,9 +1,10 @@
 """The convolution that a chain begins with: PyTorch's own op, in channels_last.
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
-that by a view: a row for each position of each of the batch. An input in another format is brought
-into it by a copy, and a result into the format of PyTorch's convolution. Both are saved where the
-input is in channels_last.
+that by a view: a row for each position of each of the batch. The convolution's input is brought
+into that format by a copy, unless it is there. The chain's result is in the format of PyTorch's
+convolution. Where that is contiguous, most chains' kernels write it so themselves, and read further
+inputs and the result's gradient so; other chains' results and gradients are copied.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
@@ -97,14 +98,21 @@ def call_convolved(operator, arguments):
     """
     convolved = _padded(arguments[0])
     given = [_convolve(convolved), *arguments[1:]]
+    # PyTorch's result is in channels_last where an operand is.
+    is_last = _is_last(convolved.x) or _is_last(convolved.weight)
+    batch, channels, *positions = given[0].shape
+    if operator.tiled and not is_last and channels > 1 and max(positions) > 1:
+        for index in operator.with_rows:
+            given[index] = given[index].flatten(2)
+        given[0] = given[0].mT
+        return operator.run(given).view(batch, channels, *positions)
     for index in operator.with_rows:
         given[index] = given[index].movedim(1, -1)
     result = operator(*given)
     if operator.drops_channels:
         return result
     result = result.movedim(-1, 1)
-    # PyTorch's is in channels_last where an operand is.
-    if _is_last(convolved.x) or _is_last(convolved.weight):
+    if is_last:
         return result
     if not result.is_contiguous():
         return result.contiguous()

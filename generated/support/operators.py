@@ -71,23 +71,37 @@ class Operator:
     """A forward op, differentiated by a backward op.
 
     results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a
-    size is a number or one of rows, channels, in_features, groups. The gradients are those of the
-    first arguments, in order; the backward op returns the ones that its last argument wants. What
-    has rows among them is an input of the module, or a parameter that differs from row to row.
-    linear: whether the first two arguments are the operands of a matrix product. drops_channels:
-    whether a result [rows, 1] of the op is [rows] for the caller. precisions:
-    whether that is made in several; the last three arguments are then the precision and the
-    pieces of both operands, which the op `split` makes.
+    size is a number, one of rows, channels, in_features, groups, or a pair of both, for so many
+    times that. The gradients are those of the first arguments, in order; the backward op returns
+    the ones that its last argument wants. What has rows among them is an input of the module, or a
+    parameter that differs from row to row. linear: whether the first two arguments are the operands
+    of a matrix product. drops_channels: whether a result [rows, 1] of the op is [rows] for the
+    caller. precisions: whether the product is made in several; the last three arguments are then
+    the precision and the pieces of both operands, which the op `split` makes. tiled: whether the ops take images, too:
+    [batch, positions, channels] as the first argument, [batch, channels, positions] elsewhere where
+    tensors have rows. The first gradient is that of the first argument.
     """
 
     split = None
 
     def __init__(
-        self, package, variant, results, gradients, linear, drops_channels=False, precisions=False
+        self,
+        package,
+        variant,
+        results,
+        gradients,
+        linear,
+        drops_channels=False,
+        precisions=False,
+        tiled=False,
     ):
+        self.tiled = tiled
         self.package, self.results, self.single = package, results, len(results) == 1
         self.drops_channels = drops_channels
         self.gradients, self.linear = gradients, linear
+        # The source of the kernels may have the channels several times.
+        source = gradients[1][1] if linear else gradients[0][2]
+        self.parts = source[0] if isinstance(source, tuple) else 1
         self.with_rows = [i for i, (_, *sizes) in enumerate(gradients) if "rows" in sizes]
         if not package.built:
             return
@@ -108,11 +122,11 @@ class Operator:
 
         Inputs [..., channels] give the result of their views [rows, channels], in their dimensions.
         """
-        result = (self._call if arguments[0].dim() == 2 else self._call_on_rows)(arguments)
+        result = (self.run if arguments[0].dim() == 2 else self._call_on_rows)(arguments)
         return result.squeeze(-1) if self.drops_channels else result
 
-    def _call(self, arguments):
-        """The result for [rows, channels], as the op has it."""
+    def run(self, arguments):
+        """The same of arguments as the ops take them, and as the op has it."""
         if self.in_cpp:
             results = self.forward(*arguments)
             return results if self.single else results[0]
@@ -130,7 +144,7 @@ class Operator:
         given = list(arguments)
         for index in self.with_rows:
             given[index] = as_rows(given[index])
-        result = self._call(given)
+        result = self.run(given)
         return result.view(*arguments[0].shape[:-1], result.shape[-1])
 
     # What the ops return, without data
@@ -141,10 +155,11 @@ class Operator:
         first = arguments[0]
         sizes = {
             "rows": first.shape[0],
-            "channels": arguments[1].shape[0] if self.linear else first.shape[1],
+            "channels": (arguments[1].shape[0] if self.linear else first.shape[-1]) // self.parts,
         }
         sizes["groups"] = given.get("_groups")
-        made = tuple(self._new(first, given, sizes, each) for each in self.results)
+        outer = (first.shape[0], first.shape[2], first.shape[1]) if first.dim() == 3 else None
+        made = tuple(self._new(first, given, sizes, each, outer) for each in self.results)
         return made if len(made) > 1 else made[0]
 
     def _backward_fake(self, *arguments):
@@ -152,17 +167,23 @@ class Operator:
         given = _named(self.backward, arguments)
         grad = arguments[0]
         sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
+        outer = tuple(grad.shape) if grad.dim() == 3 else None
+        inner = outer and (outer[0], outer[2], outer[1])
         if self.linear:
             # An operand of the product is there where the other one's gradient is wanted.
             operand = next((each for each in arguments[1:3] if each is not None), None)
             sizes["in_features"] = None if operand is None else operand.shape[1]
-        wanted = zip(self.gradients, arguments[-1], strict=True)
-        return [self._new(grad, given, sizes, each) for each, want in wanted if want]
+        images = [inner] + [outer] * (len(self.gradients) - 1)
+        wanted = zip(self.gradients, images, arguments[-1], strict=True)
+        return [self._new(grad, given, sizes, each, image) for each, image, want in wanted if want]
 
-    def _new(self, like, given, sizes, result):
+    def _new(self, like, given, sizes, result, image):
+        """image: the shape of what has rows and channels, where these are not its dimensions."""
         role, *shape = result
         dtype = self.package.dtypes[given["_dtype_mode"]][role]
-        return like.new_empty([sizes.get(size, size) for size in shape], dtype=dtype)
+        if image is not None and shape == ["rows", "channels"]:
+            return like.new_empty(image, dtype=dtype)
+        return like.new_empty([_size(sizes, size) for size in shape], dtype=dtype)
 
     # Floating-point operations, which FlopCounterMode counts for matrix products alone
 
@@ -174,7 +195,7 @@ class Operator:
             return 0
         operand = next((each for each in arguments[1:3] if each is not None), None)
         count = sum(bool(want) for want in arguments[-1][:2])
-        return count * _product_flops(arguments[0], operand.shape[1]) if count else 0
+        return count * self.parts * _product_flops(arguments[0], operand.shape[1]) if count else 0
 
     # Autograd
 
@@ -227,6 +248,12 @@ class Operator:
                 return tuple(next(wanted) if need else None for need in needs)
 
         return Differentiated
+
+
+def _size(sizes, size):
+    """A size of a result: a number, one of `sizes`, or so many times one."""
+    count, name = size if isinstance(size, tuple) else (1, size)
+    return count * sizes.get(name, name)
 
 
 @functools.cache

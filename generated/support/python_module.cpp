@@ -32,10 +32,12 @@ py::dict info() {
 
 // What a launcher would launch for tensors of a size on the current device, as lines of JSON.
 std::string explain(
-    const std::string& launcher, int64_t mode, int64_t rows, int64_t channels, int64_t groups) {
+    const std::string& launcher, int64_t mode, int64_t rows, int64_t channels, int64_t groups,
+    int64_t positions) {
   for (const fusegen::Launcher* each = fusegen_package_info.launchers; each->name; ++each) {
     if (launcher != each->name) continue;
     fusegen::Call call{mode, rows, channels, groups};
+    call.positions = positions;
     std::string text(4096, '\0');
     int64_t bytes = each->explain(&call, text.data(), int64_t(text.size()));
     if (bytes > int64_t(text.size())) {
@@ -55,5 +57,5 @@ PYBIND11_MODULE(_C, module) {
   module.def("info", &info);
   module.def(
       "explain", &explain, py::arg("launcher"), py::arg("mode"), py::arg("rows"),
-      py::arg("channels"), py::arg("groups") = 1);
+      py::arg("channels"), py::arg("groups") = 1, py::arg("positions") = 0);
 }

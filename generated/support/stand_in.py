@@ -17,6 +17,7 @@ from torch.utils._device import DeviceContext
 from torch.utils.module_tracker import ModuleTracker
 
 from .dimensions import check_dimensions
+from .dropout import DropPath
 
 
 class Eager(NamedTuple):
@@ -31,21 +32,25 @@ class Eager(NamedTuple):
     first_order: bool = False
 
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _KINDS = (
     *(nn.Linear, *_BATCH_NORMS, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU),
-    nn.InstanceNorm2d,
-    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.InstanceNorm2d, nn.Dropout, DropPath, nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
 _WRAPPED = nn.Module._wrapped_call_impl
 _CHECKS = {kind: kind._check_input_dim for kind in (*_BATCH_NORMS, nn.InstanceNorm2d)}
-_FUNCTIONS = (
-    *(F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu),
-    F.instance_norm,
-)
+
+
+def _functions():
+    """Those that the submodules call, as they are now."""
+    norms = (F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.instance_norm)
+    return (F.linear, *norms, F.prelu, F.dropout)
+
+
+_FUNCTIONS = _functions()
 _PRE_HOOKS, _HOOKS = _module._global_forward_pre_hooks, _module._global_forward_hooks
 _BACKWARD_PRE_HOOKS = _module._global_backward_pre_hooks
 _BACKWARD_HOOKS = _module._global_backward_hooks
@@ -57,12 +62,14 @@ OTHER_SHAPE = Eager("a norm's normalized_shape is not the number of channels")
 OTHER_GROUPS = Eager("the numbers of groups of several norms were changed to differ")
 HALF_TRACKED = Eager("a batch norm has only one of its running statistics")
 SOME_FROZEN = Eager("some batch norms are in training and some in evaluation")
+DROPS_FROZEN = Eager("a dropout is in training, and the batch norms are in evaluation")
 NEGATIVE_MOMENTUM = Eager("a batch norm has a negative momentum")
 NO_ROWS = Eager("there are no rows", expected=True)
 GLOBAL_HOOKS = Eager("hooks are registered for all modules")
 FUNCTION = Eager("a function of torch.nn.functional was replaced")
 FUNCTION_MODE = Eager("a TorchFunctionMode is active")
 REFUSED = Eager("PyTorch refuses the call", expected=True)
+UNEQUAL_PARTS = Eager("the channels have no equal parts")
 
 
 def obstacle(owner, inputs, submodules):
@@ -94,11 +101,7 @@ def obstacle(owner, inputs, submodules):
                 return GLOBAL_HOOKS
     if _has_function_mode():
         return FUNCTION_MODE
-    now = (
-        *(F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu),
-        F.instance_norm,
-    )
-    if now != _FUNCTIONS:
+    if _functions() != _FUNCTIONS:
         return FUNCTION
     attributes = owner.__dict__
     for attribute, module, kind in submodules:

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from .convolution import Convolved, call_convolved
+from .dropout import DrawsFactors
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
+from .ranks import RankOperator
 from .stand_in import NO_ROWS, elsewhere
 
 
@@ -25,7 +27,7 @@ class KernelUse(NamedTuple):
         return self.used
 
 
-class FusedModule(nn.Module):
+class FusedModule(DrawsFactors, nn.Module):
     """A chain of operators as fused kernels.
 
     Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of
@@ -68,8 +70,10 @@ class FusedModule(nn.Module):
             return operator, found
         if device != package.device:
             return None, elsewhere(package.name, self, x)
-        if x.numel() == 0:
+        if x.numel() == 0 and (x.shape[0] or type(operator) is not RankOperator):
             return None, NO_ROWS
+        if package.built:
+            return operator, found  # other ranks wait for this one, which has no rows
         raise RuntimeError(f"{package.name} is not built: {package.command()}")
 
     def _fusegen_run(self, *inputs):

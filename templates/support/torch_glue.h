@@ -46,7 +46,20 @@ using torch::headeronly::ScalarType;
 using torch::stable::Device;
 using torch::stable::Tensor;
 using OptionalTensor = std::optional<Tensor>;
-using Shape = std::initializer_list<int64_t>;
+
+// Sizes of a tensor, which the caller keeps.
+class Shape {
+ public:
+  Shape(std::initializer_list<int64_t> sizes) : Shape(sizes.begin(), sizes.size()) {}
+  Shape(const int64_t* sizes, size_t count) : sizes_(sizes), count_(count) {}
+  const int64_t* begin() const { return sizes_; }
+  const int64_t* end() const { return sizes_ + count_; }
+  size_t size() const { return count_; }
+
+ private:
+  const int64_t* sizes_;
+  size_t count_;
+};
 
 constexpr int64_t kAny = -1;  // in an expected shape: any size
 constexpr auto kDevice = torch::headeronly::DeviceType::FUSEGEN_DEVICE;

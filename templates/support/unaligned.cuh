@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "packs.cuh"
+#include "parts.cuh"
 #include "types.cuh"
 
 namespace fusegen {
@@ -68,11 +69,16 @@ __device__ __forceinline__ auto issue_load(
     const ColumnsOf& columns, const T* tensor, int64_t row, int64_t, int64_t vector_end) {
   return load_pack(columns, tensor, row, vector_end);
 }
+template <typename ColumnsOf, typename T, int kParts>
+__device__ __forceinline__ auto issue_load(
+    const ColumnsOf& columns, const PartPointer<const T, kParts>& part, int64_t row, int64_t,
+    int64_t vector_end) {
+  return load_pack(columns, part, row, vector_end);
+}
+// The vector at `from`, which is element `at` of a tensor of `size` elements.
 template <int N, typename T>
-__device__ __forceinline__ RowLoad<T, N, true> issue_load(
-    const UnalignedVector<N>& columns, const T* tensor, int64_t row, int64_t size, int64_t) {
-  const int64_t at = row + columns.first;
-  const T* const from = tensor + at;
+__device__ __forceinline__ RowLoad<T, N, true> issue_unaligned(
+    const UnalignedVector<N>& columns, const T* from, int64_t at, int64_t size) {
   RowLoad<T, N, true> issued;
   if constexpr (sizeof(T) == 2) {
     const unsigned bits = bits_before(from);
@@ -101,18 +107,32 @@ __device__ __forceinline__ RowLoad<T, N, true> issue_load(
   }
   return issued;
 }
+template <int N, typename T>
+__device__ __forceinline__ RowLoad<T, N, true> issue_load(
+    const UnalignedVector<N>& columns, const T* tensor, int64_t row, int64_t size, int64_t) {
+  const int64_t at = row + columns.first;
+  return issue_unaligned(columns, tensor + at, at, size);
+}
+// What a tensor as large as a part has before and behind an element, its parts have too.
+template <int N, typename T, int kParts>
+__device__ __forceinline__ RowLoad<T, N, true> issue_load(
+    const UnalignedVector<N>& columns, const PartPointer<const T, kParts>& part, int64_t row,
+    int64_t size, int64_t) {
+  const int64_t at = row + columns.first;
+  return issue_unaligned(columns, part.row_at(row) + columns.first, at, size);
+}
 
 // The elements of a load that was issued for the same columns, tensor and row.
-template <typename ColumnsOf, typename T, int N>
+template <typename ColumnsOf, typename Pointer, typename T, int N>
 __device__ __forceinline__ Loaded<T, N> complete_load(
-    const ColumnsOf&, const T*, int64_t, const Loaded<T, N>& issued) {
+    const ColumnsOf&, const Pointer&, int64_t, const Loaded<T, N>& issued) {
   return issued;
 }
-template <typename T, int N>
+template <typename Pointer, typename T, int N>
 __device__ __forceinline__ Loaded<T, N> complete_load(
-    const UnalignedVector<N>& columns, const T* tensor, int64_t row,
+    const UnalignedVector<N>& columns, const Pointer& tensor, int64_t row,
     const Crossing<T, N>& issued) {
-  const unsigned bits = bits_before(tensor + row + columns.first);
+  const unsigned bits = bits_before(row_at(tensor, row) + columns.first);
   Loaded<T, N> loaded;
 #pragma unroll
   for (int w = 0; w < N / 2; ++w) {

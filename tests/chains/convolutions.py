@@ -1,7 +1,7 @@
 """Chains behind a convolution: those that can be written, beside their originals, and those that are refused.
 
 Restated from public KernelBench level 2 problems: same constructor arguments, attribute names, initialisation order and
-arithmetic. The parameter that problem 26 has and never uses is left out. The last one is of our own.
+arithmetic. The parameter that problem 26 has and never uses is left out. The last two are of our own.
 """
 
 from __future__ import annotations
@@ -91,6 +91,18 @@ def _clamped(module: nn.Module, y: Tensor) -> Tensor:
     y = torch.clamp(y + module.bias, 0.0, 1.0)
     y = torch.clamp(y * module.scaling_factor, 0.0, 1.0)
     return y / module.scaling_factor
+
+
+class AddBatchNorm(nn.Module):
+    """Of our own: the statistics are those of a sum with a further input."""
+
+    def __init__(self, i: int, o: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(i, o, 3)
+        self.bn = nn.BatchNorm1d(o)
+
+    def forward(self, x: Tensor, add_input: Tensor) -> Tensor:
+        return F.gelu(self.bn(self.conv(x) + add_input))
 
 
 class OneDimension(nn.Module):
@@ -188,6 +200,15 @@ EXPRESSIBLE: dict[str, ConvolutionChain] = {
         lambda channels: (3, 2.0),
         _KERNEL + ", scaling_factor: {type: float}",
         dtypes="float32, bfloat16",
+    ),
+    "add_batch_norm": ConvolutionChain(
+        (
+            "conv1d, name: conv, out_channels: out_channels, kernel_size: 3",
+            *("add, input: add_input", "batch_norm, name: bn", "gelu"),
+        ),
+        AddBatchNorm,
+        further=True,
+        typical=((11,), (9,)),
     ),
     "one_dimension": ConvolutionChain(
         (

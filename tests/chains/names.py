@@ -12,6 +12,7 @@ def names_of(data: dict[str, Any]) -> list[str]:
     """Every name that a spec gives, but for its own."""
     found = [*data["dims"], *data.get("arguments", {}), *data["inputs"]]
     found += [step[key] for step in data["chain"] for key in ("name", "parameter", "save") if key in step]
+    found += [name for step in data["chain"] for name in step.get("parts", ())]
     return list(dict.fromkeys(name for name in found if name not in _OWN))
 
 

@@ -32,7 +32,8 @@ class Other:
     """A chain to be.
 
     inputs: further ones beside x. rows, channels: numbers where the spec is to rely on them. square: x is as wide as
-    the linear layer's output, so that it can be added behind it.
+    the linear layer's output, so that it can be added behind it. parts: into how many the first step divides what it
+    is given.
     """
 
     steps: tuple[str, ...]
@@ -42,14 +43,17 @@ class Other:
     rows: int | None = None
     channels: int | None = None
     square: bool = True
+    parts: int = 1
 
     def spec(self, name: str) -> str:
         rows, width = self.rows or "batch", self.channels or "features"
         source = width if self.square or not self.linear else "in_features"
-        chain = list(self.steps)
+        chain, divided = list(self.steps), f"{self.parts} * {width}" if self.parts > 1 else width
         if self.linear:
             options = "" if self.bias else ", bias: false"
-            chain.insert(0, f"{{op: linear, name: fc, out_features: {width}{options}}}")
+            chain.insert(0, f"{{op: linear, name: fc, out_features: {divided}{options}}}")
+        else:
+            source = divided
         inputs = [f"x: [{rows}, {source}]", *(f"{other}: [{rows}, {width}]" for other in self.inputs)]
         # Nothing may be declared that nothing uses.
         read = set(re.findall(r"\bvalue: (\w+)", " ".join(chain)))

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify import behaviour, memory, operators  # noqa: E402
@@ -126,6 +127,66 @@ def test_behaviour(packages, name, check) -> None:
     fused, original = pair(packages, name)
     fused.fusegen_strict = False  # memory_formats leaves the batch out
     assert not failures(check(fused, original, drawn(packages, name)))
+
+
+class Calls(TorchDispatchMode):
+    """Notes the shapes of tensors that are copied, and of those that fusegen's ops take and return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies, self.ours = [], []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if func in (torch.ops.aten.clone.default, torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default):
+            self.copies.append(args[0].shape)
+        if func.namespace == "fusegen":
+            tensors = [*args, *(made if isinstance(made, tuple | list) else [made])]
+            self.ours.append([tuple(each.shape) for each in tensors if isinstance(each, torch.Tensor)])
+        return made
+
+
+TILED = [name for name in EXPRESSIBLE if name != "one_dimension"]  # which reduces rows
+
+
+@pytest.mark.parametrize("name", EXPRESSIBLE)
+def test_what_is_contiguous_is_not_copied(packages, name) -> None:
+    """Behind the convolution: neither results nor gradients nor further inputs, unless a row is reduced."""
+    fused, _ = pair(packages, name)
+    inputs = drawn(packages, name)
+    with Calls() as calls:
+        y = fused(*inputs)
+        torch.autograd.grad(y, [*inputs, *fused.parameters()], torch.ones_like(y))
+    batch, channels, *positions = y.shape
+    rows, images = (y.numel() // channels, channels), (batch, channels, y[0, 0].numel())
+    forward, backward = calls.ours
+    if name in TILED:
+        assert not [shape for shape in calls.copies if shape.numel() == y.numel()]
+        assert images in forward and images in backward and not {rows} & {*forward, *backward}
+    else:
+        assert rows in forward and rows in backward and not {images} & {*forward, *backward}
+    assert y.is_contiguous()
+
+
+@pytest.mark.parametrize("name", ["residual_hardswish", "add_batch_norm"])
+def test_tensors_anywhere(packages, name) -> None:
+    """Further inputs and gradients that begin within a vector, or are in channels_last beside a contiguous result."""
+    fused, _ = pair(packages, name)
+    x, further = (each.detach() for each in drawn(packages, name))
+    shifted = torch.empty(further.numel() + 1)[1:].view(further.shape).copy_(further)
+    last = further.movedim(1, -1).contiguous().movedim(-1, 1)
+    grad = torch.randn(further.shape)
+    results = []
+    for add in (further, shifted, last):
+        given = [x.clone().requires_grad_(), add.requires_grad_()]
+        y = fused(*given)
+        assert y.is_contiguous()
+        results.append([y, *torch.autograd.grad(y, [*given, *fused.parameters()], grad)])
+    shifted_grad = torch.empty(grad.numel() + 1)[1:].view(grad.shape).copy_(grad)
+    y = fused(x.requires_grad_(), further.requires_grad_())
+    results.append([y, *torch.autograd.grad(y, [x, further, *fused.parameters()], shifted_grad)])
+    for other in results[1:]:  # sums have the order of the rows, which is the same for all
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 def test_training(packages) -> None:

@@ -16,6 +16,7 @@ from fusegen.spec.yaml import parse_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCH, GROUP = (ROOT / "specs" / f"{name}.yaml" for name in ("matmul_bn_bias_div_swish", "gemm_groupnorm_hardtanh"))
+CONVOLUTION = ROOT / "specs" / "conv2d_batchnorm_scaling.yaml"
 
 SQUARE = """\
 fusegen: 1
@@ -52,6 +53,14 @@ def test_rows_that_fit_registers_stay_there(emulation_cache: Path) -> None:
     text = answer(plan_file(GROUP), Question(rows=64, channels=4096, groups=4), emulation_cache)
     assert "takes row: a group of 1024 elements fits registers" in text
     assert "row kernel, passes 0 to 1" in text and "final_reduction kernel, pass 1" in text
+
+
+def test_contiguous_tensors_behind_a_convolution(emulation_cache: Path) -> None:
+    """A pass over the convolution's result alone is as in channels_last."""
+    text = answer(plan_file(CONVOLUTION), Question(rows=125 * 125), emulation_cache)
+    forward, backward = text.split("train_backward")[0], text.split("train_backward")[1].split("eval_forward")[0]
+    assert "    contiguous: pointwise kernel, pass 0:" in forward and "    contiguous: tile kernel, pass 1:" in forward
+    assert "    contiguous: tile kernel, pass 0: grid 2x125x1, block 8x32x1, 16384 bytes shared\n" in backward
 
 
 def test_sizes_and_dtypes_that_the_spec_lacks_are_refused() -> None:

@@ -64,6 +64,13 @@ def test_refusals(arguments: list[str | Path], text: str, tmp_path: Path, monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.py"]
 
 
+def test_ranks(tmp_path: Path) -> None:
+    spec = tmp_path / "matmul_bn_bias_div_swish.yaml"
+    spec.write_text((ROOT / "specs" / spec.name).read_text().replace("bn_momentum}", "bn_momentum, sync: true}"))
+    with pytest.raises(SpecError, match="an exported file exchanges nothing between ranks"):
+        fusegen.export(spec)
+
+
 def test_precisions(tmp_path: Path) -> None:
     """fp32_split brings code for sm_90a, ieee none of it; what rounds operands is refused where there is float32."""
     split, ieee = fusegen.export(SPLIT), fusegen.export(SPLIT, precision="ieee")

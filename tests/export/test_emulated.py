@@ -41,11 +41,24 @@ class Tail(nn.Module):
         return self.act(self.norm(x) * self.scale_by + residual)
 
 
+class Geglu(nn.Module):
+    def __init__(self, in_features: int, hidden: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(in_features, 2 * hidden)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        value, gate = self.proj(x).chunk(2, dim=-1)
+        return value * nn.functional.gelu(gate)
+
+
 @pytest.fixture(scope="module")
 def files(emulated, tmp_path_factory) -> list[dict[str, Any]]:
     spec = tmp_path_factory.mktemp("spec") / "tail.yaml"
     spec.write_text(TAIL)
-    return emulated.run((ROOT / "specs" / "matmul_bn_bias_div_swish.yaml", "fp32_split"), (spec, None))
+    specs = ROOT / "specs"
+    return emulated.run(
+        (specs / "matmul_bn_bias_div_swish.yaml", "fp32_split"), (spec, None), (specs / "geglu.yaml", None)
+    )
 
 
 @pytest.fixture
@@ -101,6 +114,11 @@ def test_a_tail_with_leading_dimensions_and_a_further_input(tail) -> None:
     original, exported = pair(tail, Tail, 24, 0.75)
     for shape in ((24,), (5, 24), (2, 3, 24)):
         compare(original, exported, torch.randn(shape), torch.randn(shape))
+
+
+def test_parts_of_the_channels(files) -> None:
+    for hidden in (8, 7):
+        compare(*pair(files[2], Geglu, 12, hidden), torch.randn(2, 3, 12))
 
 
 def test_products_of_split_operands(linear) -> None:

@@ -80,10 +80,25 @@ REFUSED = {
         "a convolution, which import does not write",
         "self.c(y",
     ),
-    "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG703", "kernels draw no random numbers", "F.dropout"),
+    "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG703", "dropout in training", "F.dropout"),
     "noise": (Source("", "return y + torch.randn_like(y)"), "FG703", "randn_like", "randn_like"),
     "a transposition": (Source("", "return y.t().contiguous().t() + 1"), "FG703", "", "y.t()"),
-    "halves": (Source("", "a, b = y.chunk(2, -1)\nreturn a * b"), "FG703", "chunk", "y.chunk"),
+    "unequal parts": (Source("", "a, b = y.split([8, 16], -1)\nreturn b"), "FG703", "of given sizes", "y.split"),
+    "more parts than fit": (Source("", "a, b, c, d, e = y.chunk(5, -1)\nreturn a"), "FG703", "24 channels", "y.chunk"),
+    "halves of the rows": (Source("", "a, b = y.chunk(2)\nreturn a * b"), "FG703", "other dimensions", "y.chunk"),
+    "halves of a later value": (Source("", "a, b = y.relu().chunk(2, -1)\nreturn a * b"), "FG707", "middle", "y.relu"),
+    "halves and thirds": (
+        Source("", "a, b = y.chunk(2, -1)\nc, d, e = y.chunk(3, -1)\nreturn a * b + (c * d * e).sum(-1, keepdim=True)"),
+        "FG707",
+        "divided twice",
+        "y.chunk(3",
+    ),
+    "a half that is changed in place": (
+        Source("", "a, b = y.chunk(2, -1)\nb.relu_()\nreturn a * b"),  # PyTorch has no gradient of that
+        "FG701",
+        "Output 1 of Split",
+        "b.relu_",
+    ),
     "a cast": (Source("", "return y.double().tanh().float()"), "FG703", "a cast", "y.double"),
     "a tensor made in forward": (Source("", "return y * torch.tensor(2.0)"), "FG703", "made in forward", "tensor("),
     "no gradient": (

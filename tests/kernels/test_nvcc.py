@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.build.toolchain import find_toolchain
-from tests.kernels import test_column, test_l2, test_pointwise, test_row
+from tests.kernels import test_column, test_l2, test_pointwise, test_row, test_tile
 from tests.kernels.building import written
 
 pytestmark = pytest.mark.nvcc
@@ -18,6 +18,7 @@ SOURCES = {
     "l2": test_l2.SOURCE,
     "pointwise": test_pointwise.SOURCE,
     "row": test_row.SOURCE,
+    "tile": test_tile.SOURCE,
 }
 
 

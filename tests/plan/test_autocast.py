@@ -26,10 +26,12 @@ NEEDED = {
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
     **dict.fromkeys(OF_ROWS, "keepdim: true"),
+    "chunk": "parts: [a, b]",
 }
 # instance_norm asks for a GPU, even of fake tensors. Autocast has no rule for it.
 ALONE = [op for step in STEPS if not step.anchor and step is not Arithmetic for op in step.ops()]
 ALONE.remove("instance_norm")
+DIVIDING = {op for step in STEPS if step.divides for op in step.ops()}
 STEPS_OF = (
     *(f"{op}, {NEEDED[op]}" if op in NEEDED else op for op in ALONE),
     "gelu, approximate: tanh",
@@ -53,7 +55,8 @@ STEPS_OF = (
 def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
     steps = (f"{{op: {step}}}", *(["{op: add, input: r}"] if "keepdim" in step else []))
     inputs = ("r",) if "input" in " ".join(steps) else ("t",) if "target" in step else ()
-    text = Other(steps, linear, inputs=inputs).spec("autocast").replace("[float32]", "[float32, bfloat16]")
+    parts = 2 if step.split(",")[0] in DIVIDING else 1
+    text = Other(steps, linear, inputs=inputs, parts=parts).spec("autocast").replace("[float32]", "[float32, bfloat16]")
     plan = write("autocast", text.replace("t: [batch, features]", "t: [batch]"), tmp_path)
     cls = module_class(plan, tmp_path)
     modes = [mode for mode in plan.modes if mode.autocast]
@@ -66,9 +69,11 @@ def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
         for mode in modes:
             further = mode.roles.get("input r", "float32")
             first = "float32" if linear else mode.roles["activation"]
-            tensors = [torch.empty(4, 6, dtype=getattr(torch, dtype), device="cuda") for dtype in (first, further)][
-                : len(plan.chain.inputs)
-            ]
+            widths = (6 if linear else parts * 6, 6)
+            tensors = [
+                torch.empty(4, width, dtype=getattr(torch, dtype), device="cuda")
+                for width, dtype in zip(widths, (first, further), strict=True)
+            ][: len(plan.chain.inputs)]
             if plan.chain.targets:
                 tensors[1] = torch.empty(4, dtype=torch.int64, device="cuda")
             found = under_autocast(module, tensors)

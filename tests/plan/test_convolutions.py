@@ -96,6 +96,24 @@ def test_a_plan_says_the_format_and_why() -> None:
     assert variant["inputs_saved"] == ["x", "add_input"] and variant["saved"] == ["conv_transpose_result"]
 
 
+@pytest.mark.parametrize("name", EXPRESSIBLE)
+def test_what_may_be_contiguous(name: str, tmp_path: Path) -> None:
+    """All or nothing, with the reason in both programs."""
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(EXPRESSIBLE[name].spec(name), encoding="utf-8")
+    for variant in plan_file(path).variants:
+        programs, further = (variant.forward, variant.backward), list(variant.chain.tail_inputs)
+        if name == "one_dimension":
+            why = f"are copied: {variant.forward.name} reduces each row"
+            assert all(not program.outer and why in program.reasons[-1] for program in programs)
+            continue
+        assert all("through tiles in shared memory" in program.reasons[-1] for program in programs)
+        assert variant.forward.outer == (*further, variant.result)
+        gradients = {variant.gradients[each].name for each in further}
+        read = {tensor.name for tensor in variant.backward.inputs} & {*further}
+        assert {*variant.backward.outer} == {variant.result_gradient, *read, *gradients}
+
+
 def test_the_bias_in_front_of_batch_norm() -> None:
     reasons = committed("conv2d_batchnorm_scaling").variants[0].backward.reasons
     assert any("gradient of conv.bias is zero" in reason for reason in reasons)

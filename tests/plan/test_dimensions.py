@@ -37,8 +37,9 @@ IN_FRONT = {
     **dict.fromkeys(("asin", "acos", "atanh"), "{op: tanh}\n  - "),
     "acosh": "{op: add, constant: 1}\n  - ",
 }
-IN_BETWEEN = [op for op, step in known_ops().items() if not (step.anchor or step.ends_chain)]
-CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op in IN_BETWEEN} | {
+# A drop path acts on samples, which the kernels number. A loss takes rows as they are.
+ROW_WISE = [op for op, step in known_ops().items() if not (step.anchor or step.ends_chain) and op != "drop_path"]
+CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op in ROW_WISE} | {
     "one_weight": "{op: prelu, name: act}",
     "parameter_of_one": "{op: mul, parameter: scale, shape: [1], init: randn}",
     "scalar_parameter": "{op: mul, parameter: scale, shape: [], init: 2.0}",
@@ -53,6 +54,7 @@ CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op in IN_BETWEEN} | {
     "value": "{op: mul, value: first}",
     "residual": "{op: add, input: r}",
 }
+DIVIDING = [CHAINS[op] for op, step in known_ops().items() if step.divides]
 
 
 def built(name: str, chain: str, directory: Path):
@@ -60,7 +62,9 @@ def built(name: str, chain: str, directory: Path):
     path = directory / f"dims_{name}.yaml"
     batch, inputs = "batch: {type: dim}, " * ("batch" in chain), ", r: [batch, hidden]" * ("input" in chain)
     text = SPEC.format(name=path.stem, rows=ROWS, width=WIDTH, chain=chain, batch=batch, inputs=inputs)
-    if "op: linear" in chain:
+    if chain in DIVIDING:
+        text = text.replace("x: [batch, hidden]", "x: [batch, 2 * hidden]")
+    if chain in DIVIDING or "op: linear" in chain:
         text = text.replace(f"  - {chain}\n", "").replace("chain:\n", f"chain:\n  - {chain}\n")
     if "value: first" not in chain:
         text = text.replace(", save: first", "")
@@ -76,11 +80,13 @@ def built(name: str, chain: str, directory: Path):
     return plan, module.double()
 
 
-def acts_on_rows(module, count: int, sizes: tuple[int, ...]) -> bool:
+def acts_on_rows(module, count: int, sizes: tuple[int, ...], width: int = WIDTH) -> bool:
     """Whether PyTorch gives the same for these leading dimensions as for their product."""
-    given = [torch.randn(*sizes, WIDTH).double().exp() for _ in range(count)]
+    given = [torch.randn(*sizes, width).double().exp() for _ in range(count)]
     try:
-        expected = module.fusegen_reference(*(x.reshape(-1, WIDTH) for x in given))
+        torch.manual_seed(1)  # both draw alike
+        expected = module.fusegen_reference(*(x.reshape(-1, width) for x in given))
+        torch.manual_seed(1)
         result = module.fusegen_reference(*given)
     except (ValueError, RuntimeError, IndexError):
         return False
@@ -93,10 +99,11 @@ def test_as_pytorch_has_it(name: str, tmp_path: Path) -> None:
     chain = CHAINS.get(name, "{op: linear, name: fc, out_features: hidden}")
     plan, module = built(name, chain, tmp_path)
     allowed, count = dimensions(plan), len(plan.chain.inputs)
+    width = plan.chain.number_of_parts * WIDTH
     # The second: the rows that a parameter may have. The third: dimension 1 is as long as the channels.
-    three = [acts_on_rows(module, count, sizes) for sizes in ((2, 3), (2, ROWS), (2, WIDTH), (2, 3, 2))]
+    three = [acts_on_rows(module, count, sizes, width) for sizes in ((2, 3), (2, ROWS), (2, WIDTH), (2, 3, 2))]
     assert all(three) == (allowed.most is None)
-    assert acts_on_rows(module, count, ()) == (allowed.least == 1)
+    assert acts_on_rows(module, count, (), width) == (allowed.least == 1)
     assert bool(allowed.reason) == (not all(three) or allowed.least > 1)
     assert module._fusegen_dimensions == (allowed.least, allowed.most, allowed.reason)
 

@@ -50,8 +50,8 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
 
 
 def test_an_op_that_is_not_there() -> None:
-    with pytest.raises(SpecError, match="the op 'dropout' is not supported"):
-        details("dropout")
+    with pytest.raises(SpecError, match="the op 'rrelu' is not supported"):
+        details("rrelu")
 
 
 def test_lacking_ops_are_lacking() -> None:
@@ -77,7 +77,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
     assert unknown_op(op, list(known_ops())) == (f"unknown op '{op}'", hint)
 
 
-@pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout",
+@pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout2d",
                                 "matmul", "bmm", "instance_norm2d", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))

@@ -119,5 +119,5 @@ def test_every_op_is_swept_that_is_a_function_of_one_value(tmp_path) -> None:
     swept = {step.op for plan in functions_of_one(tmp_path).values() for step in plan.spec.chain}
     every = {op for step in STEPS for op in get_args(step.model_fields["op"].annotation)}
     of_rows = {step.ops()[0] for step in reductions.STEPS}
-    anchors = {op for step in STEPS if step.anchor for op in step.ops()}
-    assert every - swept == {"batch_norm", "group_norm", "layer_norm", "rms_norm", "prelu"} | of_rows | anchors
+    others = {op for step in STEPS if step.anchor or step.divides or step.draws for op in step.ops()}
+    assert every - swept == {"batch_norm", "group_norm", "layer_norm", "rms_norm", "prelu"} | of_rows | others

@@ -9,16 +9,18 @@ are therefore no operands of their own to autodiff: no gradient flows into them 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from fusegen.ir.axes import SCALAR, Axes
 from fusegen.ir.functions.function import Function
 from fusegen.ir.functions.gradients import multiply
-from fusegen.ir.graph import Graph, Node
+from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reduce import sum_to
 
 BATCH_STATISTICS = "statistics of x"
 GIVEN_STATISTICS = "given statistics"
+RANK_STATISTICS = "statistics of all ranks"
 
 
 def inverse_deviation(graph: Graph, variance: Node, eps: Node, name: str) -> Node:
@@ -40,6 +42,33 @@ def with_given(graph: Graph, x: Node, mean: Node, variance: Node, eps: Node, nam
     """xhat by statistics that do not depend on x (BatchNorm in evaluation)."""
     rstd = inverse_deviation(graph, variance, eps, f"{name}_rstd")
     return graph.add("standardize", x, mean, rstd, name=f"{name}_hat", attribute=GIVEN_STATISTICS)
+
+
+def over_ranks(graph: Graph, x: Node, mean: Node, variance: Node, eps: Node, name: str) -> Node:
+    """xhat by statistics of the x of all ranks, of which the graph has one's. Its gradient has the means of g and of
+    g xhat over all rows of all ranks as leaves: see `rank_sums`."""
+    rstd = inverse_deviation(graph, variance, eps, f"{name}_rstd")
+    return graph.add("standardize", x, mean, rstd, name=f"{name}_hat", attribute=RANK_STATISTICS)
+
+
+@dataclass(frozen=True)
+class RankSums:
+    """What the gradient through a norm over ranks needs of all of them: the sums of g and of g xhat over this rank's
+    rows, and the leaves for the sums over all ranks, divided by the number of all rows."""
+
+    sum_g: Node
+    sum_g_xhat: Node
+    mean_g: Node
+    mean_g_xhat: Node
+
+
+def rank_sums(graph: Graph, results: Iterable[Node]) -> RankSums:
+    """Those of the one norm over ranks whose gradient the results depend on."""
+    nodes = (node for node in ancestors(results) if node.op == "standardize_backward")
+    (node,) = (node for node in nodes if node.operands[1].attribute == RANK_STATISTICS)
+    g, hat, _, mean_g, mean_g_xhat, _ = node.operands
+    sum_g, sum_g_xhat = _sums(graph, g, hat, mean_g.axes)
+    return RankSums(sum_g, sum_g_xhat, mean_g, mean_g_xhat)
 
 
 def uncentred(graph: Graph, x: Node, over: Axes, eps: Node, name: str) -> Node:
@@ -65,10 +94,19 @@ def _standardize(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     if node.attribute == GIVEN_STATISTICS:
         return multiply(graph, g, rstd, f"d_{x.name}"), None, None
     over = mean.axes
-    sum_g = sum_to(graph, g, over)
-    sum_g_xhat = sum_to(graph, multiply(graph, g, node, f"{g.name}_{node.name}"), over)
-    operands = (g, node, rstd, sum_g, sum_g_xhat, _inverse_count(graph, over))
+    if node.attribute == RANK_STATISTICS:
+        owner = node.name.removesuffix("_hat")
+        names = [graph.claim(f"{owner}_{each}_of_ranks") for each in ("mean_g", "mean_g_xhat")]
+        sums, inverse_n = (graph.tensor(names[0], over), graph.tensor(names[1], over)), graph.literal(1)
+    else:
+        sums, inverse_n = _sums(graph, g, node, over), _inverse_count(graph, over)
+    operands = (g, node, rstd, *sums, inverse_n)
     return graph.add("standardize_backward", *operands, name=f"d_{x.name}"), None, None
+
+
+def _sums(graph: Graph, g: Node, hat: Node, over: Axes) -> tuple[Node, Node]:
+    """Of g and of g xhat."""
+    return sum_to(graph, g, over), sum_to(graph, multiply(graph, g, hat, f"{g.name}_{hat.name}"), over)
 
 
 def _rescale(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:

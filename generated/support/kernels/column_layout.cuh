@@ -17,7 +17,7 @@ namespace fusegen {
 // A record of these has the types of its fields as members `type`.
 template <typename E>
 struct TypeOf {
-  using type = E;
+  using type = ElementOf<E>;
 };
 
 // The number of fields in a mask.
@@ -31,17 +31,25 @@ __host__ __device__ constexpr unsigned below(unsigned mask, int i) {
   return mask & ((1u << i) - 1);
 }
 
-// Bytes per element of the fields of Reads in a mask.
-template <class P>
-__host__ __device__ constexpr int read_bytes(unsigned mask) {
-  typename P::template Reads<TypeOf> fields{};
+// Bytes per element of the fields of Reads or Writes in a mask.
+template <typename Record>
+__host__ __device__ constexpr int bytes_of(unsigned mask) {
+  Record fields{};
   int bytes = 0;
-  decltype(fields)::each(
+  Record::each(
       [&](auto i, auto field) {
         if (has_bit(mask, decltype(i)::value)) bytes += int(sizeof(typename decltype(field)::type));
       },
       fields);
   return bytes;
+}
+template <class P>
+__host__ __device__ constexpr int read_bytes(unsigned mask) {
+  return bytes_of<typename P::template Reads<TypeOf>>(mask);
+}
+template <class P>
+__host__ __device__ constexpr int write_bytes(unsigned mask) {
+  return bytes_of<typename P::template Writes<TypeOf>>(mask);
 }
 
 // The fields of Reads with elements of less than 4 bytes, the least that an asynchronous copy
@@ -174,7 +182,7 @@ constexpr ColumnWork column_work() {
 template <int kVec, bool kPacked>
 struct IncomingOf {
   template <typename E>
-  using Of = Incoming<E, kVec, kPacked>;
+  using Of = Incoming<ElementOf<E>, kVec, kPacked>;
 };
 
 }  // namespace fusegen

@@ -15,9 +15,9 @@ namespace fusegen {
 template <int kVec, bool kPacked = true>
 struct VectorsOf {
   template <typename E>
-  using Loaded = fusegen::Loaded<E, kVec, kPacked>;
+  using Loaded = fusegen::Loaded<ElementOf<E>, kVec, kPacked>;
   template <typename E>
-  using Stored = Pack<E, kVec>;
+  using Stored = Pack<ElementOf<E>, kVec>;
 };
 
 // A record of sums with the state of each in a thread, for each of its columns.
@@ -34,8 +34,9 @@ struct LoadVectors {
   const ColumnsOf& columns;
   int64_t row, vector_end;
 
-  template <int kField, typename Vector, typename E>
-  __device__ __forceinline__ void operator()(Index<kField>, Vector& vector, E* from) const {
+  template <int kField, typename Vector, typename Pointer>
+  __device__ __forceinline__ void operator()(
+      Index<kField>, Vector& vector, const Pointer& from) const {
     if constexpr (has_bit(kFields, kField)) vector = load_pack(columns, from, row, vector_end);
   }
 };

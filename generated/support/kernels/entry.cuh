@@ -63,39 +63,59 @@ struct DtypeModes {
 };
 
 // A pointer that converts to the element type of what it initialises.
+// Null stays null, wherever in the tensor it would point to.
 struct ReadFrom {
   const void* at;
+  int64_t offset;
   template <typename E>
   operator const E*() const {
-    return static_cast<const E*>(at);
+    return at == nullptr ? nullptr : static_cast<const E*>(at) + offset;
+  }
+  template <typename E, int kParts>
+  operator PartPointer<E, kParts>() const {
+    return {*this};
   }
 };
 struct WriteTo {
   void* at;
+  int64_t offset;
   template <typename E>
   operator E*() const {
-    return static_cast<E*>(at);
+    return at == nullptr ? nullptr : static_cast<E*>(at) + offset;
+  }
+  template <typename E, int kParts>
+  operator PartPointer<E, kParts>() const {
+    return {*this};
   }
 };
-inline ReadFrom from(const void* at) { return {at}; }
-inline WriteTo to(void* at) { return {at}; }
+inline ReadFrom from(const void* at, int64_t offset = 0) { return {at, offset}; }
+inline WriteTo to(void* at, int64_t offset = 0) { return {at, offset}; }
 
 // Checks whether pointers are multiples of 16 bytes; null is one, and scalars are not checked.
+// parts: of parts, whose elements vectors move only where all vectors are packed.
 template <class P>
 struct CheckAlignment {
   bool& aligned;
+  bool& parts;
 
-  __host__ __device__ void check(const void* at) const {
-    aligned &= reinterpret_cast<uintptr_t>(at) % 16 == 0;
+  __host__ __device__ static void check(bool& all, const void* at) {
+    all &= reinterpret_cast<uintptr_t>(at) % 16 == 0;
   }
+  __host__ __device__ void check(const void* at) const { check(aligned, at); }
   template <int kIndex, typename E>  // a field of reads or writes
   __host__ __device__ void operator()(Index<kIndex>, E* at) const {
     check(at);
+  }
+  template <int kIndex, typename E, int kParts>
+  __host__ __device__ void operator()(Index<kIndex>, const PartPointer<E, kParts>& part) const {
+    check(parts, part.first);
   }
   template <typename U, typename E, typename Field>  // a tensor in memory
   __host__ __device__ void operator()(U, E* at, bool, Field) const {
     check(at);
   }
+  template <typename U, typename Field>  // factors that are drawn lie nowhere
+  __host__ __device__ void operator()(U, SampleFactors<typename P::Acc>, bool, Field) const {}
   template <typename E, typename Record>  // a result
   __host__ __device__ void operator()(E* at, typename P::Acc Record::*) const {
     if (!std::is_same_v<Record, typename P::Scalars>) check(at);
@@ -111,7 +131,7 @@ void check_results(const P& p, const CheckAlignment<P>& check) {
 template <class P>
 Aligned alignment(const P& p) {
   bool elements = true, others = true;
-  const CheckAlignment<P> at_elements{elements}, at_others{others};
+  const CheckAlignment<P> at_elements{elements, others}, at_others{others, others};
   each(at_elements, p.reads);
   each(at_elements, p.writes);
   p.template channel_tensors<0>(at_others);
@@ -137,7 +157,8 @@ cudaError_t run_program(
 template <template <typename...> class P, class Modes, class Arguments, typename F>
 cudaError_t with_program(const Call& call, const Arguments& arguments, const F& f) {
   if (call.rows == 0 || call.channels == 0) return cudaSuccess;
-  const Sizes sizes{call.rows, call.channels, call.groups, call.channels / call.groups};
+  const Sizes sizes{
+      call.rows, call.channels, call.groups, call.channels / call.groups, call.positions};
   return Modes::with(call.mode, [&](auto types) {
     return f(decltype(types)::template Of<P>::of(sizes, arguments));
   });

@@ -16,6 +16,7 @@
 #include "../launch.cuh"
 #include "../reduce_columns.cuh"
 #include "../shapes.cuh"
+#include "../tile_shapes.cuh"
 #include "program.cuh"
 
 namespace fusegen {
@@ -57,13 +58,12 @@ __device__ __forceinline__ Moments<Acc> total_over_y(
 // the block take part; a thread that is not active, as its column does not exist, adds nothing. All
 // threads of a column get the result. `shared` holds 2 * 256 values.
 //
-// Only moments need the number of rows of a partial result: rows_of_one, unless the rows end
-// before. There are `left` rows from the first row of a thread's first partial result on, and
-// `stride` rows from one of its partial results to the next.
-template <class P, int kPass>
+// Only moments need the number of rows of a partial result, which rows_of(block) says; it is called
+// for each of a thread's partial results, in order.
+template <class P, int kPass, typename RowsOf>
 __device__ __forceinline__ Totals<P, kPass> collect_partials(
     const P& p, int64_t column, bool active, int64_t blocks, typename P::Acc* shared,
-    int64_t rows_of_one, int64_t left, int64_t stride) {
+    RowsOf rows_of) {
   using Acc = typename P::Acc;
   constexpr int kComponents = Totals<P, kPass>::kComponents;
   constexpr bool kHasMoments = kComponents > Totals<P, kPass>::kFields;
@@ -87,10 +87,7 @@ __device__ __forceinline__ Totals<P, kPass> collect_partials(
       const int64_t block = base + b * blockDim.y;
       if (block >= blocks) break;
       Acc count = Acc(0);
-      if constexpr (kHasMoments) {
-        count = Acc(left < 0 ? 0 : left < rows_of_one ? left : rows_of_one);
-        left -= stride;
-      }
+      if constexpr (kHasMoments) count = Acc(rows_of(block));
       const Acc* next = part[b];
       each([&](auto, auto& sum) { add_partial(sum, next, seen == Acc(0), count); }, sums);
       seen += count;
@@ -104,6 +101,19 @@ __device__ __forceinline__ Totals<P, kPass> collect_partials(
       totals, sums);
   return totals;
 }
+
+// The rows of a thread's partial results: rows_of_one each, unless the rows end before. There are
+// `left` rows from the first row of its first partial result on, and `stride` rows from one of its
+// partial results to the next.
+struct EvenRows {
+  int64_t rows_of_one, left, stride;
+
+  __device__ __forceinline__ int64_t operator()(int64_t) {
+    const int64_t now = left < 0 ? 0 : left < rows_of_one ? left : rows_of_one;
+    left -= stride;
+    return now;
+  }
+};
 
 // Computes and stores what follows from the sums of pass kPass in a column, in one thread of each
 // column.
@@ -147,7 +157,21 @@ __global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_kernel
     left = full_tiles + more - threadIdx.y / period * tiles_per_block;
   }
   const Totals<P, kPass> total = collect_partials<P, kPass>(
-      p, column, active, blocks, shared_memory<Acc>(), tiles_per_block, left, stride);
+      p, column, active, blocks, shared_memory<Acc>(), EvenRows{tiles_per_block, left, stride});
+  if (threadIdx.y != 0 || !active) return;
+  finish_channel<P, kPass>(p, column, total);
+}
+
+// The same for the partial results of tile_kernel(), one of each of its blocks in y.
+template <class P, int kPass>
+__global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_of_tiles_kernel(
+    const __grid_constant__ P p, int64_t blocks, const __grid_constant__ ImageTiles tiles) {
+  wait_for_earlier_kernels();
+  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const bool active = column < p.channels;
+  const Totals<P, kPass> total = collect_partials<P, kPass>(
+      p, column, active, blocks, shared_memory<typename P::Acc>(),
+      [&](int64_t block) { return tiles.rows_of_block(block); });
   if (threadIdx.y != 0 || !active) return;
   finish_channel<P, kPass>(p, column, total);
 }
@@ -162,6 +186,16 @@ cudaError_t launch_final_reduction(
       final_reduction_kernel<P, kPass>, shape.grid, shape.block,
       kFinalReductionThreads * 2 * sizeof(typename P::Acc), stream, p, blocks, tiles_per_block,
       period, p.rows / period);
+}
+
+template <int kPass, class P>
+cudaError_t launch_final_reduction_of_tiles(
+    const P& p, const TileShape& tiles, cudaStream_t stream) {
+  const int64_t blocks = tiles.grid.y;
+  const FinalReductionShape shape = final_reduction_shape(p.channels, blocks);
+  return launch(
+      final_reduction_of_tiles_kernel<P, kPass>, shape.grid, shape.block,
+      kFinalReductionThreads * 2 * sizeof(typename P::Acc), stream, p, blocks, tiles.tiles);
 }
 
 }  // namespace fusegen

@@ -35,6 +35,7 @@ __host__ __device__ constexpr int l2_rows_together() {
   using Sums = typename P::template Sums<kPass, TypeOf>;
   // Moments are three values while elements are added.
   const int values = P::kChannelValuesBy[kPass] + 2 * Sums::kComponents - Sums::kFields;
+  if (P::kDraws > 0) return 2;  // what is drawn of several rows at a time takes many more
   if (kReads == 1) return 8;
   return kReads == 2 && values <= kMost ? 4 : 2;
 }
@@ -43,9 +44,9 @@ __host__ __device__ constexpr int l2_rows_together() {
 // take half the registers, unless many rows of several tensors are in flight.
 template <class P>
 constexpr int l2_blocks() {
-  const bool several = fields_in(reads_from<P, 0>()) > 1;
+  const bool several = fields_in(reads_from<P, 0>()) > 1 || P::kDraws > 0;
   const int least = several ? 3 : 4;
-  if (several && l2_rows_together<P, 1>() > 2) return least;
+  if (several && (l2_rows_together<P, 1>() > 2 || P::kDraws > 0)) return least;
   return sizeof(typename P::T) == 2 ? least + 1 : least;
 }
 
@@ -74,13 +75,13 @@ __device__ __forceinline__ void load_l2_rows(
     const int at = row + u * kL2RowsPerIteration<P, kVec>;
     if (!slice.has(at)) break;
     each(
-        [&](auto i, auto& vector, auto* from) {
+        [&](auto i, auto& vector, const auto& from) {
           constexpr int kField = decltype(i)::value;
           if constexpr (has_bit(P::kReadBy[kPass], kField)) {
             if constexpr (kPass == 0) {
-              vector = load_to_keep(slice.columns, from + int64_t(at) * p.channels);
+              vector = load_to_keep(slice.columns, row_at(from, int64_t(at) * p.channels));
             } else {
-              vector = load_last(slice.columns, from + int64_t(at) * p.channels);
+              vector = load_last(slice.columns, row_at(from, int64_t(at) * p.channels));
             }
           }
         },
@@ -92,8 +93,10 @@ __device__ __forceinline__ void load_l2_rows(
 template <int kPass, class P, int kVec, typename Inputs, typename Sums>
 __device__ __forceinline__ void use_l2_row(
     const P& p, const L2Slice<kVec>& slice, int row, bool is_first,
-    const Known<P> (&known)[kVec], const Inputs& in, Sums& sums) {
+    Known<P> (&known)[kVec], const Inputs& in, Sums& sums) {
   typename P::template Writes<VectorsOf<kVec, true>::template Stored> out;
+  typename P::Drawn drawn[kVec];
+  draw(p, slice.columns, int64_t(row) * p.channels, drawn);
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
     Elements<P> x{};
@@ -101,16 +104,17 @@ __device__ __forceinline__ void use_l2_row(
     typename P::Cached cached{};
     Terms<P, kPass> term;
     Results<P> y;
+    static_cast<typename P::Drawn&>(known[v]) = drawn[v];
     p.template element<kPass, 0u>(x, known[v], cached, term, y);
     each(AddElement{v, is_first}, sums, term);
     if constexpr (kPass == 1) each(PutElement{v}, out, y);
   }
   if constexpr (kPass == 1) {
     each(
-        [&](auto i, auto& vector, auto* to) {
+        [&](auto i, auto& vector, const auto& to) {
           constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
           if (!kMayLack || to != nullptr) {
-            store_last(slice.columns, to + int64_t(row) * p.channels, vector);
+            store_last(slice.columns, row_at(to, int64_t(row) * p.channels), vector);
           }
         },
         out, p.writes);
@@ -191,7 +195,7 @@ __global__ void __launch_bounds__(kL2Threads, l2_blocks<P>()) l2_kernel(
     const int64_t left = p.rows - threadIdx.y * kL2Rows;
     const int stride = kL2RowsPerIteration<P, kVec> * kL2Rows;
     const auto total = collect_partials<P, 0>(
-        p, column, active, slices, shared, kL2Rows, left, stride);
+        p, column, active, slices, shared, EvenRows{kL2Rows, left, stride});
     if (threadIdx.y == 0 && active) finish_channel<P, 0>(p, column, total);
     count_part(counter);
     return;

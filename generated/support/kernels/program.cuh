@@ -15,6 +15,9 @@
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
 //   Writes<Of>, writes        tensors of all elements that are stored by the last pass
 //   kOptionalWrites           the fields of Writes whose pointer may be null, as bits
+//   kOuterReads, kOuterWrites the fields of Reads and Writes that are [batch, channels, positions]
+//                             in a call with positions, as bits
+//   kHasParts                 whether some of these tensors are parts of others: see parts.cuh
 //   kReadBy[kPasses]          the fields of Reads that a pass needs, as bits
 //   partials                  partial results of column sums, in the workspace
 //   scratch(f)                calls f(pass that stores it, pointer, unit, whether it is in every
@@ -28,7 +31,12 @@
 //                             elements need the value. No bits: only finish() needs it. The
 //                             pointer kChannelNumbers stands for 0, 1, 2 ..., not in memory
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value per row and per group
+//                             The factors of samples that a dropout draws are such tensors of rows,
+//                             SampleFactors, which are not in memory
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
+//   Drawn, dropouts(f)        what is drawn for an element; calls f(Dropout, &Drawn::field) for
+//                             each dropout that draws a factor of each element, of which there
+//                             are kDraws
 //   Cached                    values of an element that a kernel may cache for later passes
 //   kCachedInRegisters[pass], kCachedInShared[pass]   those that row and column kernels have cached
 //                             when a pass begins, as bits
@@ -63,7 +71,9 @@
 #include <cuda_runtime.h>
 
 #include "../columns.cuh"
+#include "../dropout.cuh"
 #include "../packs.cuh"
+#include "../parts.cuh"
 #include "../reductions.cuh"
 #include "../types.cuh"
 
@@ -77,8 +87,10 @@ namespace fusegen {
 // The unit that a pass reduces to one value; kNone where a pass has no sums.
 enum class Unit { kNone, kChannel, kRow, kGroup, kScalar };
 
+// positions: of an image, where outer tensors are [batch, channels, positions] and rows are
+// batch * positions; 0 where all tensors are [rows, channels].
 struct Sizes {
-  int64_t rows, channels, groups, group_length;
+  int64_t rows, channels, groups, group_length, positions = 0;
 };
 
 template <int kIndex>
@@ -145,7 +157,9 @@ struct Program : Sizes {
   static constexpr unsigned kCachedInRegisters[kMostPasses] = {}, kCachedInShared[kMostPasses] = {};
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
-  static constexpr bool kFitsL2 = false, kReducesChannels = false;
+  static constexpr unsigned kOuterReads = 0, kOuterWrites = 0;
+  static constexpr bool kFitsL2 = false, kReducesChannels = false, kHasParts = false;
+  static constexpr int kDraws = 0;
 
   using Cached = Nothing;
   template <int kPass, template <typename> class Of>
@@ -154,6 +168,9 @@ struct Program : Sizes {
   struct Channel {};
   struct Row {};
   struct Group {};
+  struct Drawn {};
+  template <typename F>
+  FUSEGEN_DEVICE void dropouts(const F&) const {}
   FUSEGEN_DEVICE Scalars scalars() const { return {}; }
   template <int kFrom, typename F>
   FUSEGEN_BOTH void channel_tensors(const F&) const {}
@@ -181,9 +198,9 @@ struct Program : Sizes {
 
 // Types of a record's fields: pointers to read or to write, and values.
 template <typename E>
-using ReadPointer = const E*;
+using ReadPointer = typename PointerTo<E>::Read;
 template <typename E>
-using WritePointer = E*;
+using WritePointer = typename PointerTo<E>::Write;
 template <typename Acc>
 struct ValuesIn {
   template <typename E>
@@ -211,7 +228,20 @@ using Results = typename P::template Writes<ValuesIn<typename P::Acc>::template 
 
 // All values besides those of an element: formulas use these fields, whatever their record is.
 template <class P>
-struct Known : P::Scalars, P::Channel, P::Row, P::Group {};
+struct Known : P::Scalars, P::Channel, P::Row, P::Group, P::Drawn {};
+
+// Draws what the thread's elements of the row that begins at element `row` need. The compiler drops
+// what the pass does not use.
+template <class P, typename ColumnsOf, int N>
+__device__ __forceinline__ void draw(
+    const P& p, const ColumnsOf& columns, int64_t row, typename P::Drawn (&drawn)[N]) {
+  p.dropouts([&](const auto& dropout, auto field) {
+    typename P::Acc factor[N];
+    draw_columns(dropout, columns, row, factor);
+#pragma unroll
+    for (int v = 0; v < N; ++v) drawn[v].*field = factor[v];
+  });
+}
 
 // Initialises what is known of each of a thread's columns with the scalars.
 template <class P, int N>

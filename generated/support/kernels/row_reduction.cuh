@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
 
     // What is known of the segment. All tensors: the compiler drops those that nothing below uses.
     Known<P> known{scalars, {}, {}, {}};
-    p.template row_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
+    p.template row_tensors<kPass>([&](auto, auto pointer, bool present, auto field) {
       known.*field = present ? Acc(widen(read(pointer + row))) : Acc(0);
     });
     p.derive_row(known);
@@ -166,11 +166,14 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
           }
         });
         typename P::template Sums<kPass, RowReductionTerms<Acc, kVec>::template Of> terms;
+        typename P::Drawn drawn[kVec];
+        draw(p, columns[u], row * p.channels, drawn);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
           Known<P> k = known;
           static_cast<typename P::Channel&>(k) = channel[v];
+          static_cast<typename P::Drawn&>(k) = drawn[v];
           p.derive_channel(k);
           if constexpr (!kByGroup && P::kGroupTensorsBy[kPass] > 0) {
             const int64_t group = columns[u].at(v) / p.group_length;

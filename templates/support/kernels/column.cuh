@@ -27,8 +27,8 @@
 namespace fusegen {
 
 // Loads a value of a row or a group.
-template <typename Acc, typename E>
-__device__ __forceinline__ Acc load_value(E* from, int64_t at, bool present) {
+template <typename Acc, typename From>
+__device__ __forceinline__ Acc load_value(const From& from, int64_t at, bool present) {
   return present ? Acc(widen(read(from + at))) : Acc(0);
 }
 
@@ -97,12 +97,12 @@ class ColumnThread {
   __device__ __forceinline__ void fetch() {
     if (next_.at < end_) {
       each(
-          [&](auto i, auto& incoming, auto* from) {
+          [&](auto i, auto& incoming, const auto& from) {
             constexpr int kField = decltype(i)::value;
-            using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+            using E = ElementAt<std::remove_reference_t<decltype(from)>>;
             if constexpr (has_bit(Layout::kFetched, kField)) {
               auto* const slot = tiles_.template fetched<kField, E>() + next_.at;
-              incoming.fetch(columns_, slot, from + next_.row);
+              incoming.fetch(columns_, slot, row_at(from, next_.row));
             }
           },
           incoming_, p_.reads);
@@ -120,13 +120,13 @@ class ColumnThread {
         Inputs in;
         if constexpr (Layout::kFetched != 0) wait_for_rows<kPipelineDepth - 1>();
         each(
-            [&](auto i, auto& vector, auto& incoming, auto* from) {
+            [&](auto i, auto& vector, auto& incoming, const auto& from) {
               constexpr int kField = decltype(i)::value;
-              using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+              using E = ElementAt<std::remove_reference_t<decltype(from)>>;
               if constexpr (has_bit(Layout::kFetched, kField)) {
                 vector = incoming.take(tiles_.template fetched<kField, E>() + here.at);
               } else if constexpr (has_bit(Layout::kReads, kField)) {
-                vector = load_pack(columns_, from + here.row);
+                vector = load_pack(columns_, row_at(from, here.row));
               }
             },
             in, incoming_, p_.reads);
@@ -138,9 +138,9 @@ class ColumnThread {
       for (Place here = begin_; here.at < end_; here += step_) {
         Inputs in;
         each(
-            [&](auto i, auto& vector, auto* from) {
+            [&](auto i, auto& vector, const auto& from) {
               constexpr int kField = decltype(i)::value;
-              using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+              using E = ElementAt<std::remove_reference_t<decltype(from)>>;
               if constexpr (has_bit(Layout::kTiles & P::kReadBy[kPass], kField)) {
                 vector = tiles_.template read<kField, E>()[here.at];
               }
@@ -178,7 +178,7 @@ class ColumnThread {
     [[maybe_unused]] const int64_t row = first_ + here.at / int(blockDim.x);
     typename P::Row row_values{};
     if constexpr (P::kRowTensorsBy[kPass] > 0) {
-      p_.template row_tensors<kFirst>([&](auto uses, auto* pointer, bool present, auto field) {
+      p_.template row_tensors<kFirst>([&](auto uses, auto pointer, bool present, auto field) {
         if constexpr (has_bit(decltype(uses)::passes, kPass)) {
           row_values.*field = load_value<Acc>(pointer, row, present);
         }
@@ -188,6 +188,8 @@ class ColumnThread {
       row_values = k;
     }
     typename P::template Writes<Vectors::template Stored> out;
+    typename P::Drawn drawn[kVec];
+    draw(p_, columns_, here.row, drawn);
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       Elements<P> x{};
@@ -200,6 +202,7 @@ class ColumnThread {
           cached);
       Known<P>& k = known_[v];
       static_cast<typename P::Row&>(k) = row_values;
+      static_cast<typename P::Drawn&>(k) = drawn[v];
       if constexpr (P::kGroupTensorsBy[kPass] > 0) {
         p_.template group_tensors<kFirst>(
             [&](auto uses, auto* pointer, bool present, auto field) {
@@ -232,9 +235,9 @@ class ColumnThread {
         cached);
     if constexpr (kStores) {
       each(
-          [&](auto i, auto& vector, auto* to) {
+          [&](auto i, auto& vector, const auto& to) {
             constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
-            if (!kMayLack || to != nullptr) store_pack(columns_, to + here.row, vector);
+            if (!kMayLack || to != nullptr) store_pack(columns_, row_at(to, here.row), vector);
           },
           out, p_.writes);
     }

@@ -71,9 +71,9 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   };
   const auto values_of = [&](int64_t tile, int v) {
     Values values = {};
-    p.template row_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
+    p.template row_tensors<kPass>([&](auto uses, auto pointer, bool present, auto field) {
       if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-        auto* const from = pointer + tile * rows_of_tile + row_of[v];
+        const auto from = pointer + tile * rows_of_tile + row_of[v];
         values.row.*field = present ? Acc(widen(read(from))) : Acc(0);
       }
     });
@@ -93,10 +93,13 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   const auto take = [&](const auto& here, int64_t tile, bool first, const Values& first_values,
                         const Vectors& in) {
     [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
+    typename P::Drawn drawn[kVec];
+    draw(p, here, tile * length, drawn);
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
       Known<P>& k = known[v];
+      static_cast<typename P::Drawn&>(k) = drawn[v];
       if constexpr (kRows || kGroups) {
         const bool of_first = kPacked || (kEarly && (!kGroups || group_of[v] == group_of[0]) &&
                                           (!kRows || row_of[v] == row_of[0]));
@@ -118,7 +121,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     if constexpr (kStores) {
       // The address is computed within the branch: before it, it would take registers.
       each(
-          [&](auto i, const auto& vector, auto* to) {
+          [&](auto i, const auto& vector, const auto& to) {
             constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
             if (!kMayLack || to != nullptr) store_pack(here, to, tile * length, vector_end, vector);
           },
@@ -129,8 +132,9 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   const int64_t begin = blockIdx.y * tiles_per_block;
   const int64_t end = begin + tiles_per_block < tiles ? begin + tiles_per_block : tiles;
   // First the tiles with all their rows, if vectors may move them.
-  using Packed = Columns<kVec, true>;
-  const Packed packed{columns.first, 1, kVec};
+  const auto packed = over_rows<P::kHasParts>(
+      Columns<kVec, true>{columns.first, 1, kVec}, columns);
+  using Packed = std::remove_const_t<decltype(packed)>;
   int64_t full = tiles;
   if (!kPacked && tiles * length > vector_end) full = vector_end > 0 ? tiles - 1 : 0;
   const int64_t full_end = end < full ? end : full;
@@ -158,10 +162,12 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     const unsigned owner = unsigned(rest - begin) % blockDim.y;  // threadIdx.y of the first one
     const unsigned skipped = (threadIdx.y + blockDim.y - owner) % blockDim.y;
     for (int64_t at = rest + skipped; active && at < end; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, p.rows * p.channels);
+      const auto here = over_rows<P::kHasParts>(
+          part_of(columns, at * length, p.rows * p.channels), columns);
       if (!here.any()) break;
       Vectors in;
-      each(LoadVectors<kReads, MaskedVector<kVec>>{here, at * length, vector_end}, in, p.reads);
+      using Masked = std::remove_const_t<decltype(here)>;
+      each(LoadVectors<kReads, Masked>{here, at * length, vector_end}, in, p.reads);
       take(here, at, at == begin + threadIdx.y, values_of(at, 0), in);
     }
   }

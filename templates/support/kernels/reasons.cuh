@@ -100,6 +100,11 @@ void explain_row(const P& p, const Shapes& shapes, const RowLaunch& fit, bool ch
   if (chosen) explanation->considered("two_pass", false, "reads elements once more");
 }
 
+inline void explain_tile() {
+  explanation->considered(
+      "tile", true, "outer tensors are [batch, channels, positions]: no other schedule reads them");
+}
+
 template <class P>
 void explain_two_pass(const P& p) {
   if constexpr (P::kPasses == 1) {

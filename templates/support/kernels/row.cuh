@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(
   typename P::Group next_group;
   const auto load_row = [&](int64_t at, int64_t item, int64_t row) {
     const bool exists = at < g.size && segment < groups;
-    p.template row_tensors<kFirst>([&](auto, auto* from, bool present, auto field) {
-      auto* const value = from + (kOfRows ? item : row);
+    p.template row_tensors<kFirst>([&](auto, auto from, bool present, auto field) {
+      const auto value = from + (kOfRows ? item : row);
       next_row.*field = exists && present ? Acc(widen(read(value))) : Acc(0);
     });
     if constexpr (!kOfRows) {
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(
       next[i] = {};
       if (at >= g.size || !columns[i].any()) continue;
       each(
-          [&](auto n, auto& vector, auto* from) {
+          [&](auto n, auto& vector, const auto& from) {
             if constexpr (has_bit(Passes::kReads, decltype(n)::value)) {
               vector = issue_load(columns[i], from, at, g.size, g.vector_end);
             }
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       each(
-          [&](auto n, auto& vector, auto* from, const auto& issued) {
+          [&](auto n, auto& vector, const auto& from, const auto& issued) {
             if constexpr (has_bit(Passes::kReads, decltype(n)::value)) {
               vector = complete_load(columns[i], from, at, issued);
             }
@@ -163,9 +163,12 @@ __global__ void __launch_bounds__(
         channels.template take<kPass>(p, i);
         if constexpr (kIsLast && kColumnSums > 0) sums.take(i);
         typename P::template Writes<VectorsOf<kVec>::template Stored> out;
+        typename P::Drawn drawn[kVec];
+        draw(p, columns[i], at, drawn);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           Known<P> k = known;
+          static_cast<typename P::Drawn&>(k) = drawn[v];
           static_cast<typename P::Channel&>(k) = channels.value[kInShared ? 0 : i][v];
           p.derive_channel(k);
           if constexpr (kLoadsGroups) {
@@ -206,7 +209,7 @@ __global__ void __launch_bounds__(
         if constexpr (kIsLast) {
           if constexpr (kColumnSums > 0) sums.put(i);
           each(
-              [&](auto n, const auto& pack, auto* to) {
+              [&](auto n, const auto& pack, const auto& to) {
                 constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(n)::value);
                 if (active && (!kMayLack || to != nullptr)) {
                   store_pack(columns[i], to, at, g.vector_end, pack);

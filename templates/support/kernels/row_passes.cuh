@@ -101,7 +101,7 @@ __device__ __forceinline__ void each_pass(std::integer_sequence<int, kStep...>, 
 template <int kVec, bool kUnaligned>
 struct RowLoadsOf {
   template <typename E>
-  using Of = RowLoad<E, kVec, kUnaligned>;
+  using Of = RowLoad<ElementOf<E>, kVec, kUnaligned>;
 };
 
 }  // namespace fusegen

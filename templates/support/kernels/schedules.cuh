@@ -5,6 +5,7 @@
 //   l2         groups of columns stay in the L2
 //   two-pass   any size: a pass over memory for each reduction, then one for the results
 //   pointwise  the same where nothing is reduced before the results
+//   tile       one of the last two where outer tensors are [batch, channels, positions]
 //
 // Passes before P::kFirstResident reduce something else than the last ones; all schedules take them
 // from memory.
@@ -26,6 +27,7 @@
 #include "row_launch.cuh"
 #include "row_reduction.cuh"
 #include "scalar_reduction.cuh"
+#include "tile.cuh"
 
 namespace fusegen {
 
@@ -40,6 +42,12 @@ class ProgramRun {
       : p_(program), shapes_(shapes), vector_end_(vector_end), scratch_(scratch), stream_(stream) {}
 
   cudaError_t operator()() {
+    if constexpr (P::kOuterReads != 0 || P::kOuterWrites != 0) {
+      if (p_.positions > 0) {
+        if (explanation != nullptr) explain_tile();
+        return two_pass();
+      }
+    }
     if constexpr (kResident && P::kUnit[kFirst] == Unit::kChannel) {
       const Column tile = column_tile<kFirst, kVec, kPacked>(p_, shapes_);
       if (explanation != nullptr) explain_column<kFirst, kVec, kPacked>(p_, shapes_, tile);
@@ -85,10 +93,24 @@ class ProgramRun {
                         P::kTarget.multiprocessors);
   }
 
+  // Whether a pass over memory may meet tensors of both orders; if it does in this call.
+  template <int kPass>
+  static constexpr bool kMayMeetTiles =
+      (kOuterReadsOf<P, kPass> | kOuterWritesOf<P, kPass>) != 0;
+  template <int kPass>
+  TileShape tile_shape_of() const {
+    return tile_shape(
+        shapes_, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
+        kTileBytes<P, kPass>, pointwise_work<P, kPass>(), P::kTarget.multiprocessors);
+  }
+
   // Partial results of the column sums of a pass over memory, of each column.
   template <int kPass>
   int64_t partial_blocks() const {
     if constexpr (!kLeavesPartials<kPass>) return 0;
+    if constexpr (kMayMeetTiles<kPass>) {
+      if (p_.positions > 0) return tile_shape_of<kPass>().grid.y;
+    }
     const PointwiseShape shape = pointwise_shape_of<kPass>();
     return int64_t(shape.grid.y) * shape.period;
   }
@@ -133,12 +155,29 @@ class ProgramRun {
   }
   template <int kPass>
   cudaError_t over_memory() {
+    if constexpr (kMayMeetTiles<kPass>) {
+      if (p_.positions > 0) {
+        next("tile", kPass, kPass);
+        const bool aligned = kPacked || vector_end_ > 0;
+        return launch_tile<kPass, kVec, kPacked>(p_, tile_shape_of<kPass>(), aligned, stream_);
+      }
+    }
     next("pointwise", kPass, kPass);
     return launch_pointwise<kPass, kVec, kPacked>(
         p_, pointwise_shape_of<kPass>(), vector_end_, stream_);
   }
   template <int kPass>
   cudaError_t finish_partials() {
+    if constexpr (kMayMeetTiles<kPass>) {
+      if (p_.positions > 0) {
+        next("final_reduction", kPass, kPass);
+        const TileShape shape = tile_shape_of<kPass>();
+        if constexpr (Totals<P, kPass>::kComponents > Totals<P, kPass>::kFields) {
+          return launch_final_reduction_of_tiles<kPass>(p_, shape, stream_);
+        }
+        return launch_final_reduction<kPass>(p_, int64_t(shape.grid.y), 0, 1, stream_);
+      }
+    }
     const PointwiseShape shape = pointwise_shape_of<kPass>();
     next("final_reduction", kPass, kPass);
     return launch_final_reduction<kPass>(

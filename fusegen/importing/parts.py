@@ -1,0 +1,41 @@
+"""The operators of a trace that divide the channels, and those that take a part."""
+
+from __future__ import annotations
+
+from torch import fx
+
+from fusegen.importing.operands import Operands
+from fusegen.importing.places import refusal
+from fusegen.importing.shapes import is_channels
+from fusegen.importing.trace import shape
+from fusegen.importing.values import Value
+
+
+class Parts(Operands):
+    """Reads chunk, split and glu."""
+
+    def _parts(self, node: fx.Node, given: str) -> Value:
+        """What is divided, of which the next nodes take a part each. given: `count`, or `size` of a part."""
+        x, width = self._operand(node, 0), shape(self._node(node, 0))[-1]
+        number, dim = self._argument(node, 1, ""), self._argument(node, 2, "dim")
+        count = width // number if given == "size" and isinstance(width, int) and isinstance(number, int) else number
+        if not is_channels(x.layout, 0 if dim is None else dim):
+            hint = "a chain divides the channels, the last dimension"
+            raise refusal("FG703", "chunk over other dimensions", self.trace.place(node), hint)
+        if not isinstance(width, int) or not isinstance(count, int) or count < 2 or width % count:
+            hint = "the parts of a chain's channels are equal"
+            raise refusal("FG703", f"chunk of {width} channels into {number}", self.trace.place(node), hint)
+        self._counts[node] = count
+        return x
+
+    def _part(self, node: fx.Node, source: fx.Node, index: int) -> Value:
+        x, count = self._operand(node, 0), self._counts[source]
+        self._source[node] = self._node(source, 0)
+        keys = {"index": index % count, "count": count}
+        return self.values.make("part", (x,), keys, layout=x.layout, place=self.trace.place(source))
+
+    def _glu(self, node: fx.Node) -> Value:
+        x, dim = self._operand(node, 0), self._argument(node, 1, "dim")
+        if not is_channels(x.layout, -1 if dim is None else dim):
+            raise self._lacking(node, "glu")
+        return self._make(node, "glu", (x,), layout=x.layout)

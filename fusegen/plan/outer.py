@@ -1,0 +1,56 @@
+"""Which tensors of a chain behind a convolution may be [batch, channels, positions], as contiguous ones are.
+
+The convolution's result and its gradient are [batch * positions, channels] in any case: in channels_last. What comes
+from outside or goes there is so, too, where the module's result is in channels_last. Where it is contiguous, the passes
+that meet such tensors run as tile kernels, which read and write both orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fusegen.chain.model import Chain
+from fusegen.plan.model import Program, Tensor
+from fusegen.plan.units import Unit
+
+TILES = "contiguous results, gradients and further inputs go through tiles in shared memory: the kernels copy nothing"
+COPIES = "contiguous results, gradients and further inputs are copied: "
+
+
+def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequence[Tensor]) -> tuple[Program, Program]:
+    """The programs of a variant with their outer tensors, and with the reason for or against having some.
+
+    Both have some, or none has: the result of the one is what the other's gradient belongs to. saved: what the forward
+    program makes for the backward one.
+    """
+    if chain.convolution is None:
+        return forward, backward
+    why = _why_copies(forward) or _why_copies(backward)
+    if chain.of_rows:
+        why = "the result has one value for each row"
+    if chain.number_of_parts > 1:
+        why = "the convolution's result has several parts"
+    if forward.draws or backward.draws:
+        why = "dropout draws for neighbours in channels_last"
+    if why is None and any(tensor.is_full for tensor in saved):
+        why = "the forward pass saves a tensor of their size"
+    reason = TILES if why is None else COPIES + why
+    found = []
+    for program in (forward, backward):
+        outer = () if why else tuple(t.name for t in _full(program) if chain.source.name not in (t.name, t.gradient_of))
+        found.append(replace(program, outer=outer, reasons=(*program.reasons, reason)))
+    return found[0], found[1]
+
+
+def _why_copies(program: Program) -> str | None:
+    """Why a program's passes cannot be tile kernels."""
+    for phase in program.phases:
+        if phase.unit is not Unit.CHANNEL:
+            return f"{program.name} reduces each {phase.unit.value}, of which a tile has only some channels"
+    return None
+
+
+def _full(program: Program) -> list[Tensor]:
+    """Tensors of all elements that a program reads or writes, once each."""
+    return list({t.name: t for t in (*program.inputs, *program.outputs) if t.is_full}.values())
