@@ -65,11 +65,12 @@ def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
 
 
 def _channels(plan: Plan, module: nn.Module, x: Tensor) -> int:
-    anchor = plan.chain.contraction or plan.chain.convolution
-    if anchor is None:
-        return x.shape[-1]
-    layer = module.get_submodule(anchor.name)
-    return layer.weight.shape[0] if plan.chain.contraction else layer.out_channels
+    """Those of the running value, which may be a part of the source."""
+    anchor, width = plan.chain.contraction or plan.chain.convolution, x.shape[-1]
+    if anchor is not None:
+        layer = module.get_submodule(anchor.name)
+        width = layer.weight.shape[0] if plan.chain.contraction else layer.out_channels
+    return width // plan.chain.number_of_parts
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@
 
 #include "columns.cuh"
 #include "packs.cuh"
+#include "parts.cuh"
 #include "philox.cuh"
 #include "unaligned.cuh"
 
@@ -111,6 +112,13 @@ __device__ __forceinline__ void draw_columns(
     Acc (&factor)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) factor[v] = draw_one(dropout, row + columns.at(v));
+}
+// A tile of rows where some tensors are parts: elements are numbered as those of one part.
+template <int kVec, class Here, typename Acc>
+__device__ __forceinline__ void draw_columns(
+    const Dropout<Acc>& dropout, const VectorOverRows<kVec, Here>& columns, int64_t row,
+    Acc (&factor)[kVec]) {
+  draw_columns(dropout, columns.here, row, factor);
 }
 
 // The factors of samples as a tensor of one value per row that is not in memory: kernels read them

@@ -156,7 +156,7 @@ def test_other_targets_take_pytorchs_operators(called) -> None:
 
 POSITIONS = """
 fusegen: 1
-name: of_positions
+name: loss_of_positions
 about: a class for each position
 dims: {batch: 4, channels: 3, height: 6, width: 5, classes: 8, out_height: 4, out_width: 3}
 arguments: {channels: {type: dim}, classes: {type: dim}}
@@ -169,8 +169,8 @@ chain:
 
 
 def test_positions(tmp_path: Path, emulation_cache: Path) -> None:
-    write("of_positions", POSITIONS, tmp_path)
-    module = emulate_package(tmp_path / "of_positions", cache=emulation_cache).OfPositions(3, 8)
+    write("loss_of_positions", POSITIONS, tmp_path)
+    module = emulate_package(tmp_path / "loss_of_positions", cache=emulation_cache).LossOfPositions(3, 8)
     module.fusegen_strict = True
     x, target = torch.randn(2, 3, 6, 5), torch.randint(0, 8, (2, 3, 4)).mT
     loss, expected = module(x, target), F.cross_entropy(module.conv(x), target, reduction="sum")
