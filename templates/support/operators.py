@@ -77,9 +77,9 @@ class Operator:
     parameter that differs from row to row. linear: whether the first two arguments are the operands
     of a matrix product. drops_channels: whether a result [rows, 1] of the op is [rows] for the
     caller. precisions: whether the product is made in several; the last three arguments are then
-    the precision and the pieces of both operands, which the op `split` makes. tiled: whether the ops take images, too:
-    [batch, positions, channels] as the first argument, [batch, channels, positions] elsewhere where
-    tensors have rows. The first gradient is that of the first argument.
+    the precision and the pieces of both operands, which the op `split` makes. tiled: whether the
+    ops take images, too: [batch, positions, channels] as the first argument, [batch, channels,
+    positions] elsewhere where tensors have rows. The first gradient is that of the first argument.
     """
 
     split = None
