@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fusegen.chain.builder import KEEP, ChainBuilder
+from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
+from fusegen.chain.operands import KEEP
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import verify
 

@@ -1,4 +1,4 @@
-"""The running value from the first step of a chain to the last, and the values and inputs that steps take besides."""
+"""The running value from the first step of a chain to the last."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, Loss, RankNorm
-from fusegen.chain.module import ModuleBuilder, shape_text
+from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, RankNorm
+from fusegen.chain.operands import OperandBuilder
 from fusegen.chain.parts import divide, why_not_divided
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
 from fusegen.ir.functions.normalisation import over_ranks
@@ -16,33 +16,22 @@ from fusegen.ir.multiples import factors, part_of
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
-KEEP = "'keepdim: true' keeps the dimension"
 
-
-class ChainBuilder(ModuleBuilder):
-    """What a step uses to add itself to the graph.
-
-    dropped_channels: whether a reduction before the present step has dropped the dimension of the channels.
-    """
+class ChainBuilder(OperandBuilder):
+    """What a step uses to add itself to the graph."""
 
     def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
         self.over_ranks = over_ranks
-        self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
-        self.targets: dict[str, Node] = {}
-        self.loss: Loss | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.rank_norms: list[RankNorm] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
-        self._saved: dict[str, Node] = {}
-        self.dropped_channels = False
-        self._without_channels: set[str] = set()
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
         self.parts: dict[str, tuple[Node, ...]] = {}
@@ -254,83 +243,3 @@ class ChainBuilder(ModuleBuilder):
         axes = ROW if by_sample else self.graph.view
         factor = self.graph.draw(found.p, len(self.dropouts) - 1, axes, f"{name}_factor")
         return self.graph.add("mul", x, factor, name=f"{name}_value")
-
-    # Parameters, values and inputs
-
-    def parameter(self, name: str, shape: object, init: object) -> Node:
-        found = super().parameter(name, shape, init)
-        if self.dropped_channels and name in self.parameters and len(self.parameters[name].shape) > 1:
-            shape = shape_text(self.parameters[name].shape)
-            self.refuse("FG309", f"the running value is [rows], parameter '{name}' is {shape}", "parameter", KEEP)
-        return found
-
-    def value(self, name: str) -> Node:
-        """The result of an earlier step."""
-        if name not in self._saved:
-            hint = self.symbols.references.missing("value", name, self._saved)
-            if name in self.spec.inputs:
-                hint = f"'{name}' is an input: give it as one"
-            self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
-            return self.graph.tensor(name, self.graph.view)
-        self.symbols.references.use("value", name)
-        if (name in self._without_channels) != self.dropped_channels:
-            shapes = ("[rows]", "of two dimensions") if self.dropped_channels else ("of two dimensions", "[rows]")
-            message = (
-                f"the running value is {shapes[0]}, '{name}' is {shapes[1]}: PyTorch would pair rows with channels"
-            )
-            self.refuse("FG309", message, "value", KEEP)
-        return self._saved[name]
-
-    def _shape_of_input(self, name: str, field: str) -> tuple[Dim | None, ...] | None:
-        """The shape of an input that a step names in this field; None if there is none of the name."""
-        known = {tensor.name: tensor.shape for tensor in self.inputs}
-        if name in known:
-            self.symbols.references.use("input", name)
-        elif not self.symbols.is_unread("inputs", name):
-            hint = self.symbols.references.missing("input", name, known)
-            if name in self._saved:
-                hint = f"'{name}' is a value: give it as one"
-            self.refuse("FG301", f"no input named '{name}'", field, hint)
-        return known.get(name)
-
-    def target(self, name: str, reduction: str, ignored: int) -> Node:
-        """An input of the module that has the number of a channel for each row, and what is made of their losses."""
-        shape = self._shape_of_input(name, "target")
-        node = self.graph.tensor(name, self.graph.view - CHANNEL)
-        if shape is None:
-            return node
-        wanted = None
-        if name == self.inputs[0].name or name in self.tail_inputs:
-            self.refuse("FG303", f"the input '{name}' is no target: it has values of each channel", "target")
-        elif self.spec.inputs[name] is not None and self.positions is not None:
-            wanted = self.positions.misfit_of_rows(shape)
-        elif self.spec.inputs[name] is not None and None not in (self.rows, *shape) and shape != (self.rows,):
-            wanted = shape_text((self.rows,))
-        if wanted is not None:
-            message = f"the target '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
-            self.refuse("FG303", message, "target")
-        self.loss = Loss(reduction, name, ignored)
-        self.targets[name] = node
-        return node
-
-    def input(self, name: str) -> Node:
-        """An input of the module, in the shape of the running value."""
-        shape = self._shape_of_input(name, "input")
-        if shape is None:
-            return self.graph.tensor(name, self.graph.view)
-        if self.dropped_channels:
-            message = f"the running value is [rows], the input '{name}' is not: PyTorch would pair rows with channels"
-            self.refuse("FG309", message, "input", KEEP)
-        wanted = None if self.spec.inputs[name] is None else self._other_shape(shape)
-        if wanted is not None:
-            message = f"the input '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
-            self.refuse("FG303", message, "input")
-        self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
-        return self.tail_inputs[name]
-
-    def _other_shape(self, shape: tuple[Dim | None, ...]) -> str | None:
-        """The shape of the running value, if it is known to be another one than this."""
-        if self.positions is not None:
-            return self.positions.misfit(shape, self.channels)
-        sizes = (self.rows, self.channels)
-        return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)
