@@ -9,9 +9,9 @@ from pathlib import Path
 
 from subjects import SEEDS
 
+from fusegen.plan.epilogue import SPLIT
 from fusegen.verify import policy
 from fusegen.verify.findings import Finding, Report
-from fusegen.verify.precisions import SPLIT
 
 _FIGURES = ("fused_largest", "eager_largest", "bound_largest", "fused_norm", "eager_norm", "bound_norm")
 _SPLIT_ERRORS = Path("benchmarks/results/split_errors_h100.csv")
@@ -49,6 +49,9 @@ The constants are in `fusegen/verify/policy.py`.
   output is within 64 ulps (float32) or 8 ulps (16 bits) of a kink, the incoming gradient is zero.
   What happens exactly at a kink is tested with chosen values, on which PyTorch's convention is met
   exactly.
+- **Memory formats.** A convolution's rounding depends on the memory format, for which cuDNN takes
+  other algorithms. Where TF32 is allowed, it may be used for one and not for the other. Eager's
+  error is the worse of contiguous and channels_last inputs.
 - **Training.** Three steps of SGD with momentum are judged by how far each parameter has moved.
   Training amplifies rounding. Eager's error is the worst of nine runs that differ by rounding alone
   (rows in another order, inputs an ulp up or down).

@@ -7,7 +7,7 @@ import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-from performance_sections import Line, Markdown, is_small
+from performance_sections import Line, Markdown, is_in_front_of_convolution, is_small
 
 from fusegen.bench.names import FUSED, MODES, PEERS, PRECISIONS, STEP
 from fusegen.bench.rows import Row, by_configuration
@@ -151,6 +151,8 @@ def memory_section(rows: Sequence[Row], table: str) -> str:
     """Why the peak is what it is, before its table; nothing without a table."""
     over, less = [], []
     for first, found in by_configuration([row for row in rows if row.mode == STEP]):
+        if is_in_front_of_convolution(first.shape):  # the shape does not tell how large an activation is
+            continue
         fused, compiled, eager = (found.get(name) for name in (FUSED, "compile", "eager"))
         extents = [int(extent) for extent in first.shape.split("x")]
         activation = extents[0] * extents[-1] * (4 if PRECISIONS[first.dtype].dtype == "float32" else 2)

@@ -79,17 +79,26 @@ the wall time on two idle cores.
 LEAST_STEP = "bare and ops"
 
 # Products of the extents below which the host decides how long a call takes: rows x input features x channels, or
-# rows x channels.
+# rows x channels. In front of a convolution: batch x channels x positions.
 _SMALL = {3: 2**33, 2: 2**22}
+_SMALL_IMAGES = 2**22
 
 
 def is_small(shape: str) -> bool:
     """Whether the host decides how long a call takes, at rows x input features x channels or rows x channels."""
+    if is_in_front_of_convolution(shape):
+        return _volume(shape) < _SMALL_IMAGES
     return _volume(shape) < _SMALL[len(shape.split("x"))]
 
 
+def is_in_front_of_convolution(shape: str) -> bool:
+    """Whether a shape is that of a convolution's input, to the channels of its result."""
+    return " to " in shape
+
+
 def _volume(shape: str) -> int:
-    return math.prod(int(extent) for extent in shape.split("x"))
+    """Of a convolution: of its input."""
+    return math.prod(int(extent) for extent in shape.partition(" to ")[0].split("x"))
 
 
 def read_lines(path: Path) -> list[Line]:

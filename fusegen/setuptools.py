@@ -22,9 +22,9 @@ from setuptools.errors import CompileError
 
 from fusegen.build import build_extensions
 from fusegen.errors import FusegenError
+from fusegen.plan.composition import Planned, package_names
 from fusegen.plan.devices import misfits
 from fusegen.plan.packages import plan_packages
-from fusegen.plan.plan import Plan
 from fusegen.plan.tuning_file import SUFFIX
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
@@ -139,7 +139,7 @@ class _BuildKernels(Command):
         return {str(self._output / path): str(self._source / path) for path in paths}
 
     @cached_property
-    def _plans(self) -> list[Plan]:
+    def _plans(self) -> list[Planned]:
         return plan_packages(spec_files(self.specs))
 
     @cached_property
@@ -169,7 +169,7 @@ class _BuildKernels(Command):
 
     def _left_over(self, directory: Path) -> Iterator[Path]:
         """Generated packages that no spec gives."""
-        names = {plan.spec.name for plan in self._plans}
+        names = {name for plan in self._plans for name in package_names(plan)}
         for file in sorted(directory.glob("*/__init__.py")):
             if file.parent.name not in names and file.read_bytes().startswith(_GENERATED):
                 yield file.parent

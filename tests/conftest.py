@@ -12,10 +12,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # For this process, before it imports torch, and for those that it starts. Tensors of the tests are tiny, and threads
 # that wait for each other would take most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long examples take is a matter of what else the machine does.
+settings.register_profile("fusegen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fusegen")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

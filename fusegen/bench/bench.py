@@ -157,13 +157,13 @@ class Bench:
         self.say(f"{place} {what}: {_outcome(rows)}, schedule {chosen.told}")
 
     def _rows(self, place: _Place, what: str, count: int, measured: dict[str, Measured], chosen: Ran) -> list[Row]:
-        """contraction_ms is zero for a chain without one, and missing where it could not be measured."""
+        """contraction_ms is zero for a chain without an anchor, and missing where it could not be measured."""
         peers = [measured[name] for name in self.options.against if name in measured]
         best_device = min((peer.device.median for peer in peers), default=None)
         best_wall = min((peer.wall.median for peer in peers), default=None)
         floor = measured[COPY].device.median if COPY in measured else None
         contraction = measured[CONTRACTION].device.median if CONTRACTION in measured else None
-        if place.subject.plan.chain.contraction is None:
+        if not place.subject.plan.chain.has_anchor:
             contraction = 0.0
         machine, plan = self.clock.machine, place.subject.plan
         rows = []

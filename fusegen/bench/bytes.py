@@ -8,11 +8,12 @@ from fusegen.bench.names import EVAL, STEP
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Tensor
 from fusegen.plan.plan import Plan
+from fusegen.plan.sizes import shape_of_input
 from fusegen.verify.emulated import in_product
 from fusegen.verify.sizes import Sizes
 
 # Roles with a width of their own in every mode that is timed: float32 statistics, int64 counts.
-_FIXED = {"accumulator": 4, "count": 8, "index": 8, "seed": 8}
+_FIXED = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
 
 
 def tail_bytes(plan: Plan, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:
@@ -32,9 +33,11 @@ def tail_programs(plan: Plan, what: str) -> list[Program]:
 def _program_bytes(plan: Plan, program: Program, mode: Mode, sizes: Sizes) -> int:
     # A bias that the library adds is none of the tail's. Running statistics that are updated are read and written.
     read = [tensor for tensor in program.inputs if not in_product(plan, mode, tensor.name)]
-    return sum(_tensor_bytes(tensor, mode, sizes) for tensor in (*read, *program.outputs))
+    return sum(_tensor_bytes(plan, tensor, mode, sizes) for tensor in (*read, *program.outputs))
 
 
-def _tensor_bytes(tensor: Tensor, mode: Mode, sizes: Sizes) -> int:
+def _tensor_bytes(plan: Plan, tensor: Tensor, mode: Mode, sizes: Sizes) -> int:
     width = _FIXED.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
+    if tensor.compact:
+        return math.prod(shape_of_input(plan, tensor.name, sizes.symbols)) * width
     return math.prod(sizes.shape(tensor.axes)) * width

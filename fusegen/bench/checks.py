@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fusegen.bench.names import EVAL
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import Reference, reference
-from fusegen.verify.run import Run, draw_gradient, run
+from fusegen.verify.run import Run, draw_gradient, run, runs_in_other_formats
 from fusegen.verify.training import compare_module, compare_runs
 
 PEER_FACTOR = 8.0
@@ -61,11 +61,12 @@ class Checks:
         for train, (grad, exact) in self.exact.items():
             with torch.set_grad_enabled(train):
                 eager = run(self.original, self.inputs, grad, train=train)
+                also = runs_in_other_formats(self.original, self.inputs, grad, train=train)
                 for _ in range(CALLS_OF_A_PEER):
                     if graphs:
                         torch.compiler.cudagraph_mark_step_begin()
                     found = run(module, self.inputs, grad, train=train)
-            for item in compare_runs(_kept(found), eager, exact, self.dtype):
+            for item in compare_runs(_kept(found), eager, exact, self.dtype, also):
                 if not item.ok and not _roughly(item):
                     wrong.append(_described(item, train))
         return wrong

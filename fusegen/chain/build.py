@@ -31,6 +31,12 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
     for index, step in enumerate(spec.chain):
         diagnostics.enter(index)
         builder.step = index
+        if step is not None and step.from_ is not None:
+            before = spec.chain[index - 1] if index else None
+            if before is not None and not before.saved:
+                hint = "the next step is from another one"
+                diagnostics.add("FG306", "nothing uses the value of this step", ("chain", index - 1), hint, last=True)
+            running = builder.branch(step.from_)
         builder.running.append(running)
         if step is None:
             builder.pass_over(written[index], running)
@@ -40,6 +46,10 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
             continue
         if step.ends_chain and index + 1 < len(spec.chain):
             diagnostics.refuse("FG308", f"{step.op} can only be the last step of a chain", "op")
+        if builder.leading and step.needs_matrix():
+            message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
+            diagnostics.refuse("FG308", message, "op")
+            continue
         why = step.not_over_positions() if builder.positions is not None else None
         if why is not None:
             diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
@@ -61,5 +71,5 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
     builder.refuse_multiples()
     chain = builder.finish(running)
     if not diagnostics.found:
-        verify([chain.result, *chain.updates.values()])
+        verify([chain.result, *chain.further_results.values(), *chain.updates.values()])
     return chain, diagnostics.found

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, RankNorm
-from fusegen.chain.operands import OperandBuilder
 from fusegen.chain.parts import divide, why_not_divided
+from fusegen.chain.values import ValuesBuilder
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
 from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
@@ -17,7 +16,7 @@ from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
 
-class ChainBuilder(OperandBuilder):
+class ChainBuilder(ValuesBuilder):
     """What a step uses to add itself to the graph."""
 
     def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
@@ -32,9 +31,6 @@ class ChainBuilder(OperandBuilder):
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.dropouts: list[Dropout] = []
         self.running: list[Node | None] = []
-        self._saved_by: dict[str, int] = {}
-        self._source: Node | None = None
-        self.parts: dict[str, tuple[Node, ...]] = {}
 
     # From the first step to the last
 
@@ -55,11 +51,13 @@ class ChainBuilder(OperandBuilder):
         self.own(step.name)
         out = self.symbols.size(step.out_features, "out_features")
         if x is not None:
-            self.refuse("FG308", "linear can only be the first step of a chain")
+            self.refuse("FG308", "linear cannot be behind a convolution")
             self.channels = None
             return x
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_features")
+        if out != self.channels:
+            self._check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
         names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
         self.contraction = Contraction(step.name, source, self.channels, out, *names)
@@ -121,26 +119,6 @@ class ChainBuilder(OperandBuilder):
                     message = f"'{dim}' is a multiple, which only the channels of the first input may be"
                     self.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")
 
-    def remember(self, name: str | None, value: Node | None) -> None:
-        """Keeps the result of a step under the name that it is saved by."""
-        if name is not None:
-            self._keep(name, value, "save")
-
-    def remember_part(self, name: str, value: Node, field: Field) -> None:
-        """The same of a part. It need not be used."""
-        self._keep(name, value, field)
-        self.symbols.references.use("value", name)
-
-    def _keep(self, name: str, value: Node | None, field: Field) -> None:
-        if name in self._saved:
-            self.refuse("FG208", f"a value named '{name}' exists already", field)
-        elif name in self.spec.inputs:
-            self.refuse("FG208", f"'{name}' is an input: a value needs another name", field)
-        self._saved.setdefault(name, value or self.graph.tensor(name, self.graph.view))
-        self._saved_by.setdefault(name, self.step)
-        if self.dropped_channels:
-            self._without_channels.add(name)
-
     def pass_over(self, written: Any, running: Node | None) -> None:
         """Takes a step that nobody can read for one that makes whatever it says."""
         op = written.get("op") if isinstance(written, dict) else None
@@ -150,14 +128,8 @@ class ChainBuilder(OperandBuilder):
         if isinstance(written, dict):
             self.assume([written.get("save"), written.get("parameter")], running)
 
-    def assume(self, names: Iterable[object], running: Node | None) -> None:
-        """Takes the names for those of values and parameters: nobody can read what they are."""
-        for name in names:
-            if isinstance(name, str):
-                self._saved.setdefault(name, running or self.graph.tensor("x", self.graph.view))
-                self.stand_in(name)
-
     def finish(self, result: Node | None) -> Chain:
+        further = self.further_results(result or self.graph.tensor("x", self.graph.view))
         if self.training and not self.over_ranks:  # the others have no use for everything
             self.symbols.report_unused(self._saved_by)
         source = self._source or self._begin("x")
@@ -166,6 +138,7 @@ class ChainBuilder(OperandBuilder):
             rows=self.rows,
             channels=self.channels,
             inputs=self.inputs,
+            leading=self.leading,
             source=source,
             running=self.running,
             result=result or source,
@@ -179,6 +152,9 @@ class ChainBuilder(OperandBuilder):
             buffers=self.buffers,
             constants=self.constants,
             tail_inputs=self.tail_inputs,
+            further_results=further,
+            masks=self.masks,
+            spread=self.spread,
             updates=self.updates,
             batch_norms=self.batch_norms,
             rank_norms=self.rank_norms,

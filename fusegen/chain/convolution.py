@@ -6,7 +6,7 @@ are the innermost dimension in memory, and each position of each element of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
@@ -121,21 +121,18 @@ class Positions:
             return f"does not broadcast to {list_text(['batch', channels, *form[2:]])}"
         return Axes.of(*(["C"] if full[1] != 1 else []))
 
-    def misfit(self, shape: Sequence[Dim | None], channels: Dim | None) -> str | None:
-        """The shape that an input of the running value's shape needs, if this one is another."""
-        return self._misfit(shape, (self.given[0], channels))
+    def form(self, channels: Dim | None) -> tuple[Dim | None, ...]:
+        """The shape of the running value; its positions have the sizes that planning assumes."""
+        return (self.given[0], channels, *(self.sizes or (None,) * self.spatial))
 
-    def misfit_of_rows(self, shape: Sequence[Dim | None]) -> str | None:
-        """The same for an input without channels."""
-        return self._misfit(shape, self.given[:1])
+    def fits(self, channels: Dim | None) -> Callable[[int, Dim], bool]:
+        """Whether a dimension of the running value has this size."""
+        form = self.form(channels)
 
-    def _misfit(self, shape: Sequence[Dim | None], first: Sequence[Dim | None]) -> str | None:
-        wanted = (*first, *(self.sizes or (None,) * self.spatial))
-        fits = len(shape) == len(wanted) and all(
-            None in (want, have) or want == (have if index < len(first) else self.symbols.typical(have))
-            for index, (want, have) in enumerate(zip(wanted, shape, strict=True))
-        )
-        return None if fits else list_text(["?" if dim is None else dim for dim in wanted])
+        def fit(index: int, dim: Dim) -> bool:
+            return form[index] is None or form[index] == (dim if index < 2 else self.symbols.typical(dim))
+
+        return fit
 
 
 def shape_form(spatial: int) -> tuple[str, ...]:

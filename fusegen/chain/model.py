@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fusegen.chain.inputs import Reach
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.multiples import times
@@ -13,7 +14,7 @@ from fusegen.spec.document import DocumentPath
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor argument of the module's forward. axes: None where only the contraction reads it."""
+    """A tensor argument of the module's forward."""
 
     name: str
     shape: tuple[Dim, ...]
@@ -37,7 +38,8 @@ class Contraction:
 
 
 ROWS = "_rows"
-"""The symbol of the rows behind a convolution: each position of each of the batch's elements is one."""
+"""The symbol of the rows where several dimensions have them, as behind a convolution: each position of each of the
+batch's elements is one."""
 
 Sizing = int | str
 """A size of a convolution in one dimension of positions: a number, or an argument of type int."""
@@ -164,13 +166,19 @@ class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
-    contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution.
+    contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution, and where
+    there are leading dimensions.
     parts: where the source is divided into parts of its channels, the leaves that stand for those of the source and
         of what belongs to the same channels, by name. channels are those of one part.
     running: the value before each step; None before an anchor.
     drops_channels: whether the result has no dimension for the channels: [rows], where else it would be [rows, 1].
     loss: what is made of a result that is a loss of each row.
+    result, further_results: the value at the end, and what the module returns besides, by the names of `save`, in the
+        order of `outputs`.
+    tail_inputs, masks: the inputs that steps take besides the source: floating ones, and those of bool.
     targets: the inputs that have the number of a channel for each row, with their leaves.
+    leading: the dimensions of rows where the spec gives the inputs more than two.
+    spread: the inputs that vary over some dimensions of rows alone, and over which.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     rank_norms: the batch norms whose statistics come from all ranks, in a chain that was built so.
     group_counts: each number of groups that a norm has, with the place of the first that does.
@@ -182,6 +190,7 @@ class Chain:
     rows: Dim
     channels: Dim
     inputs: list[Input]
+    leading: tuple[Dim, ...]
     source: Node
     running: list[Node | None]
     result: Node
@@ -194,6 +203,9 @@ class Chain:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
     tail_inputs: dict[str, Node] = field(default_factory=dict)
+    further_results: dict[str, Node] = field(default_factory=dict)
+    masks: dict[str, Node] = field(default_factory=dict)
+    spread: dict[str, Reach] = field(default_factory=dict)
     targets: dict[str, Node] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
@@ -235,6 +247,20 @@ class Chain:
     def spatial(self) -> int:
         """How many dimensions of positions the module's inputs have."""
         return self.convolution.dimensions if self.convolution else 0
+
+    @property
+    def further(self) -> dict[str, Node]:
+        """The floating inputs that steps take besides the source."""
+        return {name: node for name, node in self.tail_inputs.items() if node is not self.source}
+
+    def node_of(self, name: str) -> Node | None:
+        """What steps take of an input; None where none does."""
+        return self.further.get(name) or self.masks.get(name)
+
+    @property
+    def compact(self) -> dict[str, Reach]:
+        """Those that kernels take as they are, with fewer rows than others."""
+        return {name: reach for name, reach in self.spread.items() if reach.is_compact}
 
     def name_of(self, attribute: str) -> str:
         """The ops' name of a parameter, buffer or constant of the module. attribute: such as "bn.weight"."""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from fusegen.chain.convolution import Positions, shape_form
 from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.inputs import reach
 from fusegen.chain.model import ROWS, Buffer, Constant, Input, Parameter
 from fusegen.chain.symbols import Symbols
 from fusegen.ir.axes import CHANNEL, MATRIX, SCALAR, Axes, Dim
@@ -38,7 +39,13 @@ class ModuleBuilder:
         of_unknown = bool(spec.chain) and spec.chain[0] is None
         self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
         first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
-        self.rows, self.channels = (ROWS if self.spatial else first[0]), first[1]
+        self.of_rows: tuple[Dim | None, ...] = first[:-1]
+        self.leading = () if self.spatial or len(first) == 2 else first[:-1]
+        self.rows, self.channels = (
+            (ROWS if self.spatial or self.leading else first[0]),
+            first[1 if self.spatial else -1],
+        )
+        self._check_leading(first[-1:])
         self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
@@ -52,6 +59,13 @@ class ModuleBuilder:
         dropouts = any(step is not None and step.draws for step in spec.chain)
         self.seed = self.graph.claim("seed") if dropouts else ""
         self._owners: dict[str, object] = {}
+
+    def _check_leading(self, channels: tuple[Dim | None, ...]) -> None:
+        """Refuses numbers, and symbols of other dimensions, as sizes of rows. channels: of the input or the result."""
+        known = [dim for dim in self.leading if dim is not None]
+        if any(isinstance(dim, int) for dim in known) or len(set(known)) < len(known) or set(known) & {*channels}:
+            path = ("inputs", self.inputs[0].name)
+            self.diagnostics.add("FG303", "of more than two dimensions each has a symbol of its own", path)
 
     # Parameters and buffers
 
@@ -126,6 +140,8 @@ class ModuleBuilder:
             if isinstance(found, str):
                 self.refuse("FG303", f"the shape {shape_text(shape)} {found}", field)
             return None if isinstance(found, str) else found
+        if self.leading:
+            return self._axes_of_leading(shape, field)
         rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
         pairs = ((rows, self.rows), (channels, self.channels))
         if len(shape) > 2 or any(dim not in (1, full, None) and full is not None for dim, full in pairs):
@@ -133,6 +149,18 @@ class ModuleBuilder:
             self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {to}", field)
             return None
         return Axes.of(*(name for name, size in (("N", rows), ("C", channels)) if size != 1))
+
+    def _axes_of_leading(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
+        form = (*self.leading, self.channels)
+        found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] in (dim, None))
+        if found is None or found.batched:
+            self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {shape_text(form)}", field)
+            return None
+        if "N" in found.axes:
+            hint = "make it an input"
+            self.refuse("FG303", "a parameter may vary over the channels alone", field, hint)
+            return None
+        return found.axes
 
     # Constants
 

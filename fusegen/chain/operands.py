@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.chain.diagnostics import Diagnostics
+from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import Loss
 from fusegen.chain.module import ModuleBuilder, shape_text
 from fusegen.ir.axes import CHANNEL, Dim
@@ -12,15 +13,18 @@ KEEP = "'keepdim: true' keeps the dimension"
 
 
 class OperandBuilder(ModuleBuilder):
-    """Finds them for a step, and refuses those of another shape.
+    """Finds operands by the names that steps give, and refuses those of another shape.
 
-    dropped_channels: whether a reduction before the present step has dropped the dimension of the channels.
+    tail_inputs, masks, targets, spread: as Chain has them, of the steps so far. dropped_channels: whether a reduction
+    of the running value has dropped the dimension of the channels.
     """
 
     def __init__(self, spec, diagnostics: Diagnostics) -> None:
         super().__init__(spec, diagnostics)
         self.tail_inputs: dict[str, Node] = {}
+        self.masks: dict[str, Node] = {}
         self.targets: dict[str, Node] = {}
+        self.spread: dict[str, Reach] = {}
         self.loss: Loss | None = None
         self.dropped_channels = False
         self._saved: dict[str, Node] = {}
@@ -33,13 +37,13 @@ class OperandBuilder(ModuleBuilder):
             self.refuse("FG309", f"the running value is [rows], parameter '{name}' is {shape}", "parameter", KEEP)
         return found
 
-    def value(self, name: str) -> Node:
-        """The result of an earlier step."""
+    def value(self, name: str, field: str = "value") -> Node:
+        """The result of an earlier step. field: the key that names it."""
         if name not in self._saved:
             hint = self.symbols.references.missing("value", name, self._saved)
             if name in self.spec.inputs:
                 hint = f"'{name}' is an input: give it as one"
-            self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
+            self.refuse("FG301", f"no step before this one saves '{name}'", field, hint)
             return self.graph.tensor(name, self.graph.view)
         self.symbols.references.use("value", name)
         if (name in self._without_channels) != self.dropped_channels:
@@ -47,7 +51,7 @@ class OperandBuilder(ModuleBuilder):
             message = (
                 f"the running value is {shapes[0]}, '{name}' is {shapes[1]}: PyTorch would pair rows with channels"
             )
-            self.refuse("FG309", message, "value", KEEP)
+            self.refuse("FG309", message, field, KEEP)
         return self._saved[name]
 
     def _shape_of_input(self, name: str, field: str) -> tuple[Dim | None, ...] | None:
@@ -62,6 +66,42 @@ class OperandBuilder(ModuleBuilder):
             self.refuse("FG301", f"no input named '{name}'", field, hint)
         return known.get(name)
 
+    def input(self, name: str, field: str = "input") -> Node:
+        """An input of the module, whose shape broadcasts to that of the running value. field: the key that names it,
+        "input" or, for one of bool, "mask"."""
+        shape = self._shape_of_input(name, field)
+        if shape is None:
+            return self.graph.tensor(name, self.graph.view)
+        ours, others = (self.masks, self.tail_inputs) if field == "mask" else (self.tail_inputs, self.masks)
+        if name in others or (field == "mask" and name == self.inputs[0].name):
+            self.refuse("FG307", f"the input '{name}' cannot be both a mask and a number", field)
+            return self.graph.tensor(name, self.graph.view)
+        if self.dropped_channels:
+            message = f"the running value is [rows], the input '{name}' is not: PyTorch would pair rows with channels"
+            self.refuse("FG309", message, field, KEEP)
+        found = self._reach(name, shape, field)
+        if found.spread:
+            self.spread[name] = found
+        ours[name] = self.graph.tensor(name, found.axes)
+        return ours[name]
+
+    def _reach(self, name: str, shape: tuple[Dim | None, ...], field: str) -> Reach:
+        """What an input varies over; all there is, if it does not fit."""
+        everything = Reach(self.graph.view)
+        if self.spec.inputs[name] is None or (self.positions is None and None in (*self.of_rows, self.channels)):
+            return everything
+        if self.positions is not None:
+            fits, form = self.positions.fits(self.channels), self.positions.form(self.channels)
+            found = reach(shape, len(form), 1, fits)
+        else:
+            form = (*self.of_rows, self.channels)
+            found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] == dim)
+        if found is None:
+            to = shape_text(form)
+            message = f"the input '{name}' has the shape {shape_text(shape)}, which does not broadcast to {to}"
+            self.refuse("FG303", message, field)
+        return found or everything
+
     def target(self, name: str, reduction: str, ignored: int) -> Node:
         """An input of the module that has the number of a channel for each row, and what is made of their losses."""
         shape = self._shape_of_input(name, "target")
@@ -69,12 +109,10 @@ class OperandBuilder(ModuleBuilder):
         if shape is None:
             return node
         wanted = None
-        if name == self.inputs[0].name or name in self.tail_inputs:
+        if name == self.inputs[0].name or name in (*self.tail_inputs, *self.masks):
             self.refuse("FG303", f"the input '{name}' is no target: it has values of each channel", "target")
-        elif self.spec.inputs[name] is not None and self.positions is not None:
-            wanted = self.positions.misfit_of_rows(shape)
-        elif self.spec.inputs[name] is not None and None not in (self.rows, *shape) and shape != (self.rows,):
-            wanted = shape_text((self.rows,))
+        elif self.spec.inputs[name] is not None:
+            wanted = self._misfit_of_rows(shape)
         if wanted is not None:
             message = f"the target '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
             self.refuse("FG303", message, "target")
@@ -82,24 +120,14 @@ class OperandBuilder(ModuleBuilder):
         self.targets[name] = node
         return node
 
-    def input(self, name: str) -> Node:
-        """An input of the module, in the shape of the running value."""
-        shape = self._shape_of_input(name, "input")
-        if shape is None:
-            return self.graph.tensor(name, self.graph.view)
-        if self.dropped_channels:
-            message = f"the running value is [rows], the input '{name}' is not: PyTorch would pair rows with channels"
-            self.refuse("FG309", message, "input", KEEP)
-        wanted = None if self.spec.inputs[name] is None else self._other_shape(shape)
-        if wanted is not None:
-            message = f"the input '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
-            self.refuse("FG303", message, "input")
-        self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
-        return self.tail_inputs[name]
-
-    def _other_shape(self, shape: tuple[Dim | None, ...]) -> str | None:
-        """The shape of the running value, if it is known to be another one than this."""
+    def _misfit_of_rows(self, shape: tuple[Dim | None, ...]) -> str | None:
+        """The shape that an input without channels needs, if this one is another."""
+        form: tuple[Dim | None, ...] = (*self.of_rows, self.channels)
+        channel, fits = len(form) - 1, lambda index, dim: form[index] == dim
         if self.positions is not None:
-            return self.positions.misfit(shape, self.channels)
-        sizes = (self.rows, self.channels)
-        return None if None in (*sizes, *shape) or shape == sizes else shape_text(sizes)
+            form, channel, fits = self.positions.form(self.channels), 1, self.positions.fits(self.channels)
+        places = [index for index in range(len(form)) if index != channel]
+        fit = len(shape) == len(places) and all(
+            None in (form[index], dim) or fits(index, dim) for index, dim in zip(places, shape, strict=True)
+        )
+        return None if fit else shape_text([form[index] for index in places])

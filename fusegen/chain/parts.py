@@ -41,6 +41,8 @@ def why_not_divided(steps: Sequence[Any], index: int) -> str | None:
         return (
             "the value that is divided must be the chain's input, or the result of a layer that the chain begins with"
         )
+    if index == 1 and steps[1].from_ is not None:
+        return "the value that is divided is that of the layer in front: it cannot be from another one"
     if index == 1 and steps[0].save is not None:
         return "the value that is divided cannot be saved as well: save its parts"
     return None

@@ -65,9 +65,10 @@ class Symbols:
         if name == next(iter(self.spec.inputs)):
             if form is None:
                 return (*shape, None, None)[:2]
-            if len(shape) != len(form):
+            if len(shape) != len(form) and not (len(form) == 2 and len(shape) > 2):
                 if written is not None:
-                    message = f"the first input must have the shape [{', '.join(form)}]"
+                    or_more = ", or more dimensions in front" if len(form) == 2 else ""
+                    message = f"the first input must have the shape [{', '.join(form)}]{or_more}"
                     self.diagnostics.add("FG303", message, ("inputs", name))
                 return (None,) * len(form)
         return shape

@@ -14,6 +14,7 @@ from fusegen.check.findings import Finding
 from fusegen.check.libraries import stale_libraries
 from fusegen.check.repair import repair_command
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.plan.composition import package_names
 from fusegen.plan.packages import plan_packages
 from fusegen.render.package import render_all
 from fusegen.spec.find import spec_files
@@ -59,13 +60,14 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
     files = spec_files(arguments)
     plans = plan_packages(files)
     rendered = render_all(plans)
-    specs = {plan.spec.name: file.as_posix() for plan, file in zip(plans, files, strict=True)}
+    pairs = list(zip(plans, files, strict=True))
+    specs = {name: file.as_posix() for plan, file in pairs for name in package_names(plan)}
     disk = read_disk(output, rendered, complete=complete)
     findings = compare(rendered, disk, specs, complete=complete)
     findings += stale_libraries(rendered, output, specs)
     return Report(
         findings=tuple(findings),
-        packages=len(plans),
+        packages=len(specs),
         files=len(rendered),
         output=PurePosixPath(output.as_posix()),
         rooted=from_root(output),

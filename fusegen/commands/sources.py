@@ -41,6 +41,7 @@ def build(
     ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
+    from fusegen.plan.composition import compiled
     from fusegen.plan.packages import plan_packages
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
@@ -63,7 +64,7 @@ def build(
         return
     from fusegen.build import Request, build_extensions
 
-    requests = [Request(output / plan.spec.name, target or plan.spec.targets) for plan in plans]
+    requests = [Request(output / plan.spec.name, target or plan.spec.targets) for plan in compiled(plans)]
     for result in build_extensions(requests, verification=verification, console=console, force=force):
         done = f"built in {result.seconds:.1f} s ({result.reason})" if result.built else "is up to date"
         console.print(f"{result.path} {done}", markup=False, soft_wrap=True)
@@ -96,8 +97,10 @@ def plan(
 
     from fusegen.explain.build import build
     from fusegen.explain.choices import Question
+    from fusegen.explain.composed import write_composition
     from fusegen.explain.formats import write
-    from fusegen.plan.load import plan_files
+    from fusegen.plan.composition import Composition, refuse_compositions
+    from fusegen.plan.load import planned_files
     from fusegen.plan.summary import summary
     from fusegen.spec.find import spec_files
 
@@ -106,11 +109,15 @@ def plan(
         question = Question(rows, channels, groups, dtype)
     if json_ and (question is not None or target is not None or format_ is not PlanFormat.text):
         raise typer.BadParameter("plan.json has one format, and neither sizes nor times", param_hint="--json")
-    plans = plan_files(spec_files(specs))
+    plans = planned_files(spec_files(specs))
     if len(plans) != 1 and format_ in (PlanFormat.html, PlanFormat.svg):
         raise typer.BadParameter(f"a page is of one spec, not of {len(plans)}", param_hint="--format")
+    if format_ in (PlanFormat.html, PlanFormat.svg):
+        plans = [*refuse_compositions(plans, "there is no page")]
     for made in plans:
-        if json_:
+        if isinstance(made, Composition):
+            text = write_composition(made, question, target, "plan.json" if json_ else format_.value)
+        elif json_:
             text = json.dumps(summary(made), indent=2) + "\n"
         else:
             text = write(build(made, question, target=target), format_.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -32,12 +33,21 @@ def emulate_package(
 
     package: a directory of a generated package. cache: where compiled objects are kept. modes: the dtype
     configurations to compile, as compile_kernels() has them; ops raise an error in the others. verification: with the
-    float64 kernels. defines: macros of the kernels. Raises EmulationBuildError with the compiler's message. One process
+    float64 kernels. defines: macros of the kernels. Of a module of several regions the package of each region is
+    emulated first. Raises EmulationBuildError with the compiler's message. One process
     can hold one emulated copy of a package, and none beside the real extension.
     """
     name = f"fusegen_emulated_{package.name}"
     if name in sys.modules:
         return sys.modules[name]
+    if not (package / "kernels.cu").exists():
+        for region in _regions(package):
+            emulate_package(region, cache=cache, modes=modes, verification=verification, defines=defines)
+        text = (package / "__init__.py").read_bytes()
+        copy = cache / f"{package.name}-{_digest(text)}"
+        copy.mkdir(parents=True, exist_ok=True)
+        (copy / "__init__.py").write_bytes(text)
+        return _import(name, copy / "__init__.py")
     defines = [*defines, *(["FUSEGEN_VERIFICATION"] if verification else [])]
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=modes)
     support = package.parent / SUPPORT
@@ -55,6 +65,12 @@ def emulate_package(
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('device="cuda"', 'device="cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
+
+
+def _regions(package: Path) -> list[Path]:
+    """The packages of a module's regions."""
+    plan = json.loads((package / "plan.json").read_text(encoding="utf-8"))
+    return [package.parent / region["package"] for region in plan["regions"] if region["package"]]
 
 
 def _contraction(binding: Path, support: Path, cache: Path, defines: Sequence[str]) -> list[Path]:

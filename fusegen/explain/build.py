@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from fusegen.explain.totals import operators_and_totals
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Kernel, Mode, Program, Tensor, Variant
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape, tensor_bytes
+from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape, shape_of_input, tensor_bytes
 from fusegen.plan.sizes import typical as typical_sizes
 from fusegen.plan.summary import summary
 from fusegen.runtime.choice import Choice
@@ -201,10 +202,13 @@ class _Build:
         )
 
     def _moved(self, tensor: Tensor) -> model.Moved:
-        fixed = {4: "float32", 8: "int64"}.get(FIXED_WIDTH.get(tensor.role, 0))
+        fixed = {1: "bool", 4: "float32", 8: "int64"}.get(FIXED_WIDTH.get(tensor.role, 0))
+        rows, channels = shape(self.plan, tensor.axes, self.sizes)
+        if tensor.compact:
+            rows = math.prod(shape_of_input(self.plan, tensor.name, self.sizes)) // channels
         return model.Moved(
             name=tensor.name,
-            shape=shape(self.plan, tensor.axes, self.sizes),
+            shape=(rows, channels),
             dtype=fixed or self.mode.roles[tensor.role],
             bytes=self._bytes(tensor),
         )

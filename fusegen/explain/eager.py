@@ -16,8 +16,9 @@ from fusegen.ir.autodiff import differentiate
 from fusegen.ir.axes import Axes
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ops.norms import Norm
+from fusegen.plan.ingredients import saved_nodes
 from fusegen.plan.model import Role, Variant
-from fusegen.plan.plan import Plan, saved_nodes
+from fusegen.plan.plan import Plan
 from fusegen.spec.document import Document
 
 
@@ -137,7 +138,9 @@ class _Operator:
             return leaves[0].name
         if self.chain.has_anchor and value is self.values[1]:
             return self.chain.source.name
-        return self.variant.result if value is self.chain.result else value.name
+        if value is self.chain.result:
+            return self.variant.result
+        return next((each.tensor.name for each in self.variant.further if each.tensor.node is value), value.name)
 
     def _leaf(self, value: Node) -> Node:
         return self.builder.graph.tensor(self._name(value), value.axes)
@@ -145,8 +148,10 @@ class _Operator:
     def _role(self, name: str) -> Role:
         if name in self.chain.buffers:
             return "count" if self.chain.buffers[name].integer else "parameter"
-        if name in self.chain.tail_inputs and name != self.chain.source.name:
+        if name in self.chain.further:
             return f"input {name}"
+        if name in self.chain.masks:
+            return "mask"
         if name in self.chain.targets:
             return "index"
         return "parameter" if name in self.chain.parameters else "activation"
@@ -159,8 +164,9 @@ class _Operator:
     def gradient_of(self, tensor: Tensor) -> Tensor:
         """The gradient of a tensor; that of a value between two operators is one that no fused kernel knows."""
         known = self.variant.gradients
-        if tensor.name == self.variant.result:
-            name = self.variant.result_gradient
+        results = dict(zip(self.variant.results, self.variant.result_gradients, strict=True))
+        if tensor.name in results:
+            name = results[tensor.name]
         else:
             name = known[tensor.name].name if tensor.name in known else f"gradient of {tensor.name}"
         return replace(tensor, name=name)

@@ -12,7 +12,7 @@ from fusegen.ops.step import WIDTH
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape
+from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape, shape_of_input
 from fusegen.verify.sizes import Sizes
 
 
@@ -82,4 +82,6 @@ class _Shared:
 
     def _bytes(self, tensor: Tensor) -> int:
         width = FIXED_WIDTH.get(tensor.role) or WIDTH[self.mode.roles[tensor.role]]
+        if tensor.name in self.plan.chain.spread:
+            return math.prod(shape_of_input(self.plan, tensor.name, self.size.symbols)) * width
         return math.prod(shape(self.plan, tensor.axes, self.size.symbols)) * width

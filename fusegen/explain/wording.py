@@ -40,7 +40,7 @@ def enumeration(words: Sequence[str]) -> str:
 
 def step(each: Any) -> str:
     """The op, and what the spec says of it that no default says."""
-    given = each.model_dump(mode="json", exclude_defaults=True)
+    given = each.model_dump(mode="json", exclude_defaults=True, by_alias=True)
     op = given.pop("op")
     fields = ", ".join(f"{key}: {_value(value)}" for key, value in given.items())
     return f"{op} ({fields})" if fields else op

@@ -15,11 +15,12 @@ from fusegen.fusing.flat import Run
 from fusegen.fusing.report import Left
 from fusegen.fusing.snapshot import interference
 from fusegen.fusing.swap import is_replaced
-from fusegen.importing.aten import MODULES
+from fusegen.importing.aten import CONVOLUTIONS, MODULES
 from fusegen.importing.module import snake_case
 
 # Layers with tensors that a chain has.
 _LAYERS = tuple(getattr(nn, kind) for kind, _ in MODULES.values())
+_CONVOLUTIONS = tuple(getattr(nn, kind) for kind, _ in CONVOLUTIONS.values())
 _ADVICE = "a chain begins with its only one: make what follows each a module of its own"
 # Names of runs have no more ops than that.
 _NAMED = 4
@@ -173,6 +174,9 @@ class Search:
         if any(tensor is not None for tensor in own):
             if len(names) > 1:
                 raise Refused(f"{names[0]} is in the model under another name too: {names[1]}")
+            if isinstance(part, _CONVOLUTIONS):
+                reason = f"{names[0]} is a convolution, which fuse leaves: import a module that begins with it"
+                raise Refused(reason, is_known=True, has_parts=True)
             if kind.__module__.startswith("torch.nn.") and not isinstance(part, _LAYERS):
                 raise Refused(
                     f"{names[0]} is of type {kind.__name__}, which no chain has", is_known=True, has_parts=True

@@ -14,12 +14,14 @@ from torch import Tensor, fx, nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.constructor import Constructor, changed, is_number
+from fusegen.importing.positions import Positions
 from fusegen.importing.trace import Trace, trace
 from fusegen.spec.names import check_argument
 
 Position = tuple[str, int | str]
 # What facts about sizes end in.
-_SIZES = ("]", ".shape", ".num_features", ".num_channels", ".in_features", ".out_features")
+_COUNTS = ("num_features", "num_channels", "in_features", "out_features", "in_channels", "out_channels")
+_SIZES = ("]", ".shape", *(f".{count}" for count in _COUNTS))
 # Numbers to draw before none outside [0, 1) means that none can be.
 _DRAWS = 12
 # Other values of attributes that are tried.
@@ -27,10 +29,20 @@ _CHOICES = 4
 
 
 class Arguments:
-    """constructor: None where nobody knows how the module was made."""
+    """constructor: None where nobody knows how the module was made. positions: of a module that begins with a
+    convolution. shapes: of the example inputs as they were given, if not those of `inputs`."""
 
-    def __init__(self, module: nn.Module, inputs: Sequence[Tensor], constructor: Constructor | None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: Sequence[Tensor],
+        constructor: Constructor | None,
+        positions: Positions | None = None,
+        shapes: Sequence[Sequence[int]] = (),
+    ) -> None:
         self.module, self.inputs, self.constructor = module, inputs, constructor
+        self.positions = positions
+        self.shapes = [tuple(shape) for shape in shapes] or [tuple(x.shape) for x in inputs]
         self.attributes: dict[str, float] = {}  # arguments of the spec that only are attributes of the module
         self.used: set[str] = set()
         self.fixed: set[str] = set()  # arguments and attributes that are to be numbers of the spec
@@ -86,20 +98,37 @@ class Arguments:
         name = found.pop() if len(found) == 1 else None
         if name is None or name in self.fixed or not is_name(name):
             return None
-        others = {fact for fact in self.constructor.derived.get(name, ()) if fact.endswith(_SIZES)}
-        return None if others else name
+        return None if self._others(name) else name
+
+    def _others(self, name: str) -> set[str]:
+        """Sizes that follow from an argument and are another number, but for those of a convolution's weight, which
+        follow from its channels."""
+        weight = f"{self.positions.path}.weight[" if self.positions else None
+        derived = self.constructor.derived.get(name, ()) if self.constructor else ()
+        return {fact for fact in derived if fact.endswith(_SIZES) and not (weight and fact.startswith(weight))}
+
+    def option(self, path: str, fact: str) -> str | None:
+        """The argument that an option of a convolution is, and nothing besides that is a size."""
+        follows = self.constructor.follows if self.constructor else {}
+        name = follows.get(f"{path}.{fact}")
+        if name is None or name in (*self.fixed, "same", "valid") or not is_name(name):
+            return None
+        channels = (f"{path}.in_channels", f"{path}.out_channels")
+        sized = {each for each, other in follows.items() if other == name and each.endswith(_SIZES)}
+        return name if all(each.startswith(f"{path}.") and each not in channels for each in sized) else None
 
     def part(self, facts: Sequence[str], layer: str, count: int) -> str | None:
         """The argument that the channels of a part of a linear layer's result are; None where they are a number.
         facts: what else has so many."""
         if self.constructor is None:
             return None
-        own = {f"{layer}.{fact}" for fact in ("weight[0]", "bias[0]", "out_features")}
+        own = {f"{layer}.{fact}" for fact in ("bias[0]", "out_channels" if self.positions else "out_features")}
+        own |= set() if self.positions else {f"{layer}.weight[0]"}
         found = {self.constructor.multiples.get(fact) for fact in own if fact in self.constructor.multiples}
         if len(found) != 1 or (times := found.pop()) is None or times[0] != count:
             return None
         name = times[1]
-        others = {fact for fact in self.constructor.derived.get(name, ()) if fact.endswith(_SIZES)} - own
+        others = self._others(name) - own
         same = all(self.constructor.follows.get(fact) == name for fact in facts)
         return name if same and not others and name not in self.fixed and is_name(name) else None
 

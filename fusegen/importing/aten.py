@@ -96,6 +96,8 @@ SAME_ELEMENTS = frozenset(
     contiguous clone alias slice dropout feature_dropout alpha_dropout
     """.split()
 )
+# Those of them that repeat a dimension of one element: such a value broadcasts wherever it is used.
+EXPANSIONS = frozenset({"expand", "expand_as", "broadcast_to"})
 # Those of them that are new tensors: what is changed in place then changes nothing else.
 COPIES = frozenset({"clone"})
 DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout"})
@@ -110,11 +112,6 @@ _PART = "import the part of the module that has a gradient, and call the other o
 REFUSED = {
     "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
     **dict.fromkeys(("to", "type_as", "_to_copy"), _CAST),
-    **{
-        f"{kind}{n}d": ("a convolution, which import does not write", f"write the spec, with 'op: {kind}{n}d'")
-        for kind in ("conv", "conv_transpose")
-        for n in (1, 2, 3)
-    },
     "split_with_sizes": ("a split into parts of given sizes", "the parts of a chain's channels are equal: use chunk"),
     "dropout": ("dropout in training, which import does not write", "write the spec, with 'op: dropout'"),
     "item": ("a number read from a tensor", "numbers of a chain are constants"),
@@ -130,6 +127,12 @@ MODULES = {
     "group_norm": ("GroupNorm", {2: "weight", 3: "bias"}),
     "layer_norm": ("LayerNorm", {2: "weight", 3: "bias"}),
     "rms_norm": ("RMSNorm", {2: "weight"}),
+}
+# The same of convolutions, which a chain may begin with.
+CONVOLUTIONS = {
+    f"conv{prefix}{n}d": (f"Conv{kind}{n}d", {1: "weight", 2: "bias"})
+    for prefix, kind in (("", ""), ("_transpose", "Transpose"))
+    for n in (1, 2, 3)
 }
 
 

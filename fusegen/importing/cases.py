@@ -37,8 +37,13 @@ def constructed(sheet: Sheet, arguments: Arguments, dims: dict[str, int]) -> dic
     return found
 
 
-def others(value: float, is_whole: bool) -> Iterator[float]:
-    """Other values of a number, far from it too."""
+def others(value: float, is_whole: bool, least: int | None = None) -> Iterator[float]:
+    """Other values of a number, far from it too. least: that an option of a convolution
+    may be, which takes long for large ones."""
+    if least is not None:
+        near = (value + 1, value - 1, value + 2, value * 2, value * 4, value // 2)
+        yield from (each for each in dict.fromkeys(near) if each >= least and each != value)
+        return
     found = [each for group in alternatives(int(value) if is_whole else float(value)) for each in group]
     if not is_whole:
         found = [found[0], -value, value * 100, *found[1:], 0.0, value / 100]
@@ -47,13 +52,21 @@ def others(value: float, is_whole: bool) -> Iterator[float]:
 
 def resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
     """An input of other sizes, of the values of the example."""
-    sizes = [*example.shape[:-1], int(dims.get(str(shape[1]), shape[1]))]
-    if shape[0] in sheet.arguments:
+    sizes = list(example.shape)
+    if shape:
+        at = 1 if len(shape) > 2 else -1  # the channels
+        sizes[at] = int(dims.get(str(shape[at]), shape[at]))
+    if has_rows(shape) and shape[0] in sheet.arguments:
         sizes[0] = dims[str(shape[0])]
     for dim in range(example.dim()):
         index = torch.arange(sizes[dim], device=example.device) % example.shape[dim]
         example = example.index_select(dim, index)
     return example
+
+
+def has_rows(shape: Sequence[int | str]) -> bool:
+    """Whether an input of the spec has a value for each row, or more."""
+    return len(shape) == 2 and shape[0] != 1
 
 
 def with_rows(x: Tensor, shape: Sequence[int]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from fusegen.importing.divided import Divided
 from fusegen.importing.operands import lacking
 from fusegen.importing.places import Place, refusal
-from fusegen.importing.values import Number, Value, walk
+from fusegen.importing.values import CHANNELS, Number, Value, walk
 from fusegen.ops.arithmetic import Arithmetic
 from fusegen.ops.catalogue import STEPS
 from fusegen.spec.names import check_attribute, check_identifier
@@ -22,6 +23,7 @@ MODELS = {op: step for step in STEPS for op in step.ops()}
 ARITHMETIC = Arithmetic.ops()
 _COMMUTATIVE = ("add", "mul", "minimum", "maximum")
 _ASSIGNED = re.compile(r"\s*([A-Za-z]\w*)\s*=[^=]")
+_MINUS = Number(-1.0)
 _FIRST = "a chain begins with the first argument of forward"
 
 
@@ -36,10 +38,26 @@ class Draft:
     def place(self) -> Place | None:
         return self.value.place
 
+    @property
+    def options(self) -> dict[str, list[Any]]:
+        """The entries of a convolution's options; {} for another step."""
+        return {key: entries(self.data[key]) for key in OPTIONS if key in self.data}
+
+
+# Keys of a convolution that are whole numbers, or one for each dimension of positions.
+OPTIONS = ("kernel_size", "stride", "padding", "output_padding", "dilation", "groups")
+
+
+def entries(value: Any) -> list[Any]:
+    """What a key has: an option may have one entry for each dimension."""
+    return value if isinstance(value, list) else [value]
+
 
 def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]:
     """The steps of a result. inputs: the names of the module's. taken: names that saved values cannot have."""
     order = [value for value in walk(result) if not value.is_leaf and value.op != "detach"]
+    beside = {id(value) for value in order if _affine(value, inputs[0])}
+    order = [value for value in order if id(value) not in beside]
     names = _Names({*inputs, *taken})
     found: list[Draft] = []
     first = next((value for value in walk(result) if value.op == "input" and value.name == inputs[0]), None)
@@ -60,9 +78,10 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
             raise lacking(value.op, value.place)
         if running is None or not any(each is running for each in value.values):
             raise _branch(value, running, not found)
-        if value.op == "linear" and found:
+        if MODELS[value.op].anchor and found:
             hint = "end the chain before it: import what is in front and behind as modules of their own"
-            raise refusal("FG707", "a linear layer is not the first step", value.place, hint)
+            what = "a linear layer" if value.op == "linear" else "a convolution"
+            raise refusal("FG707", f"{what} is not the first step", value.place, hint)
         if MODELS[value.op].divides:
             _check_divided(value, running, found)
         _check_inputs(value, running if first is None else first)
@@ -84,8 +103,12 @@ def _data(
     if value.op in ARITHMETIC:
         data |= _operand(value, running, done, names, divided)
     for key, each in value.keys.items():
-        data[key] = (each.argument or each.value) if isinstance(each, Number) else each
+        data[key] = [_written(entry) for entry in each] if isinstance(each, tuple) else _written(each)
     return data
+
+
+def _written(key: Any) -> Any:
+    return (key.argument or key.value) if isinstance(key, Number) else key
 
 
 def _operand(
@@ -96,11 +119,15 @@ def _operand(
     swap = left is not running
     other = left if swap else right
     keys: dict[str, Any] = {}
+    affine = _affine(other, "") if isinstance(other, Value) else None
+    if affine is not None:
+        other, numbers = affine
+        keys |= {key: each.argument or each.value for key, each in numbers.items()}
     if isinstance(other, Number):
         keys["constant"] = other.argument or other.value
     elif other.op == "parameter":
         _check_parameter(other, value)
-        keys["parameter"] = other.name
+        keys = {"parameter": other.name, **keys}
     else:
         source = other
         if source.op == "detach":
@@ -121,6 +148,37 @@ def _operand(
     return keys
 
 
+def _affine(value: Value, first: str) -> tuple[Value, dict[str, Number]] | None:
+    """A parameter or an input that is scaled and moved, in this order, and by what; None for anything else. first: the
+    name of the input that a chain goes on from, which is none."""
+    plus: Number | None = None
+    times: list[Number] = []
+    while not value.is_leaf:
+        number = next((each for each in value.operands if isinstance(each, Number)), None)
+        if value.op == "neg":
+            times.append(_MINUS)
+        elif value.op == "mul" and number is not None:
+            times.append(number)
+        elif value.op in ("add", "sub") and number is not None and plus is None and not times:
+            plus = number
+            if value.op == "sub" and value.operands[0] is number:
+                times.append(_MINUS)
+            elif value.op == "sub":
+                if number.argument:
+                    return None
+                plus = Number(-number.value)
+        else:
+            return None
+        (value,) = value.values
+    if len(times) > 1:
+        if any(each.argument for each in times):
+            return None
+        times = [Number(math.prod(each.value for each in times))]
+    numbers = {**({"times": times[0]} if times else {}), **({"plus": plus} if plus else {})}
+    is_operand = value.op == "parameter" or (value.op == "input" and value.name != first)
+    return (value, numbers) if numbers and is_operand else None
+
+
 def _divided(part: Value, running: Value | None, names: _Names, found: list[Draft]) -> Divided:
     """The step that makes the parts."""
     _check_divided(part, running, found)
@@ -133,18 +191,21 @@ def _divided(part: Value, running: Value | None, names: _Names, found: list[Draf
 
 def _check_divided(value: Value, running: Value | None, found: list[Draft]) -> None:
     """What is divided is the result of the layer that the chain begins with."""
-    if running is None or value.values[0] is not running or len(found) != 1 or found[0].data["op"] != "linear":
-        hint = "it may divide the result of an nn.Linear that the chain begins with"
+    if running is None or value.values[0] is not running or len(found) != 1 or not MODELS[found[0].data["op"]].anchor:
+        hint = "it may divide the result of the layer that the chain begins with"
         raise refusal("FG707", "the channels are divided in the middle of the chain", value.place, hint)
 
 
 def _check_inputs(value: Value, first: Value) -> None:
-    """Every input lies as the first one does."""
-    for each in value.values:
-        source = each.values[0] if each.op == "detach" else each
-        if source.op == "input" and source.layout != first.layout:
-            hint = "a further input of a chain is [rows, channels]"
-            raise refusal("FG707", f"the input '{source.name}' has not the shape of the result", value.place, hint)
+    """Every input lies as the first one does, or has one value for each row, each channel, or in all. In front of a
+    convolution, only the first."""
+    allowed = [first.layout]
+    if first.layout[-1] == CHANNELS:
+        allowed += [first.layout[:-1], (CHANNELS,), ()]
+    for each in walk(value):
+        if each.op == "input" and each.layout not in allowed:
+            hint = "a further input of a chain has the shape of the running value, or broadcasts to [rows, channels]"
+            raise refusal("FG707", f"the input '{each.name}' has not the shape of the result", value.place, hint)
 
 
 def _check_parameter(parameter: Value, value: Value) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, alike, constructed
+from fusegen.importing.cases import Case, alike, constructed, has_rows
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Pair
 from fusegen.importing.state import check_state
@@ -32,6 +32,7 @@ from fusegen.runtime.importing import import_package
 _ROWS = 16
 # Norms whose eps is made to show, from the least on.
 _MOST_EPS = 4
+_LESS = 1e-3
 FIXED_ROWS = "It works for {} rows alone: a view, a parameter or a len() of the module has that number."
 SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with varied."
 UNKNOWN_VALUES = "How its parameters begin is not known without the constructor's arguments: load a state_dict."
@@ -98,8 +99,11 @@ def _check_followed(names: set[str]) -> None:
 
 def _scales(sheet: Sheet, values: dict[str, Any]) -> list[float]:
     """The sizes of numbers at which each eps of a norm shows."""
-    eps = {values.get(found, found) for draft in sheet.chain if (found := draft.data.get("eps")) is not None}
-    return [float(each) ** 0.5 for each in sorted(each for each in eps if each > 0)[:_MOST_EPS]]
+    found = [(draft.data["op"], draft.data["eps"]) for draft in sheet.chain if draft.data.get("eps") is not None]
+    numbers = [(op, float(values.get(each, each))) for op, each in found]
+    # That of normalize is no part of a square, and shows where the norm of all channels is less.
+    scales = {each * _LESS if op == "normalize" else each**0.5 for op, each in numbers if each > 0}
+    return sorted(scales)[:_MOST_EPS]
 
 
 @contextmanager
@@ -134,6 +138,7 @@ def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any
 def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:
     """The inputs with few rows, where the number of rows is free."""
     rows = next(iter(sheet.inputs.values()))[0]
-    if isinstance(rows, int) or rows in sheet.arguments:
+    if isinstance(rows, int) or rows in sheet.arguments or len(sheet.inputs[next(iter(sheet.inputs))]) > 2:
         return list(inputs)
-    return [x[:_ROWS] for x in inputs]
+    shapes = sheet.inputs.values()
+    return [x[:_ROWS] if has_rows(shape) else x for x, shape in zip(inputs, shapes, strict=True)]

@@ -142,6 +142,8 @@ def alternatives(value: Any) -> list[list[Any]]:
     if isinstance(value, tuple | list) and value and all(isinstance(each, int) for each in value):
         return [[tuple(each * 2 if each > 1 else 3 for each in value)]]
     if isinstance(value, int) and not isinstance(value, bool):
+        if value == 0:
+            return [[1], [2], [3]]
         smaller = [
             each for each in dict.fromkeys((value - 1, value // 2, value // 3, value // 4, 1)) if 0 < each < value
         ]

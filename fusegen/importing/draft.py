@@ -9,12 +9,13 @@ from typing import Any
 from torch import nn
 
 from fusegen.importing.arguments import Arguments, is_name
-from fusegen.importing.chain import Draft
+from fusegen.importing.chain import Draft, entries
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.places import refusal
+from fusegen.importing.shapes import first_layout, is_one
 from fusegen.importing.symbols import Size, Sizes, inputs_of
 from fusegen.importing.trace import Trace, forward_of, shape
-from fusegen.importing.values import CHANNELS, Value
+from fusegen.importing.values import CHANNELS, Value, walk
 from fusegen.ir.multiples import times
 
 
@@ -42,16 +43,36 @@ def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
             raise refusal("FG706", f"the chain does not use the input '{name}'", where, "leave it out of forward")
         if not is_name(name):
             raise refusal("FG706", f"a chain cannot have an input called '{name}'", None, "rename it")
-    rows, width, channels = sizes.rows, sizes.width, sizes.channels
+    rows, width = sizes.rows, sizes.width
     _keep_attributes(drafts, arguments)
     _complete(drafts, arguments, sizes)
     return Sheet(
         dims=sizes.dims,
         arguments=_arguments(arguments, sizes, drafts),
-        inputs={name: [rows, width if name == first else channels] for name in inputs},
+        inputs={
+            name: [rows, width, *sizes.positions]
+            if name == first
+            else [rows, sizes.channels, *sizes.of_result]
+            if sizes.spatial
+            else _input(name, given, inputs[first], sizes)
+            for name, given in inputs.items()
+        },
         chain=drafts,
         notes=_notes(arguments, sizes, drafts),
     )
+
+
+def _input(name: str, given: tuple[Any, ...], first: tuple[Any, ...], sizes: Sizes) -> list[Size]:
+    """The shape of a further input, in which the rows are one dimension."""
+    last = [1 if is_one(size) else sizes.channels for size in given[-1:]]
+    if len(given) < 2:
+        return last
+    if len(given) == len(first) and not all(map(is_one, given[:-1])):
+        return [sizes.rows, *last]
+    if len(given) == 2:
+        return [1, *last]
+    message = f"the input '{name}' has {len(given)} dimensions, of which all but the last are 1"
+    raise refusal("FG707", message, None, "leave out the dimensions of 1 in front")
 
 
 def _keep_attributes(drafts: list[Draft], arguments: Arguments) -> None:
@@ -67,7 +88,7 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
     seen: set[str] = set()
     for draft in drafts:
         for key, value in draft.data.items():
-            if value == CHANNELS and key in ("out_features", "num_parameters"):
+            if value == CHANNELS and key in ("out_features", "out_channels", "num_parameters"):
                 draft.data[key] = sizes.channels if key == "num_parameters" else times(sizes.parts, sizes.channels)
         name = draft.data.get("parameter")
         if name is None or name in seen:
@@ -75,8 +96,9 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
         seen.add(name)
         tensor = arguments.module.get_parameter(name)
         dims = list(tensor.shape)
-        if len(dims) > 2 or not _lies_as_written(dims, draft.value, name):
-            hint = "a parameter of a chain broadcasts to [rows, channels] as it is"
+        if len(dims) > 2 + sizes.spatial or not _lies_as_written(dims, draft.value, name, sizes.spatial):
+            form = "[batch, channels, positions]" if sizes.spatial else "[rows, channels]"
+            hint = f"a parameter of a chain broadcasts to {form} as it is"
             raise refusal(
                 "FG706", f"the parameter '{name}' of shape {dims} is used in another shape", draft.place, hint
             )
@@ -85,21 +107,23 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
 
 
 def _shape(dims: list[int], sizes: Sizes) -> list[Size]:
-    labels = [sizes.rows, sizes.channels][2 - len(dims) :]
-    return [1 if size == 1 else label for size, label in zip(dims, labels, strict=True)]
+    labels = [sizes.rows, sizes.channels, *[None] * sizes.spatial][2 + sizes.spatial - len(dims) :]
+    return [1 if size == 1 else size if label is None else label for size, label in zip(dims, labels, strict=True)]
 
 
-def _lies_as_written(dims: list[int], value: Value, name: str) -> bool:
-    """Whether the parameter has its values for the channels last, and for the rows before them."""
-    operand = next(each for each in value.values if each.op == "parameter" and each.name == name)
-    labels = ["0", CHANNELS][2 - len(dims) :]
+def _lies_as_written(dims: list[int], value: Value, name: str, spatial: int) -> bool:
+    """Whether the parameter has its values for the channels last, and for the rows before them; with positions, where
+    PyTorch broadcasts them."""
+    operand = next(each for each in walk(value) if each.op == "parameter" and each.name == name)
+    labels = first_layout(2 + spatial, spatial)[2 + spatial - len(dims) :]
     return operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
 
 
 def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     given = arguments.constructor
-    groups = {draft.data.get("num_groups") for draft in drafts}
+    whole = {draft.data.get("num_groups") for draft in drafts}
+    whole |= {entry for draft in drafts for option in draft.options.values() for entry in option} - {"same", "valid"}
     shapes = {draft.data["shape"]: draft for draft in drafts if isinstance(draft.data.get("shape"), str)}
     for name, value in given.values.items() if given else ():
         default = {"default": given.defaults[name]} if given and given.defaults.get(name) is not None else {}
@@ -109,14 +133,14 @@ def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> dict[
             tensor = arguments.module.get_parameter(shapes[name].data["parameter"])
             default = {key: list(each) for key, each in default.items()}
             found[name] = {"type": "shape", "is": _shape(list(tensor.shape), sizes), **default}
-        elif name in groups:
+        elif name in whole:
             found[name] = {"type": "int", "typical": value, **default}
         elif name in arguments.used and _is_used(name, drafts):
             found[name] = {"type": "float", **{key: float(each) for key, each in default.items()}}
     for name, value in arguments.attributes.items():
         if _is_used(name, drafts):
-            typed = {"type": "int", "typical": int(value)} if name in groups else {"type": "float"}
-            found[name] = {**typed, "default": int(value) if name in groups else value}
+            typed = {"type": "int", "typical": int(value)} if name in whole else {"type": "float"}
+            found[name] = {**typed, "default": int(value) if name in whole else value}
     return _by_name(found, given)
 
 
@@ -131,7 +155,10 @@ def _by_name(found: dict[str, dict[str, Any]], given: Constructor | None) -> dic
 
 def _is_used(name: str, drafts: list[Draft]) -> bool:
     return any(
-        name == value for draft in drafts for key, value in draft.data.items() if key not in ("op", "name", "save")
+        name in entries(value)
+        for draft in drafts
+        for key, value in draft.data.items()
+        if key not in ("op", "name", "save", "parts")
     )
 
 

@@ -64,7 +64,11 @@ def recognised(result: Value, values: Values) -> Value:
     done: dict[int, Value] = {}
     for value in walk(result):
         op, operands, keys = (
-            _form(value) or _quotient(value) or _weighted(value, values) or (value.op, value.operands, value.keys)
+            _form(value)
+            or _normalized(value)
+            or _quotient(value)
+            or _weighted(value, values)
+            or (value.op, value.operands, value.keys)
         )
         for each in operands:  # a form that is only now one value
             if isinstance(each, Value) and id(each) not in done:
@@ -88,6 +92,18 @@ def _form(value: Value) -> Parts | None:
             if isinstance(x, Value) and x.layout == value.layout:
                 return form.op, (x,), {**form.keys, **numbers}
     return None
+
+
+def _normalized(value: Value) -> Parts | None:
+    """F.normalize: a value over its norm, which is at least eps."""
+    x, least = value.operands if value.op == "div" else (None, None)
+    if not isinstance(x, Value) or not isinstance(least, Value) or least.op != "clamp" or set(least.keys) != {"min"}:
+        return None
+    norm = least.operands[0]
+    if not isinstance(norm, Value) or norm.op != "norm" or norm.operands[0] is not x or x.layout != value.layout:
+        return None
+    keys = {key: each for key, each in norm.keys.items() if key != "keepdim"}
+    return "normalize", (x,), {**keys, "eps": least.keys["min"]}
 
 
 def _quotient(value: Value) -> Parts | None:

@@ -18,6 +18,7 @@ from fusegen.importing.constructor import Constructor
 from fusegen.importing.draft import Sheet, check_tied, sheet
 from fusegen.importing.forms import owned, recognised
 from fusegen.importing.places import of_error, refusal
+from fusegen.importing.positions import Positions
 from fusegen.importing.read import Reader
 from fusegen.importing.sizes import told_apart
 from fusegen.importing.trace import Trace, trace
@@ -61,8 +62,11 @@ def _imported(
         raise refusal("FG701", "the example inputs are no tensors", None, "inputs of a chain are tensors")
     check_tied(module)
     constructor = None if arguments is None else _constructor(type(module), arguments)
-    inputs = told_apart([x.detach() for x in example_inputs])
-    known = Arguments(module, inputs, constructor)
+    inputs = [x.detach() for x in example_inputs]
+    shapes = [x.shape for x in inputs]
+    positions = Positions.of(module, inputs)
+    inputs = positions.small(module, inputs) if positions else told_apart(inputs)
+    known = Arguments(module, inputs, constructor, positions, shapes if positions else ())
     traces = trace(module, inputs, training=True), trace(module, inputs, training=False)
     chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))
     while True:

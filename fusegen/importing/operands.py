@@ -14,7 +14,7 @@ from fusegen.importing.owners import Owners
 from fusegen.importing.places import Place, refusal
 from fusegen.importing.shapes import first_layout, leaf_layout
 from fusegen.importing.trace import Leaf, Trace, shape
-from fusegen.importing.values import Number, Value, Values
+from fusegen.importing.values import Layout, Number, Value, Values
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 
@@ -33,6 +33,8 @@ class Operands:
         self._inputs: list[str] = []
         self._first: tuple[Any, ...] = ()  # the sizes of the first input
         self._rank = 0
+        self._spatial = arguments.positions.spatial if arguments.positions else 0  # dimensions behind the channels
+        self._layout: Layout = ()  # of the first input
         self._dtype: torch.dtype | None = None  # of the first input
 
     def _leaf(self, node: fx.Node, leaf: Leaf) -> Value | None:
@@ -41,6 +43,7 @@ class Operands:
         if leaf.kind == "input":
             if not self._inputs:
                 self._first, self._rank = sizes, len(sizes)
+                self._layout = first_layout(self._rank, self._spatial)
                 if self._rank < 2 or any(isinstance(size, int) and size < 2 for size in sizes):
                     hint = "the first input is [rows, channels]"
                     message = (
@@ -48,7 +51,7 @@ class Operands:
                     )
                     raise refusal("FG701", message, None, hint)
             self._inputs.append(leaf.name)
-            layout = leaf_layout(sizes, first_layout(self._rank))
+            layout = leaf_layout(sizes, self._layout)
             return self.values.make("input", name=leaf.name, layout=layout)
         if leaf.kind == "parameter":
             return self.values.make("parameter", name=leaf.name, layout=leaf_layout(sizes))
@@ -68,6 +71,11 @@ class Operands:
             raise refusal(
                 "FG706", f"the {leaf.kind} '{leaf.name}' is of {dtype}, the first input of {self._dtype}", None, hint
             )
+
+    @property
+    def _form(self) -> str:
+        """The shape of the values of the chain, in words."""
+        return "[batch, channels, positions]" if self._spatial else "[rows, channels]"
 
     def _root(self, node: fx.Node) -> fx.Node:
         while node in self._source:

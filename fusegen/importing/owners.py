@@ -12,6 +12,7 @@ from fusegen.importing.places import refusal
 from fusegen.importing.trace import Trace
 from fusegen.importing.values import CHANNELS, Number, Value
 
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _OWN = "give it an attribute of its own in the module: self.{} = ..."
 
 
@@ -24,14 +25,15 @@ class Owners:
     def counts_batches(self, name: str) -> bool:
         """Whether the buffer is the count of a batch norm, which training moves."""
         path, _, key = name.rpartition(".")
-        return key == "num_batches_tracked" and isinstance(self._part(path), nn.modules.batchnorm._NormBase)
+        return key == "num_batches_tracked" and isinstance(self.part(path), nn.modules.batchnorm._NormBase)
 
     def owner(self, node: fx.Node, op: str) -> str | None:
         """The path of the submodule whose tensors, all of them, the operator takes; None if there is none."""
-        kind, positions = aten.MODULES[op]
+        kind, positions = aten.CONVOLUTIONS.get(op) or aten.MODULES[op]
         path = self.trace.path(node)
-        part = self._part(path)
-        if not isinstance(part, getattr(nn, kind)) or not path:
+        part = self.part(path)
+        kinds = _BATCH_NORMS if op == "batch_norm" else (getattr(nn, kind),)
+        if not isinstance(part, kinds) or not path:
             return None
         for position, key in positions.items():
             given = node.args[position] if position < len(node.args) else node.kwargs.get(key)
@@ -40,20 +42,25 @@ class Owners:
                 return None
         return path
 
-    def step(self, node: fx.Node, op: str, x: Value, arguments: Arguments) -> tuple[str, dict[str, Any], list[fx.Node]]:
-        """The submodule's name, the step's keys, and the tensors that a norm without a submodule is multiplied by and
-        moved by."""
-        self._check_channels(node, op, x)
+    def own(self, node: fx.Node, op: str) -> str | None:
+        """The same, which is the name of an attribute of the module itself. Raises SpecError for another path."""
         path = self.owner(node, op)
-        if path is None:
-            return "", *self._functional(node, op, arguments)
-        if not path.isidentifier():
+        if path is not None and not path.isidentifier():
             last = path.rpartition(".")[2]
             name = last if last.isidentifier() else op
             raise refusal(
                 "FG706", f"'{path}' is not an attribute of the module itself", self.trace.place(node), _OWN.format(name)
             )
-        part: Any = self._part(path)
+        return path
+
+    def step(self, node: fx.Node, op: str, x: Value, arguments: Arguments) -> tuple[str, dict[str, Any], list[fx.Node]]:
+        """The submodule's name, the step's keys, and the tensors that a norm without a submodule is multiplied by and
+        moved by."""
+        self._check_channels(node, op, x, arguments.positions is not None)
+        path = self.own(node, op)
+        if path is None:
+            return "", *self._functional(node, op, arguments)
+        part: Any = self.part(path)
         keys: dict[str, Any] = {}
         if op == "linear":
             return path, {"out_features": CHANNELS, "bias": part.bias is not None}, []
@@ -93,9 +100,16 @@ class Owners:
             keys["num_groups"] = Number(groups, arguments.of_number(self.trace, node, 1, "num_groups", groups))
         return keys, [each for each in (weight, bias) if isinstance(each, fx.Node)]
 
-    def _check_channels(self, node: fx.Node, op: str, x: Value) -> None:
+    def _check_channels(self, node: fx.Node, op: str, x: Value, with_positions: bool) -> None:
         """A norm has to be one over what the chain's is."""
-        if op in ("batch_norm", "group_norm") or (op == "prelu"):
+        if with_positions:
+            where = self.trace.place(node)
+            if op == "linear":
+                raise refusal("FG707", "a linear layer behind a convolution", where, "end the chain before it")
+            if op not in ("batch_norm", "prelu"):
+                raise refusal("FG707", f"{op} behind a convolution", where, "kernels take no sums over positions")
+            fits = x.layout[:2] == ("0", CHANNELS) and None not in x.layout
+        elif op in ("batch_norm", "group_norm") or (op == "prelu"):
             fits = x.layout[:2] == ("0", CHANNELS) and not any(x.layout[2:])
             fits = fits or (op == "prelu" and node.args[1].meta["val"].numel() == 1)  # type: ignore[union-attr]
         else:
@@ -105,7 +119,7 @@ class Owners:
         if not fits:
             raise refusal("FG707", f"{op} over other dimensions than the channels", self.trace.place(node))
 
-    def _part(self, path: str) -> nn.Module | None:
+    def part(self, path: str) -> nn.Module | None:
         try:
             return self.trace.module.get_submodule(path)
         except AttributeError:

@@ -40,9 +40,13 @@ class Pair:
     their states differ in names."""
 
     def __init__(self, original: nn.Module, fused: nn.Module, inputs: Sequence[Tensor]) -> None:
-        alone = fused.state_dict().keys() ^ original.state_dict().keys()
+        ours, theirs = fused.state_dict(), original.state_dict()
+        alone = ours.keys() ^ theirs.keys()
         if alone:
             raise refusal("FG708", f"the state_dict has {', '.join(sorted(alone))} on one side alone")
+        other = sorted(name for name, tensor in theirs.items() if tensor.shape != ours[name].shape)
+        if other:
+            raise refusal("FG708", f"{', '.join(other)} of the state_dict has another shape")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             self.original = copy.deepcopy(original).cpu().double()

@@ -16,11 +16,12 @@ class Parts(Operands):
 
     def _parts(self, node: fx.Node, given: str) -> Value:
         """What is divided, of which the next nodes take a part each. given: `count`, or `size` of a part."""
-        x, width = self._operand(node, 0), shape(self._node(node, 0))[-1]
+        x, sizes = self._operand(node, 0), shape(self._node(node, 0))
+        width = sizes[1] if self._spatial else sizes[-1]
         number, dim = self._argument(node, 1, ""), self._argument(node, 2, "dim")
         count = width // number if given == "size" and isinstance(width, int) and isinstance(number, int) else number
         if not is_channels(x.layout, 0 if dim is None else dim):
-            hint = "a chain divides the channels, the last dimension"
+            hint = f"a chain divides the channels, {'dimension 1' if self._spatial else 'the last dimension'}"
             raise refusal("FG703", "chunk over other dimensions", self.trace.place(node), hint)
         if not isinstance(width, int) or not isinstance(count, int) or count < 2 or width % count:
             hint = "the parts of a chain's channels are equal"

@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from fusegen.importing import aten
-from fusegen.importing.parts import Parts
+from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import broadcast, first_layout, is_channels, merged, reduced, shown, viewed
+from fusegen.importing.shapes import broadcast, is_channels, merged, reduced, shown, viewed
 from fusegen.importing.trace import forward_of, shape
 from fusegen.importing.values import ROWS, Layout, Number, Value, walk
 
@@ -19,7 +19,7 @@ from fusegen.importing.values import ROWS, Layout, Number, Value, walk
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class Reader(Parts):
+class Reader(Convolutions):
     """Reads one trace. `values` may be shared with others, so that equal results are one object."""
 
     def result(self) -> Value:
@@ -40,15 +40,11 @@ class Reader(Parts):
             )
         if not isinstance(found, Value):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
-        whole = first_layout(self._rank)
+        whole = self._layout
         if found.layout not in (whole, (*whole[:-1], None), whole[:-1]):
-            message = f"the result has another shape: {shown(shape(node), self._first)}"
-            raise refusal(
-                "FG705",
-                message,
-                self.trace.place(node),
-                "the result of a chain is [rows, channels], [rows, 1] or [rows]",
-            )
+            message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
+            hint = f"the result of a chain is {self._form}, or one value for each of its rows"
+            raise refusal("FG705", message, self.trace.place(node), hint)
         if not self.trace.is_for_all:
             hint = "views of a chain are right for any number of rows"
             raise refusal(
@@ -65,7 +61,7 @@ class Reader(Parts):
             operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
             layout: Layout = tuple(label for label in value.layout if label is not None)
             if layout[:1] == (ROWS,):
-                layout = (*first_layout(self._rank)[:-1], *layout[1:])
+                layout = (*self._layout[:-1], *layout[1:])
             keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
             done[id(value)] = self.values.make(value.op, operands, keys, value.name, layout, value.place)
         return done[id(result)]
@@ -104,6 +100,10 @@ class Reader(Parts):
             return self._make(node, "detach", (source,), layout=source.layout)
         if name in ("full", "new_full", "scalar_tensor"):
             return self._filled(node, name)
+        if name in aten.CONVOLUTIONS:
+            return self._convolution(node, name)
+        if self._is_padding(node, name):
+            return self._padded(node)
         if name in aten.MODULES:
             return self._module(node, name)
         if full in aten.ARITHMETIC:
@@ -158,15 +158,19 @@ class Reader(Parts):
         layouts = [each.layout for each in operands if isinstance(each, Value)]
         layout = layouts[0] if len(layouts) < 2 else broadcast(*layouts)
         if layout is None:
-            hint = "values of a chain are [rows, channels] or [rows, 1]"
+            hint = f"values of a chain are {self._form}, or have one channel"
             raise refusal("FG707", f"{op} of values that lie differently", self.trace.place(node), hint)
         operands = [self._aligned(each, layout) for each in operands]
         return self._make(node, op, tuple(reversed(operands) if swapped else operands), layout=layout)
 
     def _aligned(self, operand: Value | Number, layout: Layout) -> Value | Number:
-        """A parameter with what its dimensions run over where it is used."""
-        if isinstance(operand, Number) or operand.op != "parameter":
+        """A parameter, or what is made of one and numbers, with what its dimensions run over where it is used."""
+        if isinstance(operand, Number) or any(each.is_leaf and each.op != "parameter" for each in walk(operand)):
             return operand
+        if operand.op != "parameter":
+            parts = tuple(self._aligned(each, layout) for each in operand.operands)
+            laid = next((each.layout for each in parts if isinstance(each, Value)), operand.layout)
+            return self.values.make(operand.op, parts, operand.keys, operand.name, laid, operand.place)
         behind = layout[len(layout) - len(operand.layout) :]
         labels = tuple(None if own is None else each for own, each in zip(operand.layout, behind, strict=True))
         return self.values.make("parameter", name=operand.name, layout=labels)
@@ -177,11 +181,12 @@ class Reader(Parts):
         dims = self._argument(node, behind, "dim")
         dims = list(dims) if isinstance(dims, list | tuple) else [dims]
         if len(dims) != 1 or not isinstance(dims[0], int) or not is_channels(x.layout, dims[0]):
-            hint = "a chain reduces over the channels, the last dimension"
+            hint = f"a chain reduces over the channels, {'dimension 1' if self._spatial else 'the last dimension'}"
             raise refusal(
                 "FG703", f"{op} over {'all' if dims == [None] else 'other'} dimensions", self.trace.place(node), hint
             )
-        keys: dict[str, Any] = {} if dims[0] < 0 or self._rank != 2 or len(x.layout) != 2 else {"dim": 1}
+        matrix = self._rank == 2 and len(x.layout) == 2
+        keys: dict[str, Any] = {"dim": 1} if self._spatial or (dims[0] >= 0 and matrix) else {}
         if same:
             return self._make(node, op, (x,), keys, layout=x.layout)
         if op in ("var", "std"):
@@ -253,8 +258,8 @@ class Reader(Parts):
         if name == "slice" and sizes != shape(self._node(node, 0)):
             raise self._lacking(node, "narrow")
         before = shape(self._node(node, 0))
-        layout = viewed(found.layout, before, sizes, of_parameter=found.op == "parameter")
-        layout = layout or merged(found.layout, before, sizes, self._first)
+        layout = viewed(found.layout, before, sizes, expands=found.op == "parameter" or name in aten.EXPANSIONS)
+        layout = layout or (None if self._spatial else merged(found.layout, before, sizes, self._first))
         if layout is None:
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
         return self.values.make(found.op, found.operands, found.keys, found.name, layout, found.place)

@@ -8,8 +8,11 @@ from typing import Any
 from fusegen.importing.values import CHANNELS, ROWS, UNKNOWN, Layout
 
 
-def first_layout(rank: int) -> Layout:
-    """Of the first input: the rows, in as many dimensions as it has, and the channels."""
+def first_layout(rank: int, spatial: int = 0) -> Layout:
+    """Of the first input: the rows, in as many dimensions as it has, and the channels, which are dimension 1 where
+    there are `spatial` dimensions of positions behind them."""
+    if spatial:
+        return ("0", CHANNELS, *(str(index) for index in range(1, spatial + 1)))
     return (*(str(index) for index in range(rank - 1)), CHANNELS)
 
 
@@ -42,17 +45,17 @@ def reduced(layout: Layout, dim: int, keep: bool) -> Layout:
     return (*layout[:at], *([None] if keep else []), *layout[at + 1 :])
 
 
-def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, of_parameter: bool) -> Layout | None:
+def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, expands: bool) -> Layout | None:
     """Of the same elements in another shape: dimensions of one come and go; None if more changes than that.
 
-    A parameter may also be expanded: it broadcasts wherever it is used.
+    expands: whether dimensions of one element may be repeated: the value broadcasts wherever it is used.
     """
     if _same(before, after):
         return layout
-    if of_parameter and len(before) == len(after) and _expands(before, after):
+    if expands and len(before) == len(after) and _expands(before, after):
         return layout
     kept = [(label, str(size)) for label, size in zip(layout, before, strict=True) if not is_one(size)]
-    if of_parameter and len(after) > len(before):  # an expansion that adds dimensions in front
+    if expands and len(after) > len(before):  # an expansion that adds dimensions in front
         tail = after[len(after) - len(before) :]
         if _expands(before, tail) and not _are(kept, after):
             return (*[None] * (len(after) - len(before)), *layout)
@@ -92,7 +95,10 @@ def _padded(layout: Layout, rank: int) -> Layout:
     return (*[None] * (rank - len(layout)), *layout)
 
 
-def shown(sizes: tuple[Any, ...], first: tuple[Any, ...]) -> str:
+def shown(sizes: tuple[Any, ...], first: tuple[Any, ...], spatial: int = 0) -> str:
     """Sizes in words: those that change have names of the trace's. first: the sizes of the first input."""
     names = {str(size): "rows" for size in first[:-1]}
+    if spatial:
+        symbols = {str(size): "positions" for size in sizes if not isinstance(size, int)}
+        names = {**symbols, str(first[0]): "batch"}
     return f"[{', '.join(names.get(str(size), str(size)) for size in sizes)}]"

@@ -43,8 +43,9 @@ def _with_size(x: Tensor, dim: int, size: int, wanted: int) -> Tensor:
     return x.index_select(dim, torch.arange(wanted, device=x.device) % size)
 
 
-def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether PyTorch's operators take any number of rows. inputs: the sizes of each, by its name.
+def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[Any]], spatial: int = 0) -> bool:
+    """Whether PyTorch's operators take any number of rows. inputs: the sizes of each, by its name. spatial: dimensions
+    of positions that there are behind the channels.
 
     Raises SpecError where the module itself makes a difference between sizes.
     """
@@ -56,7 +57,9 @@ def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[An
     environment = _environment(inputs)
     if environment is None:
         return True
-    channels = str(next(iter(inputs.values()))[-1])
+    channels = str(next(iter(inputs.values()))[1 if spatial else -1])
+    # Of positions, PyTorch's convolution takes what it takes in the spec's module too.
+    positions = {str(size) for sizes in inputs.values() for size in sizes[2:]} if spatial else set()
     assumed: list[Any] = []
     wanted: list[Any] = []
     for guard in environment.guards:
@@ -64,9 +67,13 @@ def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[An
         place = _place(guard.sloc)
         if condition.free_symbols and place is not None:
             raise refusal("FG702", "control flow that depends on the sizes of inputs", place, _ROWS)
+        if {str(each) for each in condition.free_symbols} & positions:
+            continue
         of_channels = {str(each) for each in condition.free_symbols} <= {channels}
         (assumed if of_channels else wanted).append(condition)
-    for bounds in exported.range_constraints.values():
+    for symbol, bounds in exported.range_constraints.items():
+        if str(symbol) in positions:
+            continue
         if bounds.lower > _LEAST or bounds.upper < 2**31:
             raise refusal("FG702", f"the module works for sizes in {bounds} alone", None, _ROWS)
     return all(_holds(condition, assumed) for condition in wanted)

@@ -7,9 +7,11 @@ from typing import Any
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 from fusegen.importing.places import refusal
-from fusegen.importing.trace import Trace
+from fusegen.importing.trace import Trace, forward_of
+from fusegen.importing.values import CHANNELS, UNKNOWN
 
 Size = int | str
+_POSITIONS = ("depth", "height", "width")
 
 
 class Sizes:
@@ -22,11 +24,18 @@ class Sizes:
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
         shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
+        self.spatial = arguments.positions.spatial if arguments.positions else 0
+        self.positions: list[Size] = []  # of the first input
+        self.of_result: list[Size] = []  # positions of the convolution's result
         of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
         of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
         last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
-        self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
         self.parts = _number_of_parts(drafts)
+        if self.spatial:
+            layer = dict(trace.module.named_modules())[str(name)]
+            self._behind_convolution(trace, drafts, arguments, first, layer, of_channels)
+            return
+        self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
         if self.parts > 1:
             width = tensors[f"{name}.weight"].shape
             behind = [fact for fact in of_channels if not fact.startswith(f"{name}.")]
@@ -42,6 +51,42 @@ class Sizes:
             self.width = self.channels = self._symbol(arguments.sizes(of_channels), last)
         else:
             self.width = self.channels = last if isinstance(first[-1], int) else self._free("channels", last)
+
+    def _behind_convolution(
+        self,
+        trace: Trace,
+        drafts: list[Draft],
+        arguments: Arguments,
+        first: tuple[Any, ...],
+        layer: Any,
+        of_channels: list[str],
+    ) -> None:
+        """The same of a chain that begins with a convolution."""
+        name, shapes = str(drafts[0].data["name"]), arguments.shapes
+        for draft in drafts:
+            _check_positions(draft)
+        if any(isinstance(size, int) for index, size in enumerate(first) if index != 1):
+            message = "the module works for one batch, or one number of positions, alone"
+            raise refusal("FG705", message, forward_of(trace.module), "both have any size in a chain")
+        self.rows = self._free("batch", shapes[0][0])
+        inner, outer = [f"{name}.in_channels"], [f"{name}.out_channels", *of_channels]
+        again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
+        if again and self.parts == 1:
+            inner = outer = [*inner, *outer]
+        self.width = self._symbol(arguments.sizes(inner), layer.in_channels)
+        names = _POSITIONS[-self.spatial :]
+        self.positions = [self._free(each, size) for each, size in zip(names, shapes[0][2:], strict=True)]
+        if self.parts > 1:
+            behind = [fact for fact in of_channels if not fact.startswith(f"{name}.")]
+            self.channels = self._symbol(arguments.part(behind, name, self.parts), layer.out_channels // self.parts)
+        else:
+            self.channels = self._symbol(arguments.sizes(outer), layer.out_channels)
+        used = {each for draft in drafts for each in inputs_of(draft)} - {trace_input(trace)}
+        if again:
+            self.of_result = self.positions
+        elif used:
+            result = arguments.positions.result(trace.module, shapes[0])[2:]  # type: ignore[union-attr]
+            self.of_result = [self._free(f"out_{each}", size) for each, size in zip(names, result, strict=True)]
 
     def _rows(self, leading: tuple[Any, ...], sizes: tuple[int, ...], facts: list[str], arguments: Arguments) -> Size:
         fixed = [size for size in leading if isinstance(size, int)]
@@ -79,11 +124,20 @@ def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple
     """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
     rows: list[str] = []
     channels: list[str] = []
+    spatial = arguments.positions.spatial if arguments.positions else 0
     for name, tensor in tensors.items():
         for index, size in enumerate(tensor.shape):
             if size != 1 and arguments.shape(name) is None:
-                (channels if index == tensor.dim() - 1 else rows).append(f"{name}[{index}]")
+                (channels if index == tensor.dim() - 1 - spatial else rows).append(f"{name}[{index}]")
     return rows, channels
+
+
+def _check_positions(draft: Draft) -> None:
+    """Refuses a parameter that has a value for each position."""
+    for each in draft.value.values:
+        if each.op == "parameter" and not {*each.layout} <= {"0", CHANNELS, UNKNOWN}:
+            message, hint = f"the parameter '{each.name}' varies over positions", "it may vary over the channels alone"
+            raise refusal("FG706", message, draft.place, hint)
 
 
 # What norms without tensors call the channels.
@@ -101,6 +155,9 @@ def _facts_of_parts(drafts: list[Draft], tensors: dict[str, Any], parts: dict[st
     for draft in drafts:
         name, op = draft.data.get("name"), draft.data["op"]
         if name is None or op in ARITHMETIC:
+            continue
+        if MODELS[op].anchor and op != "linear":
+            found += [f"{name}.bias[0]"] if f"{name}.bias" in tensors else []
             continue
         held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
         found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind
 
+from fusegen.importing import aten
 from fusegen.importing.places import Place, is_theirs, of_error, of_trace, refusal
 from fusegen.importing.sizes import check_conditions
 
@@ -95,7 +96,14 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
         each = specs[node.name]
         leaves[node] = Leaf(_KINDS.get(each.kind, "constant"), each.target or node.name)
     sizes = {leaf.name: node.meta["val"].shape for node, leaf in leaves.items() if leaf.kind == "input"}
-    for_all = check_conditions(exported, sizes)
+    convolution = _convolution(exported.graph)
+    spatial = int(aten.names(convolution.target)[1][-2]) if convolution else 0
+    first = next(iter(sizes.values()), ())
+    if convolution and len(first) != spatial + 2:
+        message = f"the module has a convolution, and the first example input has the shape {list(inputs[0].shape)}"
+        place = of_trace(convolution.meta.get("stack_trace"))
+        raise refusal("FG707", message, place, "a chain begins with it, on [batch, channels, positions]")
+    for_all = check_conditions(exported, sizes, spatial)
     (output,) = exported.graph.find_nodes(op="output")
     results = output.args[0]
     if len(results) != 1 or not isinstance(results[0], fx.Node) or not exported.call_spec.out_spec.is_leaf():
@@ -103,6 +111,11 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
         raise refusal("FG705", f"forward {what}", forward_of(module), "a chain has one result, a tensor")
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
     return Trace(module, training, nodes, leaves, results[0], for_all)
+
+
+def _convolution(graph: fx.Graph) -> fx.Node | None:
+    """The first one of a graph."""
+    return next((node for node in graph.nodes if aten.names(node.target)[1] in aten.CONVOLUTIONS), None)
 
 
 def _untraceable(error: Exception) -> Exception:

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 
 from fusegen.errors import SpecError
+from fusegen.importing.pairs import Pair
 from fusegen.importing.places import Place, is_theirs, of_error, refusal
 from fusegen.importing.trace import constant_momentum
 from fusegen.verify.cuda_autocast import CudaAutocast, autocast_on_cuda
@@ -86,10 +87,10 @@ class Call:
     place: Place | None
 
 
-def differ_by(one: nn.Module, other: nn.Module, inputs: Sequence[Tensor], numbers: tuple[float, float]) -> bool:
-    """Whether two modules call the same of PyTorch, but that one has the first of two numbers where the other has the
-    second: values at which a bound or a factor does not show do not matter here."""
-    both = [_WithoutData(module, inputs) for module in (one, other)]
+def differ_by(one: Pair, other: Pair, numbers: tuple[float, float]) -> bool:
+    """Whether the originals of two pairs call the same of PyTorch, but that one has the first of two numbers where the
+    other has the second: values at which a bound or a factor does not show do not matter here."""
+    both = [_WithoutData(pair.original, pair.given) for pair in (one, other)]
     for training in (True, False):
         try:
             calls = [[each.what for each in module.run(VARIANTS[0], training)[0]] for module in both]

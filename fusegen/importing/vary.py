@@ -12,14 +12,14 @@ from torch import nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, alike, constructed, others, resized, with_rows
+from fusegen.importing.cases import Case, alike, constructed, others, resized
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
-from fusegen.importing.places import refusal
+from fusegen.importing.positions import NoResult
+from fusegen.importing.rows import check_rows
 from fusegen.importing.trace import constant_momentum
 from fusegen.importing.variants import differ_by
 from fusegen.importing.watch import Watch, WatchedSizes, decided
-from fusegen.plan.dimensions import dimensions
 from fusegen.plan.plan import Plan
 
 # Of sizes that are arguments: in turn, and the divisor of how large they are at first.
@@ -33,13 +33,11 @@ _SIZES: tuple[tuple[Callable[[int], int], ...], ...] = (
 )
 # Sizes are first made smaller than that.
 _SMALL = 512
+_SMALL_CHANNELS = 64  # of a convolution, which multiplies each pair of them at each position
 # Other sizes, and other values of an argument, that have to be compared.
 _ENOUGH = 2
 # And of an argument that are enough.
 _MANY = 4
-_ROWS = (1, 2, 3, 17)
-_BY_ROWS = "the module makes a difference between numbers of rows; no spec was written"
-OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
 
 
 class Variations:
@@ -106,7 +104,8 @@ class Variations:
         if self.constructor is None or not self.free:
             return found
         most = max(self.sheet.dims[name] for name in self.free)
-        shrunk = 1 << max(0, (most // _SMALL).bit_length() - 1)
+        small = _SMALL_CHANNELS if self.arguments.positions else _SMALL
+        shrunk = 1 << max(0, (most // small).bit_length() - 1)
         for divisor, change in itertools.product(dict.fromkeys((shrunk, 1)), _SIZES):
             changes = zip(self.free, itertools.cycle(change), strict=False)
             dims = {name: max(1, each(max(1, self.sheet.dims[name] // divisor))) for name, each in changes}
@@ -146,31 +145,12 @@ class Variations:
     # Rows
 
     def check_rows(self, case: Case) -> list[str]:
-        """Remarks for those who read the spec. Raises SpecError where another number of rows is another chain."""
+        """As rows.check_rows."""
         rows = next(iter(self.sheet.inputs.values()))[0]
         if isinstance(rows, int) or rows in self.sheet.arguments:
             return []
         pair = Pair(case.original, self._fused(case), case.inputs)
-        leading = case.inputs[0].shape[1:-1]
-        for size in _ROWS[1:3] if pair.is_large else _ROWS:
-            self._check_shape(pair, (size, *leading))
-        allowed = dimensions(self.plan)
-        shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
-        shapes += [()] if allowed.least == 1 else []
-        try:
-            for shape in shapes:
-                self._check_shape(pair, shape)
-        except SpecError:
-            return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
-        return []
-
-    def _check_shape(self, pair: Pair, leading: tuple[int, ...]) -> None:
-        inputs = [with_rows(x, leading) for x in pair.drawn]
-        try:
-            pair.differs([(inputs, True), (inputs, False)], refusing=True)
-        except Differs as difference:
-            message = f"the spec's {difference}, at inputs of shape {list(inputs[0].shape)}"
-            raise refusal("FG708", message, None, _BY_ROWS) from None
+        return check_rows(pair, case, self.plan, self.sheet, self.arguments.positions)
 
     # Values of arguments
 
@@ -181,12 +161,18 @@ class Variations:
     def _follows(self, case: Case, name: str, value: float) -> bool:
         compared = 0
         usual: Pair | None = None
-        for index, other in enumerate(others(value, self.sheet.arguments.get(name, {}).get("type") == "int")):
+        whole = self.sheet.arguments.get(name, {}).get("type") == "int"
+        options = self.sheet.chain[0].options
+        # Of output_padding, PyTorch takes what is less than the stride.
+        enough = 1 if name in options.get("output_padding", ()) else _ENOUGH
+        of_options = [key for key, entries in options.items() if name in entries]
+        least = (0 if all("padding" in key for key in of_options) else 1) if of_options else None
+        for index, other in enumerate(others(value, whole, least)):
             try:
                 pair = self._at(case, name, other)
                 if pair is not None:
                     usual = usual or Pair(self._original(case), self._fused(case), case.inputs)
-                    if not differ_by(usual.original, pair.original, usual.given, (value, other)):
+                    if not differ_by(usual, pair, (value, other)):
                         return False
                     seen = pair.differs([(pair.drawn, index % 2 == 0)], refusing=True)
                     compared += "output" in seen
@@ -194,7 +180,7 @@ class Variations:
                 return False
             if compared == _MANY:
                 break
-        return compared >= _ENOUGH
+        return compared >= enough
 
     def _at(self, case: Case, name: str, value: float) -> Pair | None:
         """Both modules with another number; None where one refuses it. Raises Differs if a parameter does not begin
@@ -210,7 +196,12 @@ class Variations:
             other = sorted(self._alike(case) - alike(original, fused))
             if other:
                 raise Differs(f"'{other[0]}' begins with other values")
-        return Pair(original, fused, case.inputs)
+        positions = self.arguments.positions
+        try:
+            inputs = positions.fitted(original, case.inputs) if positions else case.inputs
+        except NoResult:
+            return None
+        return Pair(original, fused, inputs)
 
     def _alike(self, case: Case) -> set[str]:
         """The tensors that begin with the same values in both modules."""

@@ -41,8 +41,10 @@ def _step(draft: Draft, before: Place | None) -> str:
     text = f"  - {flow(written(draft.data))}"
     if draft.place is None or not draft.place.source or draft.place == before:
         return text
-    line = f"{text.ljust(_COLUMN)}  {_comment(f'{draft.place.line}: {draft.place.source.strip()}')}"
-    return line if len(line) <= _WIDTH else f"{line[: max(len(text), _WIDTH - 3)]}..."
+    number = f"{draft.place.line}: "
+    line = f"{text.ljust(_COLUMN)}  {_comment(number + draft.place.source.strip())}"
+    least = len(text) + len(_comment(number)) + 2  # of a step that is as wide itself
+    return line if len(line) <= _WIDTH else f"{line[: max(least, _WIDTH - 3)]}..."
 
 
 def written(data: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes
@@ -12,16 +12,21 @@ from fusegen.ir.reduce import sum_to
 from fusegen.ir.reductions import REDUCTIONS
 
 
-def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]) -> dict[Node, Node]:
+def differentiate(
+    graph: Graph, result: Node, grad: Node, leaves: Sequence[Node], further: Mapping[Node, Node] | None = None
+) -> dict[Node, Node]:
     """The gradient of each leaf that `result` depends on, as nodes of the same graph.
 
-    grad: the gradient that flows into `result`. Contributions to one value are added before they are summed over the
-    axes that the value lacks, so a parameter that is used twice costs one reduction.
+    grad: the gradient that flows into `result`. further: other results, each with the gradient that flows into it.
+    Contributions to one value are added before they are summed over the axes that the value lacks, so a parameter that
+    is used twice costs one reduction.
     """
-    wanted = _depend_on(ancestors([result]), leaves)
-    contributions: dict[Node, dict[Axes, Node]] = {result: {grad.axes: grad}}
+    results = {result: grad, **(further or {})}
+    nodes = ancestors(results)
+    wanted = _depend_on(nodes, leaves)
+    contributions: dict[Node, dict[Axes, Node]] = {each: {flow.axes: flow} for each, flow in results.items()}
     gradients: dict[Node, Node] = {}
-    for node in reversed(ancestors([result])):
+    for node in reversed(nodes):
         if node not in wanted or node not in contributions:
             continue
         total = _total(graph, node, contributions.pop(node))

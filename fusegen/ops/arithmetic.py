@@ -15,7 +15,7 @@ from fusegen.spec.names import AttributeName, Identifier
 from fusegen.spec.wording import alternatives
 
 Init = Literal["randn", "rand", "ones", "zeros"] | Number | Identifier
-_OPERANDS = ("parameter", "constant", "value", "input")
+_OPERANDS = ("parameter", "constant", "value", "input", "mask")
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FORMULAS = {
     "logaddexp": "log(exp(x) + exp(operand))",
@@ -25,7 +25,8 @@ _FORMULAS = {
 
 
 class Arithmetic(Step):
-    """Exactly one of parameter, constant, value and input names the operand."""
+    """Exactly one of parameter, constant, value, input and mask names the operand. With times and plus it is
+    times operand + plus."""
 
     op: Literal["add", "sub", "mul", "div", "minimum", "maximum", "logaddexp", "hypot", "atan2"]
     parameter: Annotated[
@@ -44,6 +45,9 @@ class Arithmetic(Step):
     ] = None
     value: Annotated[Given[Identifier], meaning("the result of an earlier step, by its `save`", "gate")] = None
     input: Annotated[Given[Identifier], meaning("an input of the module", "residual")] = None
+    mask: Annotated[Given[Identifier], meaning("an input of bool, which is 1 or 0; of mul", "keep")] = None
+    times: Annotated[Given[Scalar], meaning("a factor of the parameter, value or input", -1.0)] = None
+    plus: Annotated[Given[Scalar], meaning("what is added to the parameter, value or input", 1.0)] = None
     swap: Annotated[bool, meaning("exchanges the operands", True)] = False
     detach: Annotated[bool, meaning("no gradient flows into the value or input", True)] = False
     matrix_only = "never"
@@ -57,6 +61,12 @@ class Arithmetic(Step):
         operand = self._operand(chain)
         if self.detach:
             operand = chain.graph.add("detach", operand, name=f"{operand.name}_detached")
+        if self.times is not None:
+            factor = chain.scalar(self.times, "times")
+            operand = chain.graph.add("mul", operand, factor, name=f"{operand.name}_scaled", temporary=True)
+        if self.plus is not None:
+            offset = chain.scalar(self.plus, "plus")
+            operand = chain.graph.add("add", operand, offset, name=f"{operand.name}_shifted", temporary=True)
         left, right = (operand, x) if self.swap else (x, operand)
         if self.op == "div" and right.axes == SCALAR and right.op in ("scalar", "literal"):
             # As PyTorch's CUDA kernel does.
@@ -70,8 +80,13 @@ class Arithmetic(Step):
             raise StepError("FG307", f"{self.op} needs an operand: {alternatives(_OPERANDS)}")
         for key in given[1:]:
             chain.refuse("FG307", f"{self.op} takes one operand, not both {given[0]} and {key}", key)
+        if self.mask is not None and self.op != "mul":
+            chain.refuse("FG307", f"mask goes with mul and masked_fill, not with {self.op}", "mask")
         keys = {"shape": self.shape is not None, "init": self.init is not None, "detach": self.detach}
-        for key, owners in (("shape", ["parameter"]), ("init", ["parameter"]), ("detach", ["value", "input"])):
+        keys |= {"times": self.times is not None, "plus": self.plus is not None}
+        own, numbers = ["parameter"], ["parameter", "value", "input"]
+        owned = {"shape": own, "init": own, "detach": ["value", "input"], "times": numbers, "plus": numbers}
+        for key, owners in owned.items():
             if keys[key] and not set(owners) & set(given):
                 chain.refuse("FG307", f"{key} goes with {alternatives(owners)}, not with {given[0]}", key)
         if self.name is not None and not isinstance(self.constant, int | float):
@@ -88,6 +103,8 @@ class Arithmetic(Step):
             found.append(chain.value(self.value))
         if self.input is not None:
             found.append(chain.input(self.input))
+        if self.mask is not None:
+            found.append(chain.input(self.mask, "mask"))
         return found[0]
 
     def _result_name(self) -> str:
@@ -119,14 +136,20 @@ class Arithmetic(Step):
         return [f"nn.init.constant_(self.{self.parameter}, {fill})"]
 
     def eager(self, x: str) -> str:
-        operand = self.value or self.input
+        operand = self.value or self.input or self.mask
         if self.parameter is not None:
             operand = f"self.{self.parameter}"
         elif self.constant is not None:
             operand = f"self.{self.name}" if self.name else scalar_text(self.constant)
         if self.detach:
             operand = f"{operand}.detach()"
+        if self.times is not None:
+            operand = f"{operand} * {scalar_text(self.times)}"
+        if self.plus is not None:
+            operand = f"{operand} + {scalar_text(self.plus)}"
         if self.op in _INFIX:
+            if self.times is not None or self.plus is not None:
+                operand = f"({operand})"
             return f"{operand} {_INFIX[self.op]} {x}" if self.swap else f"{x} {_INFIX[self.op]} {operand}"
         if self.constant is not None:
             operand = f"{x}.new_full((), {operand})"
@@ -150,7 +173,9 @@ class Arithmetic(Step):
                 "float32"  # PyTorch computes number / tensor as the tensor's reciprocal, which autocast runs in float32
             )
         other = self.value or self.input
-        return promote(running, dtypes.named[other]) if other else running
+        if other is None or (dtypes.named.get(f"rank of {other}") == "0" and self.op != "atan2"):
+            return running
+        return promote(running, dtypes.named[other])
 
 
 STEPS = (Arithmetic,)

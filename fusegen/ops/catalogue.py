@@ -10,6 +10,7 @@ from fusegen.ops import (
     dropout,
     linear,
     losses,
+    masks,
     norms,
     parts,
     powers,
@@ -21,6 +22,6 @@ from fusegen.ops import (
 
 STEPS = (
     *(*linear.STEPS, *convolution.STEPS, *parts.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
-    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS),
+    *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS),
 )

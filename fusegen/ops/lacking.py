@@ -30,7 +30,7 @@ _FAMILIES = {
         "apply it to the module's input or result",
         "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rrelu bernoulli",
     ),
-    "the only matrix product is that of 'linear', as the first step": (
+    "the only matrix product is that of 'linear'": (
         "if one operand is a learnt weight, that is 'linear'; otherwise " + _IN_FRONT,
         "matmul mm bmm batch_matmul addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),

@@ -27,7 +27,7 @@ Precision = Annotated[Literal["ieee", "fp32_split", "bf16", "fp16"], BeforeValid
 
 
 class Linear(Step):
-    """nn.Linear. Only as the first step: the product is the vendor library's, or our own from tensor cores."""
+    """nn.Linear. The product is the vendor library's, or our own from tensor cores; each begins a region."""
 
     op: Literal["linear"]
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.Linear", "fc")]

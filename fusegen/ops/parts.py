@@ -39,10 +39,9 @@ class Chunk(Dividing):
     def build(self, chain, x: Node) -> Node:
         if self.save is not None:
             chain.refuse("FG307", "chunk saves its results by the names in 'parts'", "save")
-        running = self.running or self.parts[0]
-        if running not in self.parts:
-            chain.refuse("FG301", f"no part named '{running}'", "running")
-            running = self.parts[0]
+        running = self.running_name
+        if self.running not in (None, running):
+            chain.refuse("FG301", f"no part named '{self.running}'", "running")
         found = dict(zip(self.parts, chain.divide(x, len(self.parts)), strict=False))
         for index, name in enumerate(self.parts):
             if name in self.parts[:index]:
@@ -55,9 +54,17 @@ class Chunk(Dividing):
     def saved(self) -> tuple[str, ...]:
         return self.parts
 
+    @property
+    def running_name(self) -> str:
+        return self.running if self.running in self.parts else self.parts[0]
+
+    @property
+    def number_of_parts(self) -> int:
+        return len(self.parts)
+
     def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
         made = f"{', '.join(self.parts)} = {x}.chunk({len(self.parts)}, dim={1 if spatial else -1})"
-        return [made], self.running or self.parts[0]
+        return [made], self.running_name
 
 
 class GatedLinearUnit(Dividing):
@@ -74,6 +81,10 @@ class GatedLinearUnit(Dividing):
             "swiglu": f"a silu(b), of {_HALVES}",
             "reglu": f"a relu(b), of {_HALVES}",
         }[op]
+
+    @property
+    def number_of_parts(self) -> int:
+        return 2
 
     @property
     def function(self) -> Step:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import Dim
@@ -72,6 +72,10 @@ class Step(BaseModel):
     draws: ClassVar[bool] = False
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
+    from_: Annotated[
+        Given[Identifier],
+        meaning("a saved value or an input that becomes the running value in front of the step: a branch", "x"),
+    ] = Field(default=None, alias="from")
 
     @classmethod
     def ops(cls) -> tuple[str, ...]:
@@ -94,6 +98,16 @@ class Step(BaseModel):
     def saved(self) -> tuple[str, ...]:
         """The names of the values that later steps may take of it."""
         return () if self.save is None else (self.save,)
+
+    @property
+    def running_name(self) -> str | None:
+        """The name of its result, if that has one."""
+        return self.save
+
+    @property
+    def number_of_parts(self) -> int:
+        """Into how many parts it divides the channels."""
+        return 1
 
     def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
         """The op as statements of such a method, and the variable of the result. local: one for a result without a

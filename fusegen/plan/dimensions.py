@@ -19,8 +19,11 @@ class Dimensions:
 
 
 def dimensions(plan: Plan) -> Dimensions:
-    """Of all inputs alike: a further input has the leading dimensions of the first."""
+    """Of all inputs alike: a further input with rows has the leading dimensions of the first."""
     chain = plan.chain
+    if chain.leading:
+        count = len(chain.leading) + 1
+        return Dimensions(count, count, "the spec gives its inputs so many")
     if chain.convolution:
         # The batch may be absent: PyTorch's operators run then.
         return Dimensions(chain.spatial + 1, chain.spatial + 2, f"{plan.spec.chain[0].op} takes no others")
@@ -38,7 +41,17 @@ def dimensions(plan: Plan) -> Dimensions:
     for parameter in chain.parameters.values():
         if len(parameter.shape) == 2:
             return Dimensions(2, None, f"the parameter {parameter.attribute} has two dimensions")
+    for name, count in fixed_dimensions(chain).items():
+        if count == 2:
+            return Dimensions(2, None, f"the input {name} has two dimensions")
     return Dimensions(1)
+
+
+def fixed_dimensions(chain: Chain) -> dict[str, int]:
+    """How many dimensions the inputs have that have one value for all rows, or are spread: by name."""
+    nodes = {**chain.further, **chain.masks}
+    fixed = {name for name, node in nodes.items() if "N" not in node.axes or name in chain.spread}
+    return {given.name: len(given.shape) for given in chain.inputs if given.name in fixed}
 
 
 def has_free_rows(chain: Chain) -> bool:

@@ -9,8 +9,10 @@ from fusegen.chain.build import examine_chain
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
+from fusegen.plan.composition import Composition, Planned, compose, package_names, refuse_compositions
 from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.refusals import refusals
+from fusegen.plan.region import is_single
 from fusegen.plan.tuning_file import tuned
 from fusegen.spec.document import Document
 from fusegen.spec.model import spec_model
@@ -20,12 +22,26 @@ from fusegen.spec.yaml import read_yaml
 
 
 def plan_file(path: Path | str) -> Plan:
-    """The plan of a spec file, with the tuning beside it. Raises SpecError with the diagnostics of either."""
-    return tuned(plan_document(read_yaml(path, lenient=True)), path)
+    """The plan of a spec file, with the tuning beside it. Raises SpecError with the diagnostics of either, and for a
+    chain of several regions."""
+    (plan,) = refuse_compositions([planned_file(path)], "there is no single plan")
+    return plan
+
+
+def planned_file(path: Path | str) -> Planned:
+    """As plan_file; of a chain of several regions its composition."""
+    planned = planned_document(read_yaml(path, lenient=True))
+    return planned if isinstance(planned, Composition) else tuned(planned, path)
 
 
 def plan_document(document: Document) -> Plan:
     """As plan_file, of a file that has been read, without a tuning."""
+    (plan,) = refuse_compositions([planned_document(document)], "there is no single plan")
+    return plan
+
+
+def planned_document(document: Document) -> Planned:
+    """As planned_file, of a file that has been read, without a tuning."""
     try:
         spec = validate(spec_model(STEPS, unknown_op), document)
     except SpecError as error:
@@ -33,27 +49,36 @@ def plan_document(document: Document) -> Plan:
             raise
         # Errors in one part must not hide those in another.
         partial = read_partly(STEPS, document)
+        if not is_single(partial):
+            raise
         chain, diagnostics = examine_chain(partial, document, training=True)
         diagnostics = merge(diagnostics, refusals(partial, chain, document))
         raise SpecError(merge(error.diagnostics, diagnostics)) from None
-    return make_plan(spec, document)
+    return make_plan(spec, document) if is_single(spec) else compose(spec, document)
 
 
 def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
+    """As planned_files, of chains of one region alone."""
+    return refuse_compositions(planned_files(paths), "there is no single plan")
+
+
+def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
     """The plans of several spec files, for one output directory. Raises SpecError with all diagnostics of them."""
-    plans: list[Plan] = []
+    plans: list[Planned] = []
     diagnostics: list[Diagnostic] = []
     taken: dict[str, str] = {}
     for path in dict.fromkeys(map(Path, paths)):
         try:
             document = read_yaml(path, lenient=True)
-            plan = tuned(plan_document(document), path)
+            plan = planned_document(document)
+            plan = plan if isinstance(plan, Composition) else tuned(plan, path)
         except SpecError as error:
             diagnostics += error.diagnostics
             continue
         plans.append(plan)
         # Some file systems take names that differ only in case for one.
-        names = {f"package {plan.spec.name.lower()}": "the package", **{f"op {name}": "ops" for name in plan.op_names}}
+        names = {f"package {name.lower()}": "the package" for name in package_names(plan)}
+        names |= {f"op {name}": "ops" for name in plan.op_names}
         for name, what in names.items():
             other = taken.setdefault(name, document.file)
             if other != document.file:

@@ -10,11 +10,11 @@ from fusegen.ir.graph import Draw, Node
 from fusegen.plan.units import Unit, unit_of
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "index", "seed", or "input
-<name>". A count is that of the batches of running statistics: a kernel that moves them reads it or adds one, by the
-momentum's sign. An index is the number of a channel, in int64. A seed is what dropouts draw from. "channel" is the role
-of the numbers of the channels, and "draw" that of the factors of samples that a dropout draws, which lie nowhere:
-kernels make them."""
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "index", "seed", "mask",
+"input <name>", or "output <name>", that of a further result. A mask is an input of bool. A count is that of the batches
+of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign. An index is the number of
+a channel, in int64. A seed is what dropouts draw from. "channel" is the role of the numbers of the channels, and "draw"
+that of the factors of samples that a dropout draws, which lie nowhere: kernels make them."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Tensor:
     in_product: it is a linear layer's bias, which the library has added already in modes of 16 bits; null there.
     scratch: lives in the workspace, from one kernel of a schedule to a later one.
     gradient_of: the tensor of whose values it has the gradient; empty for all else.
+    compact: in memory it has fewer rows than the program: one for a block of rows ("first"), or the same again in each
+    block ("last").
     part: where it lies, if it is a part of another. parts: how many of the chain's channels it has side by side.
     """
 
@@ -44,6 +46,7 @@ class Tensor:
     in_product: bool = False
     scratch: bool = False
     gradient_of: str = ""
+    compact: str = ""
     part: Part | None = None
     parts: int = 1
 
@@ -201,11 +204,20 @@ class Program:
 
 
 @dataclass(frozen=True)
+class FurtherResult:
+    """A result besides the one at the end. saved: its name in the spec. gradient: of the one that comes to it."""
+
+    saved: str
+    tensor: Tensor
+    gradient: str
+
+
+@dataclass(frozen=True)
 class Variant:
     """One behaviour of the module: "train", "eval", or "" where both are the same.
 
     result, result_gradient: the names of the chain's result and of the gradient that comes to it: `y` and `grad_y`,
-    unless the spec calls something else so.
+    unless the spec calls something else so. further: the other results, in their order.
     """
 
     name: str
@@ -216,6 +228,17 @@ class Variant:
     needs_source: bool
     result: str
     result_gradient: str
+    further: tuple[FurtherResult, ...] = ()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of all results, the one at the end first."""
+        return (self.result, *(each.tensor.name for each in self.further))
+
+    @property
+    def result_gradients(self) -> tuple[str, ...]:
+        """Of each result, in the same order."""
+        return (self.result_gradient, *(each.gradient for each in self.further))
 
     @property
     def tiled(self) -> bool:

@@ -26,15 +26,7 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     """
     if chain.convolution is None:
         return forward, backward
-    why = _why_copies(forward) or _why_copies(backward)
-    if chain.of_rows:
-        why = "the result has one value for each row"
-    if chain.number_of_parts > 1:
-        why = "the convolution's result has several parts"
-    if forward.draws or backward.draws:
-        why = "dropout draws for neighbours in channels_last"
-    if why is None and any(tensor.is_full for tensor in saved):
-        why = "the forward pass saves a tensor of their size"
+    why = _why_copies(chain, forward, backward, saved)
     reason = TILES if why is None else COPIES + why
     found = []
     for program in (forward, backward):
@@ -43,11 +35,24 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     return found[0], found[1]
 
 
-def _why_copies(program: Program) -> str | None:
-    """Why a program's passes cannot be tile kernels."""
-    for phase in program.phases:
-        if phase.unit is not Unit.CHANNEL:
-            return f"{program.name} reduces each {phase.unit.value}, of which a tile has only some channels"
+def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequence[Tensor]) -> str | None:
+    """Why the programs of a variant cannot be tile kernels."""
+    if chain.of_rows:
+        return "the result has one value for each row"
+    if any(not node.is_full or name in chain.spread for name, node in chain.further.items()):
+        return "an input is broadcast"
+    if chain.masks:
+        return "a mask is no tensor of numbers"
+    if forward.draws or backward.draws:
+        return "dropout draws for neighbours in channels_last"
+    if chain.number_of_parts > 1:
+        return "the convolution's result has several parts"
+    for program in (forward, backward):
+        for phase in program.phases:
+            if phase.unit is not Unit.CHANNEL:
+                return f"{program.name} reduces each {phase.unit.value}, of which a tile has only some channels"
+    if any(tensor.is_full for tensor in saved):
+        return "the forward pass saves a tensor of their size"
     return None
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fusegen.chain.model import Chain, RankNorm
+from fusegen.chain.model import RankNorm
 from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions.normalisation import RankSums, rank_sums
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.plan.folding import Folding
+from fusegen.plan.ingredients import Ingredients
 from fusegen.plan.model import Program, Tensor, Variant
 
 NAME = "ranks"
@@ -37,35 +38,6 @@ class RankPlan:
     @property
     def programs(self) -> tuple[Program, ...]:
         return self.statistics, self.variant.forward, self.sums, self.variant.backward
-
-
-@dataclass(frozen=True)
-class Ingredients:
-    """What the programs of a variant are made of.
-
-    result: the name of the chain's result. grad: the gradient that comes to it. gradients: of the tensors, with what is
-    to be told of them. saved: what the forward program makes for the backward one. sources: what the chain reads.
-    """
-
-    chain: Chain
-    result: str
-    grad: Tensor
-    gradients: Sequence[Tensor]
-    reasons: Sequence[str]
-    saved: Sequence[Tensor]
-    sources: Sequence[Tensor]
-
-    @property
-    def inexact(self) -> set[Node]:
-        """An anchor's result has a rounding error of its own; what the module is given may be exact."""
-        chain = self.chain
-        return set(chain.parts.get(chain.source.name, (chain.source,))) if chain.has_anchor else set()
-
-
-def statistics_of_ranks(chain: Chain) -> list[Tensor]:
-    """What a chain over ranks reads of all of them; nothing of another chain."""
-    nodes = [node for norm in chain.rank_norms for node in (norm.mean, norm.variance)]
-    return [Tensor(node.name, node, "accumulator") for node in nodes]
 
 
 def plan_over_ranks(of: Ingredients) -> RankPlan:

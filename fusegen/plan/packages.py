@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError, quote
-from fusegen.plan.load import plan_files
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned
+from fusegen.plan.load import planned_files
 from fusegen.spec.yaml import read_yaml
 
 
-def plan_packages(paths: Iterable[Path]) -> list[Plan]:
-    """As plan_files, for specs each of which is in a file of its own name: generated text says `specs/<name>.yaml`.
+def plan_packages(paths: Iterable[Path]) -> list[Planned]:
+    """As planned_files, for specs each of which is in a file of its own name: generated text says `specs/<name>.yaml`.
 
     paths: no file twice. Raises SpecError with the diagnostics of all of them.
     """
     files = list(paths)
     diagnostics: list[Diagnostic] = []
     try:
-        plans = plan_files(files)
+        plans = planned_files(files)
         if all(plan.spec.name == path.stem for plan, path in zip(plans, files, strict=True)):
             return plans
     except SpecError as error:

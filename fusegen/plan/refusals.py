@@ -20,6 +20,7 @@ def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     yield from _unknown_targets(spec, document)
     yield from _precision_without_float32(spec, document)
     yield from _norms_over_ranks(spec, chain, document)
+    yield from _several_results(spec, chain, document)
     yield from _numbers_of_groups(chain, document)
     yield from _parameters_of_the_rows(chain, document)
     yield from _too_many_passes(spec, document)
@@ -50,7 +51,7 @@ def synchronised(spec) -> list[int]:
 
 def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     """Each norm over ranks needs an exchange of its own, between which there would be further programs. The ops between
-    exchanges take their source whole, and draw nothing."""
+    exchanges take their source whole, draw nothing, and have no arguments of bool or of fewer rows."""
     steps = synchronised(spec)
     if not steps:
         return
@@ -66,10 +67,31 @@ def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
         yield document.diagnostic("FG401", message, place, hint=hint)
     if chain.dropouts:
         yield document.diagnostic("FG401", "a chain with a batch norm over ranks can have no dropout", place, hint=hint)
+    broadcast = [name for name, node in {**chain.further, **chain.masks}.items() if not node.is_full]
+    for name in {**chain.masks, **chain.spread, **dict.fromkeys(broadcast)}:
+        if name in chain.masks:
+            message = f"a chain with a batch norm over ranks can have no mask: '{name}'"
+        else:
+            message = (
+                f"a chain with a batch norm over ranks takes inputs as large as its running value: '{name}' is not"
+            )
+        yield document.diagnostic("FG401", message, ("inputs", name), hint=hint)
     norms = [index for index, step in enumerate(spec.chain) if step is not None and step.op == "batch_norm"]
     if len(norms) > 1:
         message = "a chain with a batch norm over ranks can have no other batch norm"
         yield document.diagnostic("FG401", message, ("chain", norms[1], "op"), hint=hint)
+
+
+def _several_results(spec, chain: Chain, document) -> Iterator[Diagnostic]:
+    """The ops over ranks, and those of images, return one."""
+    if not spec.outputs:
+        return
+    steps = synchronised(spec)
+    if steps:
+        message = "a chain with a batch norm over ranks has one result, and nothing else of it is taken elsewhere"
+        yield document.diagnostic("FG401", message, ("chain", steps[0], "sync"))
+    if chain.convolution is not None:
+        yield document.diagnostic("FG401", "a chain with a convolution returns one result", ("outputs",), key=True)
 
 
 def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:
@@ -97,7 +119,7 @@ def _too_many_passes(spec, document) -> Iterator[Diagnostic]:
 
 
 def _too_many_tensors(spec, chain: Chain, document) -> Iterator[Diagnostic]:
-    names = [name for name, node in chain.tail_inputs.items() if node is not chain.source]
+    names = [name for name, node in {**chain.further, **chain.masks}.items() if node.is_full]
     names += [parameter.name for parameter in chain.parameters.values() if parameter.axes == chain.graph.view]
     stored = [index for index, step in enumerate(spec.chain) if step is not None and step.stores_operand]
     if len(names) + len(stored) > MAX_FULL_TENSORS:

@@ -116,10 +116,12 @@ class Scheduler:
 
     def _l2_helps(self, kernels: Sequence[Kernel]) -> bool:
         """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
-        kernel has no values of rows, and leaves sums but no moments to what follows."""
+        kernel has no values of rows, no tensors of fewer rows, and leaves sums but no moments to what follows."""
         if [phase.unit for phase in self.phases] != [Unit.CHANNEL]:
             return False
         partials, _, last, *_ = kernels
+        if any(t.compact for part in (partials, last) for p in part.passes for t in p.loads):
+            return False
         again = {t for p in partials.passes for t in p.loads} & {t for p in last.passes for t in p.loads}
         rows = any("N" in t.axes for part in (partials, last) for t in part.vectors)
         rows = rows or any(node.op == "draw" and not node.is_full for node in self.needs.nodes)

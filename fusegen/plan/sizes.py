@@ -15,7 +15,7 @@ from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 
 FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
-"""The bytes of an element where the mode has no say: statistics in float32, counts in int64."""
+"""The bytes of an element where the mode has no say: statistics in float32, counts in int64, masks of bool."""
 
 
 def typical(plan: Plan) -> dict[str, int]:
@@ -38,11 +38,19 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
     """How many values over these axes there are along the rows, and along the channels."""
 
     def number(dim: Dim) -> int:
+        if dim == ROWS and plan.chain.leading:
+            return math.prod(map(number, plan.chain.leading))
         if dim == ROWS:
             return positions_of(plan, sizes)
         return value_of(dim, sizes)
 
     return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))
+
+
+def shape_of_input(plan: Plan, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """That of a tensor which the module is given."""
+    given = next(each.shape for each in plan.chain.inputs if each.name == name)
+    return tuple(value_of(dim, sizes) for dim in given)
 
 
 def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
@@ -59,6 +67,8 @@ def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tenso
     if not is_read(mode, tensor):
         return 0
     width = FIXED_WIDTH.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
+    if tensor.compact:
+        return math.prod(shape_of_input(plan, tensor.name, sizes)) * width
     return math.prod(shape(plan, tensor.axes, sizes)) * width
 
 

@@ -31,7 +31,7 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
         "targets": list(plan.spec.targets),
         "typical": typical(plan),
         "inputs": {tensor.name: list(tensor.shape) for tensor in plan.chain.inputs},
-        "chain": [_step(step) for step in plan.spec.chain],
+        "chain": [step_data(step) for step in plan.spec.chain],
         "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes if is_built(mode)],
         "contraction": _contraction(plan),
         **({"convolution": _convolution(plan, sizes, plan.chain.convolution)} if plan.chain.convolution else {}),
@@ -42,9 +42,9 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
     return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
 
 
-def _step(step: Step) -> dict[str, Any]:
+def step_data(step: Step) -> dict[str, Any]:
     """A step's fields as the spec may have them, defaults among them: another default is another chain."""
-    fields = step.model_dump(mode="json")
+    fields = step.model_dump(mode="json", by_alias=True)
     there = {key: value for key, value in fields.items() if value is not None or key in step.model_fields_set}
     return {"op": there.pop("op"), **there}
 
@@ -122,7 +122,9 @@ def _saved(variant: Variant) -> list[str]:
     """What the forward op makes for the backward op."""
     c = variant.chain.contraction
     made = c.product if c else variant.chain.convolution.result if variant.chain.convolution else None
-    return [*([made] if made and variant.needs_source else []), *(tensor.name for tensor in variant.saved)]
+    read = {tensor.name for tensor in variant.backward.inputs}
+    results = [name for name in variant.results if name in read]
+    return [*([made] if made and variant.needs_source else []), *results, *(tensor.name for tensor in variant.saved)]
 
 
 def _inputs_saved(variant: Variant) -> list[str]:

@@ -9,11 +9,19 @@ from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.ops.step import Step
 from fusegen.reference.keys import Key, flow, keys_of
+from fusegen.spec.annotations import fields
+
+_OF_EVERY_STEP = tuple(fields(Step))
 
 
 def step_keys(step: type[Step]) -> list[Key]:
     """The keys of a step but `op`: those that have to be there first, those of every step last."""
-    return sorted(keys_of(step, ("op",)), key=lambda key: (key.name == "save", not key.required))
+    return sorted(keys_of(step, ("op",)), key=lambda key: (key.name in _OF_EVERY_STEP, not key.required))
+
+
+def own_keys(step: type[Step]) -> list[Key]:
+    """Those but `op` that not every step has."""
+    return [key for key in step_keys(step) if key.name not in _OF_EVERY_STEP]
 
 
 def known_ops() -> dict[str, type[Step]]:
@@ -33,7 +41,7 @@ def listing() -> str:
 def _short(step: type[Step]) -> str:
     """The keys in a few words: one without a default stands alone, and with a question mark where it may be absent."""
     texts = []
-    for key in step_keys(step)[:-1]:  # without `save`
+    for key in own_keys(step):
         absent = "" if key.required else "?"
         texts.append(f"{key.name}{absent}" if key.default is None else f"{key.name}={key.default}")
     return ", ".join(texts)
@@ -69,7 +77,7 @@ def remarks(step: type[Step]) -> list[str]:
 def example(op: str) -> str:
     """A step with the keys that have to be there and the first of the others, as YAML."""
     step = known_ops()[op]
-    keys = step_keys(step)[:-1]
+    keys = own_keys(step)
     shown: list[Key] = [key for key in keys if key.required] + [key for key in keys if not key.required][:1]
     if "parameter" in step.model_fields:
         shown = [key for key in keys if key.name in ("parameter", "shape", "init")]

@@ -13,7 +13,7 @@ from fusegen.ops.lacking import LACKING
 from fusegen.ops.step import Step
 from fusegen.plan.devices import DEVICES
 from fusegen.reference.keys import Key, keys_of
-from fusegen.reference.ops import example, remarks, step_keys
+from fusegen.reference.ops import example, own_keys, remarks
 from fusegen.spec.model import ARGUMENTS, SpecModel
 
 _SECTION = re.compile(r"(?s)(<!-- derived: ([\w ]+) -->\n).*?(<!-- end -->)")
@@ -51,7 +51,7 @@ def _op(step: type[Step]) -> str:
     formulas = dict.fromkeys(map(step.formula_of, ops))
     shown = "; ".join(f"`{each}`" for each in formulas)
     lines = [f"### {', '.join(ops)}", "", f"{shown}. {' '.join(remarks(step))}".rstrip(), ""]
-    keys = step_keys(step)[:-1]
+    keys = own_keys(step)
     return "\n".join([*lines, f"Example: `{example(ops[0])}`", "", _table(keys) if keys else ""])
 
 

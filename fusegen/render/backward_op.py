@@ -13,7 +13,7 @@ class BackwardOp(VariantOps):
     def op(self) -> Op:
         chain, program = self.chain, self.variant.backward
         op = self.start("backward", program)
-        op.arguments.append(Argument(self.variant.result_gradient, *TENSOR))
+        op.arguments += [Argument(name, *TENSOR) for name in self.variant.result_gradients]
         c = chain.contraction
         if c:
             op.arguments += [Argument(self.operand, *OPTIONAL), Argument(c.weight, *OPTIONAL)]
@@ -23,11 +23,14 @@ class BackwardOp(VariantOps):
         op.needs = self.needs()
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
         self.declare_sizes(op, "gradient")
-        shapes = {name: shape for name, _, shape in self.sources()}
-        if chain.of_rows:
-            op.checks.append(read(op.first, f"dtypes.{dtype_field('output')}", "{rows, 1}"))
-        else:
-            op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        shapes = self.shapes()
+        roles = ["output", *(each.tensor.role for each in self.variant.further)]
+        for name, role in zip(self.variant.result_gradients, roles, strict=True):
+            if chain.of_rows:
+                op.checks.append(read(name, f"dtypes.{dtype_field(role)}", "{rows, 1}"))
+            else:
+                op.checks.append(self.read_input(name, role, (chain.rows, chain.channels)))
+        self.check_rows(op)
         self.check_samples(op)
         self.check_groups(op)
         for tensor in self.backward_inputs():
@@ -41,13 +44,13 @@ class BackwardOp(VariantOps):
         return op
 
     def backward_inputs(self) -> list[Tensor]:
-        """What the backward op takes besides the result's gradient and the contraction's operands."""
-        return [t for t in self.variant.backward.given if t.name != self.variant.result_gradient]
+        """What the backward op takes besides the results' gradients and the contraction's operands."""
+        return [t for t in self.variant.backward.given if t.name not in self.variant.result_gradients]
 
     def _backward_body(self, op: Op, program: Program) -> None:
         c = self.chain.contraction
         index = {name: i for i, name in enumerate(op.needs)}
-        shapes = {name: shape for name, _, shape in self.sources()}
+        shapes = {name: shape for name, _, shape in self.sources() if name not in self.chain.compact}
         for tensor in program.made:
             name = tensor.gradient_of
             wanted = (
@@ -80,6 +83,12 @@ class BackwardOp(VariantOps):
                 "}",
             ]
         others = [self.variant.gradients[name] for name in op.needs if name in self.variant.gradients]
-        op.results += [f"if ({name}) gradients.push_back(*{name});" for name in (out(t.name) for t in others)]
+        for tensor in others:
+            name, reach = out(tensor.name), self.chain.compact.get(tensor.gradient_of)
+            found = f"*{name}"
+            if reach is not None:
+                again = "true" if reach.spread == "last" else "false"
+                found = f"glue::sum_of_rows(*{name}, {tensor.gradient_of}_rows, /*again=*/{again})"
+            op.results.append(f"if ({name}) gradients.push_back({found});")
         op.results.append("return gradients;")
         self.declare_bias(op, program)

@@ -19,6 +19,7 @@ def render_bindings(plan: Plan, sources: str) -> str:
     roles = type_roles(plan.modes[0].roles)
     text = render(
         "bindings.cpp.j2",
+        file=plan.spec.file_stem,
         name=plan.spec.name,
         namespace=namespace(plan.spec.name),
         sources=sources,

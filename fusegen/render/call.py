@@ -14,6 +14,7 @@ from fusegen.render.call_dropouts import Dropouts
 from fusegen.render.call_fit import groups_fit, tensors_fit
 from fusegen.render.call_names import WIDTH, CallNames, misfit, refuse
 from fusegen.render.call_norms import TrackedNorms
+from fusegen.render.call_shapes import spread_inputs
 from fusegen.render.environment import wrap
 from fusegen.render.functions import as_tuple, variable
 from fusegen.render.operators import OpRenderer
@@ -49,6 +50,7 @@ class CallRenderer:
             *tensors_fit(names),
             *groups_fit(names),
             *call_inputs.operands(names),
+            *spread_inputs(names),
             *self._variants(),
         ]
 
@@ -135,8 +137,9 @@ class CallRenderer:
         seen = {self.chain.name_of(f"{name}.momentum") for name in self.names.tracked()}
         numeric = {argument.public for argument in renderer.forward().arguments if argument.cpp == "double"}
         arguments, numbers = [], []
+        counts = {f"_{name}_rows": f"{name}.shape[0]" for name in self.chain.compact}
         for name in given:
-            source = _OURS.get(name) or replaced.get(name) or self._source(name)
+            source = _OURS.get(name) or counts.get(name) or replaced.get(name) or self._source(name)
             if name in numeric - seen:
                 numbers.append(source)
             if name in constant:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import text_of, times
 from fusegen.render.call_names import CallNames, misfit, refuse
+from fusegen.render.call_shapes import inputs_fit
 from fusegen.render.functions import as_tuple, repr_double
 
 
@@ -20,12 +21,7 @@ def tensors_fit(call: CallNames) -> list[str]:
     for p in call.chain.parameters.values():
         groups.setdefault(p.shape, []).append((p.attribute, p.name))
     checks += [misfit(found, "_parameter", _shape(call, shape)) for shape, found in groups.items()]
-    if call.further:
-        named = [(name, name) for name in call.further]
-        shape = "_shape" if v else f"(*{call.first}.shape[:-1], _channels)"
-        checks.append(misfit(named, f"{call.further[0]}.dtype", shape))
-    rows = "(_shape[0], *_shape[2:])" if v else f"{call.first}.shape[:1]"
-    checks += [misfit([(name, name)], "torch.int64", rows) for name in call.chain.targets]
+    checks += inputs_fit(call)
     checks += _unexpected(call)
     for step in call.owners:
         if step.op in ("layer_norm", "rms_norm"):

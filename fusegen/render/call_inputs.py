@@ -65,7 +65,7 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         "    )",
     ]
     samples = any(dropout.by_sample for dropout in call.chain.dropouts)
-    if call.further or call.chain.batch_norms or call.chain.targets or samples:
+    if call.further or call.chain.masks or call.chain.targets or call.chain.batch_norms or samples:
         lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
     return lines
 

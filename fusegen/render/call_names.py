@@ -23,7 +23,7 @@ class CallNames:
         self.first = self.chain.inputs[0].name
         self.owners = [step for step in plan.spec.chain if step.module]
         self.local = self._locals()
-        self.further = [name for name, node in self.chain.tail_inputs.items() if node is not self.chain.source]
+        self.further = list(self.chain.further)
 
     def _locals(self) -> dict[str, str]:
         """By submodule: the variable that holds it, beside the arguments of the ops."""

@@ -12,6 +12,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.launchers_header import merge_symbol, namespace, struct, symbol
 from fusegen.render.layout import tidy
+from fusegen.render.original import batched_lines, returned
 from fusegen.render.program import StructRenderer
 from fusegen.render.program_text import visits
 from fusegen.render.spelling import type_name
@@ -45,6 +46,7 @@ def render_kernels(plan: Plan) -> str:
     """The text of kernels.cu."""
     text = render(
         "kernels.cu.j2",
+        file=plan.spec.file_stem,
         name=plan.spec.name,
         about=plan.spec.about or plan.spec.name,
         formula=chain_lines(plan),
@@ -60,14 +62,14 @@ def render_kernels(plan: Plan) -> str:
 
 def chain_lines(plan: Plan) -> list[str]:
     """The chain in PyTorch's words, one line a step."""
-    running, lines = plan.chain.inputs[0].name, []
+    running, lines = plan.chain.inputs[0].name, batched_lines(plan.chain)
     taken = {*plan.spec.inputs, *(name for step in plan.spec.chain for name in step.saved)}
     names = itertools.chain(["y"], (f"y_{i}" for i in itertools.count(2)))
     last = next(name for name in names if name not in taken)
     for step in plan.spec.chain:
-        made, running = step.lines(running, last, plan.chain.spatial)
+        made, running = step.lines(step.from_ or running, last, plan.chain.spatial)
         lines += [line.replace("self.", "") for line in made]
-    return lines
+    return lines if plan.spec.outputs is None else [*lines, f"return {returned(plan.spec, running)}"]
 
 
 def _roles(plan: Plan) -> str:

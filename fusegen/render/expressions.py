@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -21,6 +22,8 @@ _LONGEST_INLINE = 76
 
 def literal(value: float) -> str:
     """A constant of the accumulation type."""
+    if math.isinf(value):
+        return "Acc(-INFINITY)" if value < 0 else "Acc(INFINITY)"
     text = repr(value)
     return f"Acc({text[:-2] if text.endswith('.0') else text})"
 

@@ -27,6 +27,7 @@ class ForwardOp(VariantOps):
         if chain.contraction:
             op.arguments += [Argument(self.operand, *TENSOR), Argument(chain.contraction.weight, *TENSOR)]
         op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.sources()]
+        op.arguments += [Argument(name, *TENSOR) for name, _ in self.masks()]
         op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.targets()]
         for buffer in self.buffers():
             if buffer.name in written:
@@ -56,8 +57,11 @@ class ForwardOp(VariantOps):
             if chain.of_rows:
                 expected = f"{{{times(chain.number_of_parts, 'channels')}, in_features}}"
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
+        self.check_rows(op)
         for name, role, shape in self.sources():
             op.checks.append(self.read_input(name, role, shape))
+        for name, shape in self.masks():
+            op.checks.append(self.read_input(name, "mask", shape))
         op.checks += [read(tensor.name, self.dtype_text(tensor), "{rows}") for tensor in self.targets()]
         written = self._written()
         for buffer in self.buffers():
@@ -102,7 +106,7 @@ class ForwardOp(VariantOps):
             op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
         names = list(returned)
         if self.variant.needs_source and chain.contraction:
-            names.insert(1, chain.contraction.product)
+            names.insert(len(self.variant.results), chain.contraction.product)
         op.returns = names
         made = {chain.contraction.product} if chain.contraction else set()
         op.launched = self.launched(program, made)

@@ -24,6 +24,7 @@ class VariantText:
     about: str
     results: list[str]
     gradients: list[str]
+    masks: list[str]
     tiled: bool
 
 
@@ -42,6 +43,7 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         about=_ABOUT[variant.name],
         results=_results(variant, renderer),
         gradients=_gradients(plan, variant, renderer),
+        masks=mask_sizes(plan, renderer),
         tiled=variant.tiled,
     )
 
@@ -53,12 +55,15 @@ def variable(variant: Variant) -> str:
 
 def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     saved = {tensor.name: tensor for tensor in variant.saved}
+    further = {each.tensor.name: each.tensor.role for each in variant.further}
     found = []
     for name in renderer.forward().returns:
         if name == variant.result:
             found.append(_result("output", "rows", 1 if variant.chain.of_rows else "channels"))
+        elif name in further:
+            found.append(_result(dtype_field(further[name]), "rows", "channels"))
         elif name in saved:
-            found.append(_result(saved[name].role, *sizes(saved[name])))
+            found.append(_result(dtype_field(saved[name].role), *sizes(saved[name])))
         else:
             found.append(_result("activation", "rows", times(variant.chain.number_of_parts, "channels")))
     return found
@@ -76,6 +81,12 @@ def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
         found[renderer.operand] = _result("activation", "rows", "in_features")
         found[variant.chain.contraction.weight] = _result("activation", width, "in_features")
     return [found[name] for name in renderer.needs()]
+
+
+def mask_sizes(plan: Plan, renderer: OpRenderer) -> list[str]:
+    """The sizes of each mask, whose arguments come after those that have gradients."""
+    names: dict[Dim, Dim] = {plan.chain.rows: "rows", plan.chain.channels: "channels"}
+    return [as_tuple([_literal(_size(dim, names)) for dim in shape]) for _, shape in renderer.masks()]
 
 
 def _size(dim: Dim, names: Mapping[Dim, Dim]) -> Dim:

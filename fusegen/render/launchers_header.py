@@ -18,7 +18,8 @@ SAMPLE_ROWS = "sample_rows"
 
 @dataclass(frozen=True)
 class Argument:
-    """A member of a launcher's arguments. name: the plan's. type: of C++. comment: what the type does not say."""
+    """A member of a launcher's arguments. name: the plan's. type: of C++; int64_t for how many rows a tensor has that
+    has fewer than others. comment: what the type does not say."""
 
     name: str
     type: str
@@ -26,7 +27,14 @@ class Argument:
 
     @property
     def member(self) -> str:
+        if self.is_count:
+            return spell(self.name, "own")
         return self.name if self.type == "int64_t" else spell(self.name, "arg")
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is how many rows a tensor has that has fewer than others."""
+        return self.type == "int64_t" and self.name != SAMPLE_ROWS
 
     @property
     def is_pointer(self) -> bool:
@@ -71,20 +79,23 @@ def argument_tensors(program: Program) -> Iterator[tuple[Tensor, bool]]:
 
 
 def arguments(program: Program) -> list[Argument]:
-    """The members of `struct(program)` in their order: tensors, then constants of the module, then our own."""
+    """The members of `struct(program)` in their order: tensors, how many rows some have, constants of the module, then
+    our own."""
     tensors = [
         Argument(tensor.name, "void*" if written else "const void*", _comment(tensor))
         for tensor, written in argument_tensors(program)
     ]
+    counts = [Argument(tensor.name, "int64_t", "rows") for tensor in program.inputs if tensor.compact]
     numbers = [Argument(name, "double") for name in program.constants]
     samples = [Argument(SAMPLE_ROWS, "int64_t")] if program.draws_samples else []
-    return [*tensors, *numbers, *samples]
+    return [*tensors, *counts, *numbers, *samples]
 
 
 def render_launchers_header(plan: Plan) -> str:
     """The text of launchers.h."""
     text = render(
         "launchers.h.j2",
+        file=plan.spec.file_stem,
         name=plan.spec.name,
         namespace=namespace(plan.spec.name),
         programs=[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.call import CallRenderer
@@ -14,6 +15,7 @@ from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
 from fusegen.render.operators import OpRenderer
 from fusegen.render.original import construct, dimensions_text, extra_repr, reference, reset, shapes, signature
 from fusegen.render.types import TORCH, type_roles
+from fusegen.spec.model import SpecModel
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,11 @@ def render_module(plan: Plan, sources: str) -> str:
     call = CallRenderer(plan, renderers)
     eager = reference(spec, chain)
     inputs = [tensor.name for tensor in chain.inputs]
+    of_values = [name for name in inputs if name not in chain.targets]
     further = call.names.further
     return render(
         "module.py.j2",
+        file=spec.file_stem,
         name=spec.name,
         about=spec.about.rstrip("."),
         formula=chain_lines(plan),
@@ -49,24 +53,39 @@ def render_module(plan: Plan, sources: str) -> str:
         linear=chain.contraction is not None,
         drops_channels=chain.drops_channels,
         precisions=plan.has_precisions,
-        signature=signature(plan),
+        signature=signature(spec, plan.has_precisions),
         construct=construct(plan, eager),
         reset=reset(spec),
-        extra_repr=extra_repr(spec, chain),
+        extra_repr=extra_repr(chain),
         shapes=shapes(plan),
-        dimensions=dimensions_text(plan),
+        order=_order(plan),
+        returns=returns(spec),
+        dimensions=dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),
         eager=eager,
         further=bool(further),
         dropouts=chain.dropouts,
         spatial=chain.spatial,
         inputs_all=inputs,
-        inputs_tuple=as_tuple([name for name in inputs if name not in chain.targets]),
+        inputs_tuple=as_tuple(of_values),
         loss=None if chain.loss is None or chain.loss.reduction == "none" else chain.loss,
         typed_inputs=[f"{name}: Tensor" for name in inputs],
         submodules=call.submodules(),
         kinds=call.kinds(),
         body=call.body(),
     )
+
+
+def returns(spec: SpecModel) -> str:
+    """The type of what forward returns."""
+    return "Tensor" if spec.outputs is None else f"tuple[{', '.join(['Tensor'] * len(spec.outputs))}]"
+
+
+def _order(plan: Plan) -> str:
+    """Where the values that the module returns are among the ops' results; empty where it returns one alone."""
+    if plan.spec.outputs is None:
+        return ""
+    further = list(plan.chain.further_results)
+    return as_tuple([str(further.index(name) + 1 if name in further else 0) for name in plan.spec.outputs])
 
 
 def _modes(plan: Plan, further: list[str]) -> list[ModeText]:

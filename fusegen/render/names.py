@@ -73,7 +73,7 @@ class Names:
         if node.is_reduction:
             return self.total(node)
         if node in self.passes.given:
-            return f"x.{value(node.name)}"
+            return f"x.{value(self.passes.given[node].name)}"
         return value(node.name)
 
     @staticmethod

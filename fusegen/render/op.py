@@ -68,7 +68,8 @@ OPTIONAL = ("const OptionalTensor&", "Tensor?")
 
 def dtype_field(role: Role) -> str:
     """The member of `Dtypes` that holds a role's dtype."""
-    return spell(role.removeprefix("input "), "dtype") if role.startswith("input ") else role
+    kind, _, name = role.partition(" ")
+    return spell(name, "dtype") if name and kind in ("input", "output") else role
 
 
 def arg(name: str) -> str:

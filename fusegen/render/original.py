@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 
 from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
-from fusegen.plan.dimensions import dimensions
+from fusegen.plan.dimensions import Dimensions, dimensions
 from fusegen.plan.plan import Plan
 from fusegen.render.functions import as_tuple, repr_double
-from fusegen.spec.model import SpecModel
+from fusegen.spec.model import RESULT, SpecModel
 
 _TYPES = {"dim": "int", "int": "int", "float": "float", "shape": "Sequence[int]"}
 
 
-def signature(plan: Plan) -> list[str]:
+def signature(spec: SpecModel, precisions: bool) -> list[str]:
     """The constructor's arguments, with types and defaults, then those taken by name alone: the spec's, PyTorch's
-    `device` and `dtype`, then `precision`."""
-    spec = plan.spec
+    `device` and `dtype`, then `precision`, if there is a choice."""
     found: list[str] = []
     named: list[str] = []
     for name, argument in spec.arguments.items():
@@ -29,7 +29,10 @@ def signature(plan: Plan) -> list[str]:
             text += f" = {value!r}"
         (named if argument.keyword else found).append(text)
     found += ["*", *named, "device: torch.device | str | None = None", "dtype: torch.dtype | None = None"]
-    return [*found, f'precision: str = "{spec.chain[0].precision}"'] if plan.has_precisions else found
+    if not precisions:
+        return found
+    default = next(step.precision for step in spec.chain if hasattr(step, "precision"))
+    return [*found, f'precision: str = "{default}"']
 
 
 def construct(plan: Plan, eager: list[str]) -> list[str]:
@@ -37,28 +40,36 @@ def construct(plan: Plan, eager: list[str]) -> list[str]:
 
     eager: the chain's lines by fusegen_reference(), which read some of these.
     """
-    spec, chain = plan.spec, plan.chain
+    chain = plan.chain
+    made = []
+    channels: Dim = chain.inputs[0].shape[1 if chain.spatial else -1]
+    for step in plan.spec.chain:
+        made += step.construct_over(channels, chain.spatial)
+        channels = chain.source_channels if step.anchor else chain.channels if step.divides else channels
+    return constructor(plan.spec, [chain], made, eager, plan.has_precisions)
+
+
+def constructor(
+    spec: SpecModel, chains: Sequence[Chain], made: list[str], eager: list[str], precisions: bool
+) -> list[str]:
+    """The body of a constructor. made: the lines that make what the steps own."""
     lines = []
     for name, argument in spec.arguments.items():
         if argument.type == "shape":
             shape = as_tuple([str(dim) for dim in argument.is_])
             lines.append(f'_support.check_shape("{name}", {name}, {shape})')
-    made = []
-    channels: Dim = chain.inputs[0].shape[1]
-    for step in spec.chain:
-        made += step.construct_over(channels, chain.spatial)
-        channels = chain.source_channels if step.anchor else chain.channels if step.divides else channels
     if any("**_factory" in line for line in made):
         lines.append('_factory = {"device": device, "dtype": dtype}')
     lines += made
-    owned = {constant.attribute for constant in chain.constants.values()}
+    owned = {constant.attribute for chain in chains for constant in chain.constants.values()}
     arguments = [name for name, argument in spec.arguments.items() if argument.type in ("float", "int")]
-    arguments = [name for name in arguments if name not in chain.parameters]  # an init, not an attribute
+    parameters = {name for chain in chains for name in chain.parameters}
+    arguments = [name for name in arguments if name not in parameters]  # an init, not an attribute
     text = "\n".join(eager)
     lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
     initial = sorted({step.init for step in spec.chain if getattr(step, "init", None) in spec.arguments})
     lines += [f"self._fusegen_initial_{name} = {name}" for name in initial]
-    if plan.has_precisions:
+    if precisions:
         lines.append("self.fusegen_precision = _support.check_precision(_package.name, precision)")
     return lines or ["pass"]
 
@@ -68,10 +79,12 @@ def reset(spec: SpecModel) -> list[str]:
     return [line for step in spec.chain for line in step.reset()] or ["pass"]
 
 
-def extra_repr(spec: SpecModel, chain: Chain) -> str:
+def extra_repr(*chains: Chain) -> str:
     """The module's own parameters and constants, as the inside of an f-string."""
-    parameters = [p.attribute for p in chain.parameters.values() if "." not in p.attribute]
-    constants = [c.attribute for c in chain.constants.values() if "." not in c.attribute]
+    every = [p.attribute for chain in chains for p in chain.parameters.values()]
+    parameters = dict.fromkeys(each for each in every if "." not in each)
+    every = [c.attribute for chain in chains for c in chain.constants.values()]
+    constants = dict.fromkeys(each for each in every if "." not in each)
     shown = [f"{name}={{list(self.{name}.shape)}}" for name in parameters]
     return ", ".join([*shown, *(f"{name}={{self.{name}}}" for name in constants)])
 
@@ -90,17 +103,26 @@ def shapes(plan: Plan) -> list[str]:
         lines.append(f"Returns {text(returned)}.")
         lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
-        lines.append(f"Returns {text(chain.result_shape((chain.rows,), chain.channels))}.")
+        each = text(chain.result_shape(chain.leading or (chain.rows,), chain.channels))
+        lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
         lines.append(f"In place of {chain.rows} there may be {any_number}, alike for all of these.")
-    lines += textwrap.wrap(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".", 92)
-    return lines
+    return [*lines, *dtypes_text(spec)]
 
 
-def dimensions_text(plan: Plan) -> str:
-    """How many dimensions the inputs may have, as an expression."""
-    allowed = dimensions(plan)
+def dtypes_text(spec: SpecModel) -> list[str]:
+    """The docstring's lines about dtypes."""
+    return textwrap.wrap(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".", 92)
+
+
+def dimensions_text(allowed: Dimensions, inputs: Sequence[str], fixed: Mapping[str, int]) -> str:
+    """How many dimensions the inputs may have, as an expression. fixed: of those with dimensions of their own."""
+    places = {index: fixed[name] for index, name in enumerate(inputs) if name in fixed}
+    if places:
+        own = f"own={{{', '.join(f'{index}: {count}' for index, count in places.items())}}}"
+        arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}, {own}"
+        return f"_support.Dimensions(\n        {arguments}\n    )"
     if allowed.reason:
         arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}"
         line = f"_support.Dimensions({arguments})"
@@ -115,12 +137,32 @@ def _autocast(spec: SpecModel) -> str:
     return f", and float32 parameters under autocast to {' or '.join(narrow)}"
 
 
+def batched_lines(chain: Chain) -> list[str]:
+    """Statements that give the inputs [batch, channels] the dimensions of the running value."""
+    between = ", ".join(["None"] * (len(chain.leading) - 1))
+    return [f"{name} = {name}[:, {between}]" for name, reach in chain.spread.items() if reach.batched]
+
+
 def reference(spec: SpecModel, chain: Chain) -> list[str]:
     """The chain, a statement or two a step, and the return of its result."""
-    lines, running = [], chain.inputs[0].name
+    return [*batched_lines(chain), *reference_lines(spec, chain.spatial)]
+
+
+def reference_lines(spec: SpecModel, spatial: int = 0) -> list[str]:
+    """The same of inputs that all have the dimensions of the first. spatial: how many dimensions of positions there
+    are."""
+    lines, running = [], spec.running_input
     taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
     for step in spec.chain:
-        made, running = step.lines(running, local, chain.spatial)
+        made, running = step.lines(step.from_ or running, local, spatial)
         lines += made
-    return [*lines, f"return {running}"]
+    return [*lines, f"return {returned(spec, running)}"]
+
+
+def returned(spec: SpecModel, running: str) -> str:
+    """What forward returns. running: the variable of the value at the end."""
+    if spec.outputs is None:
+        return running
+    saved = {name for step in spec.chain for name in step.saved}
+    return as_tuple([running if name == RESULT and name not in saved else name for name in spec.outputs])

@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 
 from fusegen.paths import SUPPORT, templates_directory
+from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import summary
 from fusegen.render.binding import render_bindings
+from fusegen.render.composition import render_composition
 from fusegen.render.cuda import render_kernels
 from fusegen.render.git_files import git_files
 from fusegen.render.launchers_header import render_launchers_header
@@ -26,12 +28,21 @@ Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
 
 
-def render_package(plan: Plan) -> Files:
-    """The files of one package. A pure function of the plan and the templates."""
+def render_package(plan: Planned) -> Files:
+    """The files of one package, or of those of a composition. A pure function of the plan and the templates."""
+    if isinstance(plan, Composition):
+        packages = {each.spec.name: _rendered(each) for each in plan.plans}
+        own = render_composition(plan, {name: sources for name, (_, sources) in packages.items()})
+        return own | {path: text for files, _ in packages.values() for path, text in files.items()}
+    return _rendered(plan)[0]
+
+
+def _rendered(plan: Plan) -> tuple[Files, str]:
+    """The files of a package that has kernels, and the digest of its sources."""
     name = plan.spec.name
     kernels, launchers = render_kernels(plan), render_launchers_header(plan)
     sources = sources_digest([kernels, launchers, render_bindings(plan, ""), *compiled_support(plan).values()])
-    return {
+    files = {
         f"{name}/__init__.py": render_module(plan, sources),
         f"{name}/bindings.cpp": render_bindings(plan, sources),
         f"{name}/kernels.cu": kernels,
@@ -39,6 +50,7 @@ def render_package(plan: Plan) -> Files:
         f"{name}/plan.json": json.dumps(summary(plan), indent=2, ensure_ascii=True) + "\n",
         f"{name}/py.typed": "",
     }
+    return files, sources
 
 
 def sources_digest(texts: Iterable[str]) -> str:
@@ -68,7 +80,7 @@ def compiled_support(plan: Plan) -> Files:
     }
 
 
-def render_all(plans: Iterable[Plan]) -> Files:
+def render_all(plans: Iterable[Planned]) -> Files:
     """Every file that a set of plans becomes, shared sources and git's included, in the order of their paths."""
     files: dict[str, str] = {**git_files(), **support_files()}
     for plan in plans:

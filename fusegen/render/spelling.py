@@ -14,6 +14,7 @@ IN_EVERY_FILE = {
     "ptr": "where it lies in memory",
     "type": "the type of its elements",
     "arg": "an argument of an op or a launcher",
+    "own": "how many rows a tensor has that has fewer than others",
     "draw": "the dropout that draws the value",
 }
 IN_BINDING = {

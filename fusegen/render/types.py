@@ -12,13 +12,13 @@ TORCH = {
     "float16": "torch.float16",
     "float64": "torch.float64",
 }
-_FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>", "count": "int64_t"}
-_FIXED |= {"index": "int64_t"}
+_FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>"}
+_FIXED |= {"count": "int64_t", "index": "int64_t", "mask": "Mask"}
 
 
 def type_parameter(role: Role) -> str:
     """The template parameter (or type) that stands for a role in emitted code."""
-    return _FIXED.get(role) or spell(role.removeprefix("input "), "type")
+    return _FIXED.get(role) or spell(role.removeprefix("input ").removeprefix("output "), "type")
 
 
 def element_type(tensor: Tensor) -> str:
@@ -28,14 +28,19 @@ def element_type(tensor: Tensor) -> str:
 
 
 def field_type(tensor: Tensor) -> str:
-    """The type of a field of Reads or Writes: where a tensor is a part of another, rows are further apart."""
+    """The type of a field of Reads or Writes: where a tensor is a part of another, or has fewer rows than the program,
+    it tells where rows lie."""
     element = element_type(tensor)
+    if tensor.compact:
+        return f"Spread<{element}, {'true' if tensor.compact == 'last' else 'false'}>"
     return element if tensor.part is None else f"Part<{element}, {tensor.part.count}>"
 
 
 def address(tensor: Tensor, kind: str) -> str:
     """The initialiser of a pointer to a tensor, from its launcher's argument. kind: "from" or "to"."""
     part, argument = tensor.part, f"a.{spell(tensor.whole.name, 'arg')}"
+    if tensor.compact:
+        return f"spread_from({argument}, a.{spell(tensor.name, 'own')}, sizes)"
     if part is None or not part.index:
         return f"{kind}({argument})"
     return f"{kind}({argument}, {'' if part.index == 1 else f'{part.index} * '}sizes.channels)"
@@ -43,7 +48,8 @@ def address(tensor: Tensor, kind: str) -> str:
 
 def type_roles(roles: dict[Role, str]) -> list[Role]:
     """The roles that are template parameters, in the order of the parameter list."""
-    return ["activation", "output", "parameter", *sorted(role for role in roles if role.startswith("input "))]
+    named = sorted(role for role in roles if role.startswith(("input ", "output ")))
+    return ["activation", "output", "parameter", *named]
 
 
 def pointer(tensor: Tensor) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import text_of
+from fusegen.plan.ingredients import statistics_of_ranks
 from fusegen.plan.model import Program, Role, Tensor, Variant
-from fusegen.plan.over_ranks import statistics_of_ranks
 from fusegen.plan.plan import Plan
 from fusegen.render.launchers_header import SAMPLE_ROWS, argument_tensors, struct, symbol
 from fusegen.render.op import OPTIONAL, Argument, Op, arg, dtype_field, out, read
@@ -28,6 +28,7 @@ class VariantOps:
         self.groups = variant.forward.groups is not None or variant.backward.groups is not None
         self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
         self._dims = {chain.rows: "rows", chain.channels: "channels"}
+        self._dims |= {f"_{name}_rows": f"{name}_rows" for name in chain.compact}
         if chain.contraction:
             self._dims.setdefault(chain.contraction.in_features, "in_features")
 
@@ -40,11 +41,27 @@ class VariantOps:
         found: list[tuple[str, str, tuple[Dim, ...]]] = []
         if chain.contraction is None:
             found.append((chain.source.name, "activation", shape))
-        shape = (chain.rows, chain.channels)
-        found += [(n, f"input {n}", shape) for n, node in chain.tail_inputs.items() if node is not chain.source]
+        found += [(n, f"input {n}", self.input_shape(n)) for n in chain.further]
         for p in chain.parameters.values():
             found.append((p.name, "parameter", (chain.channels,) if p.repeated else p.shape))
         return found
+
+    def masks(self) -> list[tuple[str, tuple[Dim, ...]]]:
+        """(name, shape) of the inputs of bool, whose arguments come after those of the differentiable ones."""
+        return [(name, self.input_shape(name)) for name in self.chain.masks]
+
+    def input_shape(self, name: str) -> tuple[Dim, ...]:
+        """The shape in which the ops take a further input: what has rows is a matrix."""
+        node, given = self.chain.node_of(name), {each.name: each.shape for each in self.chain.inputs}
+        if node is None or "N" not in node.axes:
+            return given[name]
+        if name in self.chain.compact:
+            return (f"_{name}_rows", self.chain.channels)
+        return (self.chain.rows, self.chain.channels if "C" in node.axes else 1)
+
+    def shapes(self) -> dict[str, tuple[Dim, ...]]:
+        """Of all inputs and parameters, by name."""
+        return {name: shape for name, _, shape in self.sources()} | dict(self.masks())
 
     def targets(self) -> list[Tensor]:
         """The inputs that have the number of a channel for each row: one for each, whatever their dimensions."""
@@ -95,6 +112,7 @@ class VariantOps:
             op.arguments.append(Argument("channels", "int64_t", "int", ours=True))
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
+        op.arguments += [Argument(f"{name}_rows", "int64_t", "int", ours=True) for name in self.chain.compact]
         op.arguments += [Argument(name, "double", "float") for name in constants]
         if self.samples:
             op.arguments.append(Argument(SAMPLE_ROWS, "int64_t", "int", ours=True))
@@ -121,11 +139,13 @@ class VariantOps:
                 if parameter is not None and parameter.in_product:
                     value = f"bias_in_product ? nullptr : {value}"
             found.append((arg(tensor.name), value))
+        found += [(spell(t.name, "own"), f"{t.name}_rows") for t in program.inputs if t.compact]
         found += [(arg(name), arg(name)) for name in program.constants]
         return [*found, *([(SAMPLE_ROWS, SAMPLE_ROWS)] if program.draws_samples else [])]
 
     def read_input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
-        return read(name, f"dtypes.{dtype_field(role)}", self.given_text(name, shape))
+        dtype = "ScalarType::Bool" if role == "mask" else f"dtypes.{dtype_field(role)}"
+        return read(name, dtype, self.given_text(name, shape))
 
     def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
         """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
@@ -169,8 +189,12 @@ class VariantOps:
 
     @staticmethod
     def dtype_text(tensor: Tensor) -> str:
-        is_integer = tensor.role in ("count", "index", "seed")
-        return "ScalarType::Long" if is_integer else f"dtypes.{dtype_field(tensor.role)}"
+        fixed = {"mask": "ScalarType::Bool", **dict.fromkeys(("count", "index", "seed"), "ScalarType::Long")}
+        return fixed.get(tensor.role) or f"dtypes.{dtype_field(tensor.role)}"
+
+    def check_rows(self, op: Op) -> None:
+        """The numbers of rows of what has fewer than others."""
+        op.checks += [f'args.divisor("{name}_rows", {name}_rows, rows);' for name in self.chain.compact]
 
     def check_groups(self, op: Op) -> None:
         if self.groups:

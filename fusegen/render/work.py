@@ -48,7 +48,8 @@ def work(program: Program, passes: Passes) -> Work:
         tile_reads=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor.name in tiles),
         has_row=row is not None,
         row_constants=constants,
-        row_values=len({node for pass_ in row.passes for node in pass_.values}) if row else 0,
+        # A pass that sums what it reads makes none; zero says that there is no such kernel.
+        row_values=max(1, len({node for pass_ in row.passes for node in pass_.values})) if row else 0,
         row_blocks=4 if row and column_values(row) <= _MOST_VALUES and len(_loads(row)) == 1 else 3,
         row_has_full_blocks=row is not None and (not sums or constants + sums <= _MOST_IN_SHARED),
         row_many_constants=bool(sums) and constants > _MOST_CONSTANTS,

@@ -79,10 +79,18 @@ class Launcher:
         """What it reads and writes."""
         return [each.name for each in self._arguments if each.is_pointer]
 
-    def arguments(self, tensors: Mapping[str, Any], constants: Mapping[str, float]) -> Struct:
-        """tensors: an address, a buffer, or None for each. constants: with our own numbers."""
-        values = {True: tensors, False: constants}
-        return Struct(self._layout, {each.member: values[each.is_pointer][each.name] for each in self._arguments})
+    def arguments(
+        self, tensors: Mapping[str, Any], constants: Mapping[str, float], rows: Mapping[str, int] | int = 0
+    ) -> Struct:
+        """tensors: an address, a buffer, or None for each. constants: with our own numbers. rows: how many the tensors
+        have that may have fewer than others; a number is that of all of them."""
+        found: dict[str, Any] = {}
+        for each in self._arguments:
+            if each.is_count:
+                found[each.member] = rows if isinstance(rows, int) else rows[each.name]
+            else:
+                found[each.member] = (tensors if each.is_pointer else constants)[each.name]
+        return Struct(self._layout, found)
 
 
 def text_of(write: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> str:

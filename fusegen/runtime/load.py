@@ -28,8 +28,9 @@ def load(name: str, directory: str | Path = "generated") -> type[Any]:
 
 def available(directory: str | Path = "generated") -> list[str]:
     """The names of the generated packages in a directory, sorted."""
-    # The binding marks a package as ours: `support` and whatever else lies there has none.
-    return sorted(path.parent.name for path in Path(directory).glob("*/bindings.cpp"))
+    # The binding marks a package as ours, and the plan one of regions: `support` and whatever else lies there has none.
+    marks = ("bindings.cpp", "plan.json")
+    return sorted({path.parent.name for mark in marks for path in Path(directory).glob(f"*/{mark}")})
 
 
 def _module_class(module: ModuleType, file: Path) -> type[Any]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, create_model
+from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, WithJsonSchema, create_model
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec import checks
@@ -22,6 +22,9 @@ DTYPES = ("float32", "bfloat16", "float16")
 MAX_RANK = 8
 MAX_STEPS = 256
 MAX_NAMES = 64
+MAX_OUTPUTS = 8
+RESULT = "result"
+"""What `outputs` calls the running value at the end."""
 MAX_ABOUT_LENGTH = 200
 
 _TARGET = re.compile(r"sm_[0-9]{2,3}a?")
@@ -175,8 +178,28 @@ class SpecModel(SpecPart):
         meaning(_CHAIN, [{"op": "relu"}]),
     ]
 
+    outputs: Annotated[
+        Given[Annotated[Listing[Identifier], Field(min_length=1, max_length=MAX_OUTPUTS), AfterValidator(_distinct)]],
+        meaning(
+            "what forward returns, as a tuple: saved values, and `result`, the running value at the end; without it "
+            "the latter alone",
+            ["result", "total"],
+        ),
+    ] = None
+
     # For validate(): the message and the hint for an op that is not one of the given known ones.
     unknown_op: ClassVar[UnknownOp | None] = None
+
+    _written_in: str | None = PrivateAttr(default=None)
+
+    def written_in(self, name: str) -> None:
+        """Says that this is a region of another spec, in whose file it stands."""
+        self._written_in = name
+
+    @property
+    def file_stem(self) -> str:
+        """The name of the file that it stands in, without .yaml."""
+        return self._written_in or self.name
 
     @property
     def about(self) -> str:

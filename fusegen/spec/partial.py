@@ -29,6 +29,7 @@ class PartialSpec:
     arguments: Mapping[str, Any]
     inputs: Mapping[str, tuple[int | str, ...] | None]
     chain: tuple[Any, ...]
+    outputs: tuple[str, ...] | None
     dtypes: tuple[str, ...]
     targets: tuple[str, ...]
     unreadable: frozenset[DocumentPath]
@@ -43,6 +44,7 @@ def read_partly(step_types: Sequence[type[BaseModel]], document: Document) -> Pa
         arguments=reader.entries("arguments", TypeAdapter(Argument)),
         inputs=reader.entries("inputs", TypeAdapter(InputShape)),
         chain=reader.chain({tag: model for model in step_types for tag in tags(model, "op")}),
+        outputs=reader.texts("outputs") or None,
         dtypes=reader.texts("dtypes", DTYPES),
         targets=reader.texts("targets"),
         unreadable=frozenset(reader.unreadable),

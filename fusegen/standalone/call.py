@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fusegen.plan.dimensions import dimensions
+from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.model import Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import wrap
@@ -32,8 +32,9 @@ class Call:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.chain = plan, plan.chain
         self.inputs = [tensor.name for tensor in plan.chain.inputs]
-        self.first, self.others = self.inputs[0], self.inputs[1:]
-        self.further = [name for name, node in plan.chain.tail_inputs.items() if node is not plan.chain.source]
+        fixed = fixed_dimensions(plan.chain)
+        self.first, self.others = self.inputs[0], [name for name in self.inputs[1:] if name not in fixed]
+        self.further = list(plan.chain.further)
         self.norms = [name for name, tracked in plan.chain.batch_norms if tracked]
         self.untracked = len(plan.chain.batch_norms) > len(self.norms)
 
@@ -77,7 +78,7 @@ class Call:
                 f"if {name}.dim() == 0 or {name}.shape[:-1] != _leading:",
                 f'    raise ValueError("{name} must have the leading dimensions of {first}")',
             ]
-        lines += [f"{name} = {name}.reshape(-1, {name}.shape[-1])" for name in self.inputs]
+        lines += [f"{name} = {name}.reshape(-1, {name}.shape[-1])" for name in (first, *self.others)]
         return [*lines, *self._rows()], ".view(_leading)" if self.chain.drops_channels else ".view(*_leading, -1)"
 
     def _rows(self) -> list[str]:

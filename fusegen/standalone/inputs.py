@@ -19,7 +19,11 @@ class Inputs:
 def inputs_of_spec(plan: Plan) -> Inputs:
     """Random tensors of the sizes that the spec plans for; arguments where the spec has a value for each."""
     spec, sizes = plan.spec, plan.spec.dims
-    made = [f"torch.randn({', '.join(str(value_of(d, sizes)) for d in tensor.shape)})" for tensor in plan.chain.inputs]
+    made = []
+    for tensor in plan.chain.inputs:
+        shape = ", ".join(str(value_of(d, sizes)) for d in tensor.shape) or "()"
+        is_mask = tensor.name in plan.chain.masks
+        made.append(f"torch.rand({shape}) < 0.5" if is_mask else f"torch.randn({shape})")
     lines = ["def get_inputs():", f"    return [{', '.join(made)}]"]
     values = []
     for name, argument in spec.arguments.items():

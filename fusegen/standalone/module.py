@@ -60,7 +60,11 @@ def render_standalone(plan: Plan, inputs: Inputs) -> str:
     ]
     lines = [line.replace("_support.check_shape", "_check_shape") for line in lines]
     lines = [line for line in lines if not line.startswith(_NOT_HERE) and line != "pass"]
-    arguments = [text for text in signature(plan) if not text.startswith(("*", "device:", "dtype:", "precision:"))]
+    arguments = [
+        text
+        for text in signature(plan.spec, plan.has_precisions)
+        if not text.startswith(("*", "device:", "dtype:", "precision:"))
+    ]
     text = render(
         f"{DIRECTORY}/fused.py.j2",
         name=plan.spec.name,
@@ -93,8 +97,7 @@ def _route() -> str:
 
 
 def _key(plan: Plan, mode: Mode) -> str:
-    further = [name for name, node in plan.chain.tail_inputs.items() if node is not plan.chain.source]
-    roles = ["activation", "parameter", *(f"input {name}" for name in further[:1])]
+    roles = ["activation", "parameter", *(f"input {name}" for name in list(plan.chain.further)[:1])]
     return as_tuple([TORCH[mode.roles[role]] for role in roles])
 
 

@@ -51,6 +51,12 @@ def standalone_plan(
     if whole.chain.targets:
         place, hint = ("chain", len(spec.chain) - 1), "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no losses", place, hint=hint)])
+    if spec.outputs is not None:
+        raise SpecError([document.diagnostic("FG510", "an exported file returns one result", ("outputs",), key=True)])
+    if whole.chain.leading:
+        hint = "write [rows, channels]: a call may have more dimensions; or build a package"
+        message = "an exported file has inputs of two dimensions in its spec"
+        raise SpecError([document.diagnostic("FG510", message, ("inputs", whole.chain.inputs[0].name), hint=hint)])
     for index in synchronised(spec):
         message, hint = "an exported file exchanges nothing between ranks", "leave 'sync' out of its spec"
         raise SpecError([document.diagnostic("FG510", message, ("chain", index, "sync"), hint=hint)])

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import candidates
+from fusegen.plan.composition import refuse_several
 from fusegen.plan.packages import plan_packages
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import DEFAULT
@@ -46,7 +47,7 @@ def tune_specs(specs: Sequence[Path], options: Options, device: Device | None = 
     Raises before anything is measured: SpecError where there is no CUDA device, a spec has none of the dtypes or the
     device is not among its targets. Raises TailError where a candidate's results are not those of the default.
     """
-    plans = plan_packages(specs)
+    plans = refuse_several(plan_packages(specs), "there is no tuning")
     _refuse_dtypes(plans, options)
     if device is None:
         require_cuda()

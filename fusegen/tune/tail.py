@@ -63,6 +63,7 @@ class TailProgram:
             {name: _address(tensors.get(name)) for name in launcher.tensors},
             {name: constant(tail.plan, tail.module, tail.mode, name) for name in self.program.constants}
             | {SAMPLE_ROWS: 1},
+            tail.rows,
         )
         call = replace(call, workspace=_address(workspace), stream=stream)
         run = tail.launchers.bind(launcher.symbol, call, arguments)
@@ -127,7 +128,9 @@ class Tail:
             elif tensor.role == "seed":
                 value = torch.tensor(0x123456789ABCDEF, device=self.device)
             else:
-                value = torch.randn(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
+                # What has fewer rows gets as many as there are: launchers are told so.
+                value = torch.randn(self._shape(tensor), device=self.device)
+                value = value < 0 if tensor.role == "mask" else value.to(dtype_of(self.mode, tensor))
             self.tensors[tensor.name] = value.contiguous()
         return self.tensors[tensor.name]
 

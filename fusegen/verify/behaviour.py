@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.policy import Comparison
-from fusegen.verify.run import Run, draw_gradient, input_name, run
+from fusegen.verify.run import Run, draw_gradient, input_name, run, wanting
 from fusegen.verify.training import compare_module
 
 
@@ -21,7 +21,8 @@ def poison(*tensors: Tensor) -> None:
     The allocator hands a freed block to the next request of its size: a result that is not written in full
     reads NaN.
     """
-    blocks = [torch.full_like(t, float("nan"), requires_grad=False) for t in tensors for _ in range(3)]
+    floating = [t for t in tensors if t.is_floating_point()]
+    blocks = [torch.full_like(t, float("nan"), requires_grad=False) for t in floating for _ in range(3)]
     small = [torch.full((size,), float("nan"), device=tensors[0].device) for size in (16, 512, 4096, 65536)]
     del blocks, small
 
@@ -76,7 +77,7 @@ def strides(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> 
     )
     results = []
     for name, layout in layouts.items():
-        given = [layout(x.detach()).requires_grad_() for x in inputs]
+        given = [wanting(layout(x.detach())) for x in inputs]
         results += summed_up(name, compare_module(fused, original, given, grad_output=dense))
     for name, value in gradients.items():
         results += summed_up(name, compare_module(fused, original, inputs, grad_output=value))
@@ -96,7 +97,7 @@ def frozen(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> l
                 for name, parameter in module.named_parameters():
                     parameter.requires_grad_(name not in cold)
             for wanted in [set(range(len(inputs))), set(), *({i} for i in range(len(inputs)) if len(inputs) > 1)]:
-                given = [x.detach().requires_grad_(index in wanted) for index, x in enumerate(inputs)]
+                given = [wanting(x.detach(), index in wanted) for index, x in enumerate(inputs)]
                 which = ", ".join(input_name(index) for index in sorted(wanted)) or "no input"
                 results += summed_up(f"{label}, gradient of {which}", compare_module(fused, original, given))
     finally:
@@ -121,7 +122,7 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 
 
 def _transposed(x: Tensor) -> Tensor:
-    return x.transpose(0, -1).contiguous().transpose(0, -1)
+    return x.transpose(0, -1).contiguous().transpose(0, -1) if x.dim() else x
 
 
 def _sliced(x: Tensor) -> Tensor:

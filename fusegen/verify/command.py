@@ -10,7 +10,9 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from fusegen.plan.load import plan_file
+from fusegen.plan.composition import Composition, compiled
+from fusegen.plan.load import planned_file
+from fusegen.verify.composed import ComposedSubject, ComposedSuite
 from fusegen.verify.packages import choose_device, open_subject
 from fusegen.verify.report import table, to_json
 from fusegen.verify.suite import Suite
@@ -23,7 +25,9 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
 
     TF32 is off meanwhile: a float32 module is judged as float32.
     """
-    plans = [plan_file(path) for path in specs]
+    planned = [planned_file(path) for path in specs]
+    # The regions of a module first: what is wrong with one shows in the whole.
+    plans = [plan for each in planned for plan in (*(compiled([each]) if isinstance(each, Composition) else ()), each)]
     device = choose_device(emulate)
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -35,7 +39,8 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
         with tempfile.TemporaryDirectory() as cache:
             for plan in plans:
                 subject = open_subject(plan, output, device=device, cache=Path(cache))
-                reports.append(Suite(subject, seed=seed, full=device == "cuda").report())
+                suite = ComposedSuite if isinstance(subject, ComposedSubject) else Suite
+                reports.append(suite(subject, seed=seed, full=device == "cuda").report())
                 if not as_json:
                     console.print(table(reports[-1]), markup=False)
     finally:

@@ -48,7 +48,10 @@ class CudaAutocast(TorchFunctionMode):
         if key not in _known:
             wanted = _result_dtype(lambda: _on_fakes(func, args, kwargs), self.dtype)
             plain = _result_dtype(lambda: _on_fakes(func, args, kwargs), None)
-            _known[key] = None if wanted == plain else wanted
+            # Fakes take operands of a product in two dtypes, such as a value in 16 bits and a weight in float32.
+            mixed = any(t.dtype in _CASTABLE and t.dim() and t.dtype != wanted for t in tensors)
+            narrow = wanted is not None and wanted.itemsize == 2
+            _known[key] = None if wanted == plain and not (mixed and narrow) else wanted
         return _known[key]
 
 

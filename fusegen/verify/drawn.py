@@ -4,7 +4,7 @@ has the factors that kernels make of this seed in place of its own."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -47,6 +47,14 @@ def replay(module: nn.Module, chain: Chain, kernels: Any, seed: Tensor) -> None:
     """Replaces the dropouts of a module in PyTorch's operators."""
     for dropout in chain.dropouts:
         setattr(module, dropout.name, Replayed(module.get_submodule(dropout.name), dropout.name, kernels, seed))
+
+
+def replay_all(module: nn.Module, chains: Sequence[Chain], kernels: Any, device: str | torch.device) -> None:
+    """Replaces them by what a call in `seeded` drops. chains: of the regions, each of which that drops draws a seed."""
+    with _fixed_state(torch.device(device)):
+        for chain in chains:
+            if any(module.get_submodule(dropout.name).p != 0 for dropout in chain.dropouts):
+                replay(module, chain, kernels, kernels.fusegen_seed(device))
 
 
 def drawn_seed(kernels: Any, device: str | torch.device) -> Tensor:

@@ -38,6 +38,8 @@ def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
 
 def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
     """The dtype of a tensor that kernels read or write in a mode."""
+    if tensor.role == "mask":
+        return torch.bool
     if tensor.role in ("count", "index", "seed"):
         return torch.int64
     if tensor.role == "accumulator":
@@ -114,7 +116,7 @@ class EmulatedTail:
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
         constants[SAMPLE_ROWS] = 1
-        arguments = launcher.arguments({**inputs, **outputs}, constants)
+        arguments = launcher.arguments({**inputs, **outputs}, constants, self.rows)
         self.library.call(launcher.symbol, replace(call, workspace=workspace).struct, arguments, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
 
@@ -198,16 +200,15 @@ def tail_reference(
     replay(exact, chain, type(exact), torch.tensor(SEED))
     owned = dict(exact.named_parameters())
     given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
-    numbers = {name: value for name, value in given.items() if name not in chain.targets}
-    leaves = {name: value.detach().double().requires_grad_() for name, value in numbers.items()}
+    leaves = {name: _leaf(value) for name, value in given.items()}
     anchor, ones = chain.contraction or chain.convolution, (1,) * chain.spatial
     if anchor:
         bias = getattr(exact, anchor.name).bias
         added = any(in_product(plan, mode, name) for name in chain.parameters)
         given_result = _Given(None if added else bias, leaves[chain.source.name], chain.spatial)
         setattr(exact, anchor.name, given_result)
-    inputs = [leaves.get(tensor.name, given.get(tensor.name, torch.empty(0))) for tensor in chain.inputs]
-    result = exact.fusegen_reference(*(x.view(*x.shape, *ones) for x in inputs))
+    inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
+    result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs))
     result = result.reshape(len(result), -1)
     result.backward(tensors[variant.result_gradient].double().view_as(result))
     values = {variant.result: result.detach()}
@@ -221,6 +222,11 @@ def tail_reference(
     for name, buffer in chain.buffers.items():
         values[name] = attrgetter(buffer.attribute)(exact).detach()
     return values
+
+
+def _leaf(value: Tensor) -> Tensor:
+    """In double precision, but for a mask."""
+    return value.detach().double().requires_grad_() if value.is_floating_point() else value
 
 
 def _gradient(leaf: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from fusegen.verify.behaviour import summed_up
 from fusegen.verify.drawn import set_state
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import reference
-from fusegen.verify.run import Run, draw_gradient, input_name, run
+from fusegen.verify.run import Run, draw_gradient, drawn_like, input_name, run, wanting
 from fusegen.verify.training import compare_runs
 
 
@@ -26,13 +26,13 @@ def other_stream(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]
     if inputs[0].device.type != "cuda":
         return []
     grad_output = draw_gradient(original, inputs)
-    late = [torch.full_like(x, float("nan")) for x in (*inputs, grad_output)]
+    late = [torch.full_like(x, float("nan"), requires_grad=False) for x in (*inputs, grad_output)]
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
         torch.cuda._sleep(20_000_000)  # about 10 ms
         for mine, data in zip(late, (*inputs, grad_output), strict=True):
             mine.copy_(data.detach())
-        found = run(fused, [x.requires_grad_() for x in late[:-1]], late[-1])
+        found = run(fused, [wanting(x) for x in late[:-1]], late[-1])
     torch.cuda.synchronize()
     return _judged("other stream", found, original, inputs, grad_output)
 
@@ -43,9 +43,9 @@ def cuda_graph(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) 
         return []
     module = copy.deepcopy(fused).train()
     grad_output = draw_gradient(original, inputs)
-    static = [torch.randn_like(x).requires_grad_() for x in inputs]
+    static = [wanting(drawn_like(x)) for x in inputs]
     static_grad = torch.randn_like(grad_output)
-    wanted = [*static, *module.parameters()]
+    wanted = [*(x for x in static if x.requires_grad), *module.parameters()]
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -66,8 +66,10 @@ def cuda_graph(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) 
     set_state()  # which the replay draws from
     graph.replay()
     torch.cuda.synchronize()
-    names = [*(input_name(index) for index in range(len(static))), *(name for name, _ in module.named_parameters())]
-    found = Run(output.detach(), dict(zip(names, gradients, strict=True)), dict(module.named_buffers()))
+    names = [input_name(index) for index, x in enumerate(static) if x.requires_grad]
+    names += [name for name, _ in module.named_parameters()]
+    without = dict.fromkeys(input_name(index) for index, x in enumerate(static) if not x.requires_grad)
+    found = Run(output.detach(), dict(zip(names, gradients, strict=True)) | without, dict(module.named_buffers()))
     return _judged("CUDA graph", found, original, inputs, grad_output)
 
 

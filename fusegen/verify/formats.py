@@ -11,25 +11,23 @@ from torch import Tensor, nn
 
 from fusegen.verify.behaviour import summed_up
 from fusegen.verify.policy import Comparison
-from fusegen.verify.run import run
+from fusegen.verify.run import CHANNELS_LAST, has_batch, run, wanting
 from fusegen.verify.training import compare_module
-
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
     """Inputs in both formats, inputs without a batch, and inputs with a dimension too many."""
     found = []
-    last = _FORMATS.get(inputs[0].dim())
+    last = CHANNELS_LAST.get(inputs[0].dim())
     for format_ in (torch.contiguous_format, *([last] if last else [])):
         label = str(format_).removeprefix("torch.")
-        given = [x.detach().clone(memory_format=format_).requires_grad_() for x in inputs]
+        given = [wanting(_in_format(x.detach(), format_)) for x in inputs]
         found += summed_up(label, compare_module(fused, original, given, train=True))
         mine = run(fused, given, None, train=False).output
         # A result without channels has one format.
         kept = mine.is_contiguous(memory_format=format_ if mine.dim() == inputs[0].dim() else torch.contiguous_format)
         found.append(Comparison.statement(f"{label}, the result's format", kept, f"strides {mine.stride()}"))
-    single = [x.detach()[0].clone().requires_grad_() for x in inputs]
+    single = [wanting((x.detach()[0] if has_batch(x, inputs[0]) else x.detach()).clone()) for x in inputs]
     refusal = _refusal(original, single)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch's operators, which run then
@@ -39,8 +37,14 @@ def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tenso
         else:
             note = f"raises {mine and mine.__name__}, eager {refusal and refusal.__name__}"
             found.append(Comparison.statement("without a batch", mine is refusal, note))
-    many = _refusal(fused, [x.detach()[None] for x in inputs])
+    many = _refusal(fused, [x.detach()[None] if has_batch(x, inputs[0]) else x.detach() for x in inputs])
     return [*found, Comparison.statement("a dimension too many refused", many is ValueError)]
+
+
+def _in_format(x: Tensor, format_: torch.memory_format) -> Tensor:
+    """A copy in the format, of what has the dimensions for it."""
+    takes = format_ is torch.contiguous_format or CHANNELS_LAST.get(x.dim()) is format_
+    return x.clone(memory_format=format_) if takes else x.clone()
 
 
 def _refusal(module: nn.Module, inputs: Sequence[Tensor]) -> type[Exception] | None:

@@ -91,7 +91,7 @@ class Kinks(TorchFunctionMode):
 
 def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:
     """Where a call of an op's function has kinks."""
-    names = [name for name in step.model_fields if name not in ("op", "save")]
+    names = [name for name in step.model_fields if name not in ("op", *Step.model_fields)]
     given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
     found = []
     for kink in step.kinks:
@@ -106,21 +106,30 @@ def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:
 
 
 def _either(before: Tensor | None, near: Tensor) -> Tensor:
-    """Of a value of each row, all of the row. What has another shape altogether is of no use behind it."""
+    """Of a value of each row, or of another width, all of the row. What has another shape altogether is of no use
+    behind it."""
     wider, narrower = (near, before) if before is None or near.numel() >= before.numel() else (before, near)
-    narrower = spread_over(narrower, wider.shape)
     if narrower is None:
         return near
-    return wider | narrower
+    spread = spread_over(spread_rows(narrower, wider.shape), wider.shape)
+    return near if spread is None else wider | spread
 
 
-def narrowed(found: Tensor | None, shape: torch.Size) -> Tensor | None:
+def spread_rows(found: Tensor, shape: torch.Size) -> Tensor:
+    """The same, where it has the rows of that shape and another width: of each row whether anything is found in it."""
+    other = found.shape[-1] not in (1, shape[-1]) and found.shape[:-1] == shape[:-1]
+    return found.any(-1, keepdim=True) if other and found.ndim in (2, 3) else found
+
+
+def narrowed(found: Tensor | None, shape: torch.Size, channels: int) -> Tensor | None:
     """The same for a result of this shape: of one that has no channels, or one in their place, whether any channel
-    is. None where there is nothing to say of such a shape."""
-    spread = spread_over(found, shape)
-    if found is None or spread is not None or found.dim() < 2:
+    is. channels: their dimension. None where there is nothing to say of such a shape."""
+    if found is None:
+        return None
+    spread = spread_over(spread_rows(found, shape) if len(shape) == found.dim() else found, shape)
+    if spread is not None or found.dim() < 2:
         return spread
-    return spread_over(found.any(1, keepdim=found.dim() == len(shape)), shape)
+    return spread_over(found.any(channels, keepdim=found.dim() == len(shape)), shape)
 
 
 def spread_over(found: Tensor | None, shape: torch.Size) -> Tensor | None:

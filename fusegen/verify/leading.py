@@ -13,7 +13,7 @@ from fusegen.verify.behaviour import bitwise_equal, summed_up
 from fusegen.verify.drawn import draws_samples, samples_of
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import reference
-from fusegen.verify.run import Run, draw_gradient, input_name, run
+from fusegen.verify.run import Run, draw_gradient, drawn_like, has_batch, input_name, run, wanting
 from fusegen.verify.training import compare_runs
 
 
@@ -25,23 +25,34 @@ def leading_dimensions(
     A tensor that has the rows as its own dimension is broadcast then, so that it cannot pass for one without rows.
     free_rows: whether the spec allows any number of rows; if it does not, other dimensions are refused.
     """
-    found = []
+    found, with_rows = [], [has_batch(x, inputs[0]) for x in inputs]
     for sizes in ((2, inputs[0].shape[0]), ()):
-        given = [
-            torch.randn((*sizes, x.shape[-1]), device=x.device, dtype=x.dtype).requires_grad_(x.requires_grad)
-            for x in inputs
-        ]
+        given = [_drawn(x, sizes) if of_rows else x for x, of_rows in zip(inputs, with_rows, strict=True)]
         label = f"{len(sizes) + 1} dimensions" if sizes else "1 dimension"
-        if free_rows and _acts_on_rows(original, given):
-            found += summed_up(label, _compared(fused, original, given))
+        if free_rows and _acts_on_rows(original, given, with_rows):
+            found += summed_up(label, _compared(fused, original, given, with_rows))
         else:
             found.append(_refused(f"{label} refused", fused, given))
     return found
 
 
+def _drawn(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """An input with other dimensions of rows."""
+    return wanting(drawn_like(x.detach().new_empty((*sizes, x.shape[-1]))), x.requires_grad)
+
+
 def _rows(x: Tensor) -> Tensor:
     """A leaf with the same values as [rows, channels]."""
-    return x.detach().reshape(-1, x.shape[-1]).requires_grad_(x.requires_grad)
+    return wanting(x.detach().reshape(-1, x.shape[-1]), x.requires_grad)
+
+
+def _on_rows(given: Sequence[Tensor], with_rows: Sequence[bool]) -> list[Tensor]:
+    """The views of inputs; those that have no rows as they are."""
+    return [_rows(x) if of_rows else x for x, of_rows in zip(given, with_rows, strict=True)]
+
+
+def _exact(x: Tensor) -> Tensor:
+    return x.detach().double() if x.is_floating_point() else x
 
 
 def _sample_rows(given: Sequence[Tensor]) -> int:
@@ -49,15 +60,15 @@ def _sample_rows(given: Sequence[Tensor]) -> int:
     return given[0].shape[1:-1].numel()
 
 
-def _acts_on_rows(original: nn.Module, given: Sequence[Tensor]) -> bool:
+def _acts_on_rows(original: nn.Module, given: Sequence[Tensor], with_rows: Sequence[bool]) -> bool:
     """Whether PyTorch's chain does the same as on the view, in double precision and in training."""
     exact = copy.deepcopy(original).double().train()
     results = []
     with torch.no_grad():
-        for inputs, rows in ((given, 1), ([_rows(x) for x in given], _sample_rows(given))):
+        for inputs, rows in ((given, 1), (_on_rows(given, with_rows), _sample_rows(given))):
             try:
                 with samples_of(exact, rows):
-                    results.append(exact(*(x.detach().double() for x in inputs)))
+                    results.append(exact(*map(_exact, inputs)))
             except (ValueError, RuntimeError, IndexError) as problem:
                 if "CUDA" in str(problem):
                     raise
@@ -68,15 +79,17 @@ def _acts_on_rows(original: nn.Module, given: Sequence[Tensor]) -> bool:
     return torch.allclose(result.reshape(expected.shape), expected, rtol=1e-9, atol=1e-9)
 
 
-def _compared(fused: nn.Module, original: nn.Module, given: Sequence[Tensor]) -> list[Comparison]:
+def _compared(
+    fused: nn.Module, original: nn.Module, given: Sequence[Tensor], with_rows: Sequence[bool]
+) -> list[Comparison]:
     """The module beside the original and beside itself on the view, where the kernels run if they do on the view."""
-    on_rows = [_rows(x) for x in given]
+    on_rows = _on_rows(given, with_rows)
     grad = draw_gradient(original, on_rows)
     shape = (*given[0].shape[:-1], *grad.shape[1:])
     came = run(fused, given, None).output.shape
     if came != shape:
         return [Comparison.statement("shape", False, f"{list(came)}, eager {list(shape)}")]
-    mine, eager = (_flat(run(module, given, grad.view(shape)), len(given), grad) for module in (fused, original))
+    mine, eager = (_flat(run(module, given, grad.view(shape)), on_rows, grad) for module in (fused, original))
     with samples_of(original, _sample_rows(given)):
         exact = reference(original, on_rows, grad)
     found = compare_runs(mine, eager, exact, given[0].dtype)
@@ -86,10 +99,13 @@ def _compared(fused: nn.Module, original: nn.Module, given: Sequence[Tensor]) ->
     return [*found, Comparison.statement("kernels as on the view", bool(use) == bool(on_view), use.reason)]
 
 
-def _flat(one: Run, count: int, like: Tensor) -> Run:
-    """The run as one on the views of its inputs, so many of them. like: has the shape of the result there."""
-    names = [input_name(index) for index in range(count)]
-    flat = {name: _rows(one.gradients[name]) for name in names if one.gradients[name] is not None}
+def _flat(one: Run, on_rows: Sequence[Tensor], like: Tensor) -> Run:
+    """The run as one on the views of its inputs. like: has the shape of the result there."""
+    found = {input_name(index): one.gradients[input_name(index)] for index in range(len(on_rows))}
+    shapes = {input_name(index): x.shape for index, x in enumerate(on_rows)}
+    flat: dict[str, Tensor | None] = {
+        name: grad.detach().reshape(shapes[name]) for name, grad in found.items() if grad is not None
+    }
     return Run(one.output.reshape(like.shape), one.gradients | flat, one.buffers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from fusegen.plan.epilogue import SPLIT
 from fusegen.verify.drawn import own_draws
 from fusegen.verify.policy import Comparison
-from fusegen.verify.run import draw_gradient, leaves, row_count, undisturbed, widest
+from fusegen.verify.run import channel_dim, draw_gradient, leaves, row_count, undisturbed, widest
 
 # The allocator rounds every request up to a multiple of this.
 _ROUNDING = 512
@@ -28,6 +29,9 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     another format is saved.
     The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format.
 
+    An input that varies over some dimensions of rows alone, and that kernels do not read as it is, is copied to one
+    value for each row.
+
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
     """
@@ -40,10 +44,12 @@ def _footprint(
     fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor
 ) -> list[Comparison]:
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
-    rows, channels = row_count(grad_output, inputs[0].ndim), widest(original, inputs, grad_output)
+    dim, channels = channel_dim(original), widest(original, inputs, grad_output)
+    rows = row_count(grad_output, dim, inputs[0].ndim)
     statistics = 8 * (rows + channels) + 4 * _ROUNDING
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
     pieces = _pieces_bytes(fused, inputs) + (_bytes(inputs) if layers else 0)
+    pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim))
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
@@ -68,6 +74,31 @@ def _pieces_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
 def _bytes(tensors: Sequence[Tensor]) -> int:
     """Of tensors, each in an allocation of its own."""
     return sum(tensor.numel() * tensor.element_size() + _ROUNDING for tensor in tensors)
+
+
+def _with_channels(result: Tensor, first: Tensor, dim: int) -> Tensor:
+    """What has the rows of a result, and a dimension of channels in any case."""
+    if result.dim() == first.dim():
+        return result
+    return result.unsqueeze(dim) if result.dim() else first
+
+
+def _spread_bytes(inputs: Sequence[Tensor], like: Tensor) -> int:
+    """Of inputs with values for some dimensions of rows that are copied for all of them. like: has their dimensions."""
+    is_convolved = any(x.dim() > 3 for x in inputs[:1])
+    found = 0
+    for x in inputs[1:]:
+        shape = list(x.shape) if x.dim() != 2 or like.dim() == 2 else [x.shape[0], *(1,) * (like.dim() - 2), x.shape[1]]
+        shape = [1] * (like.dim() - len(shape)) + shape
+        channel = 1 if is_convolved else like.dim() - 1
+        rows = [size for index, size in enumerate(shape) if index != channel]
+        wanted = [size for index, size in enumerate(like.shape) if index != channel]
+        varies = [size != 1 for size in rows]
+        count = sum(varies)
+        as_it_is = shape[channel] != 1 and (all(varies[:count]) or all(varies[len(varies) - count :]))
+        if rows != wanted and any(varies) and not as_it_is:
+            found += math.prod(wanted) * shape[channel] * x.element_size() + _ROUNDING
+    return found
 
 
 def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fusegen.verify.behaviour import summed_up
 from fusegen.verify.policy import Comparison, same_special_values
-from fusegen.verify.run import draw_gradient, run
+from fusegen.verify.run import draw_gradient, run, wanting
 from fusegen.verify.training import compare_module
 
 _VALUES = {"NaN": math.nan, "+inf": math.inf, "-inf": -math.inf}
@@ -29,20 +29,25 @@ def nonfinite(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     if inputs[0].device.type != "cuda":
         return []
     results = []
-    row = inputs[0].shape[0] // 2
     for train in (True, False):
         clean = draw_gradient(original, inputs, train=train)
         for name, value in _VALUES.items():
             for index in range(len(inputs) + 1):
+                if index < len(inputs) and not inputs[index].is_floating_point():
+                    continue
                 given, grad_output = [x.detach().clone() for x in inputs], clean.clone()
                 place = [*given, grad_output][index]
-                inner = [size // 3 for size in place.shape[1:2]] + [size // 2 for size in place.shape[2:]]
-                place[(row, *inner) if place.dim() else ()] = value
+                place[_middle(place)] = value
                 where = "gradient" if index == len(inputs) else f"input {index + 1}"
-                wrong = _differences(fused, original, [x.requires_grad_() for x in given], grad_output, train)
+                wrong = _differences(fused, original, [wanting(x) for x in given], grad_output, train)
                 label = f"{name} in {where}, {'train' if train else 'eval'}"
                 results.append(Comparison.statement(label, not wrong, ", ".join(wrong)))
     return results
+
+
+def _middle(place: Tensor) -> tuple[int, ...]:
+    """An element amid a tensor of any number of dimensions."""
+    return tuple(size // (3 if index == 1 else 2) for index, size in enumerate(place.shape))
 
 
 def constant_inputs(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
@@ -53,7 +58,7 @@ def constant_inputs(fused: nn.Module, original: nn.Module, inputs: Sequence[Tens
     """
     results = []
     for value in (0.0, 1.0):
-        given = [torch.full_like(x, value).requires_grad_() for x in inputs]
+        given = [wanting(torch.full_like(x, value)) for x in inputs]
         label = f"inputs of {value:g} alone"
         wrong = _differences(fused, original, given, draw_gradient(original, given), train=True)
         results.append(Comparison.statement(f"{label}, train", not wrong, ", ".join(wrong)))

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from fusegen.errors import Diagnostic, FusegenError, SpecError
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Composition, Planned, compiled
 from fusegen.render.package import render_package, support_files
+from fusegen.verify.composed import ComposedSubject
 from fusegen.verify.subject import Subject
 
 
@@ -29,7 +30,7 @@ def choose_device(emulate: bool) -> str:
 
 
 def open_subject(
-    plan: Plan,
+    plan: Planned,
     output: Path,
     *,
     device: str,
@@ -45,18 +46,21 @@ def open_subject(
     name = plan.spec.name
     if fresh:
         _refuse_stale(plan, output)
+    subject = ComposedSubject if isinstance(plan, Composition) else Subject
     if device == "cpu":
         from fusegen.emulate.package import emulate_package
 
-        return Subject(plan, emulate_package(output / name, cache=cache, verification=True), device, original)
-    if not (output / name / "_C.so").exists():
-        raise VerificationError(f"{output / name} is not built: run `fusegen build specs/{name}.yaml`")
+        return subject(plan, emulate_package(output / name, cache=cache, verification=True), device, original)
+    for each in compiled([plan]):
+        if not (output / each.spec.name / "_C.so").exists():
+            file = f"specs/{plan.spec.file_stem}.yaml"
+            raise VerificationError(f"{output / each.spec.name} is not built: run `fusegen build {file}`")
     from fusegen.runtime.importing import import_package
 
-    return Subject(plan, import_package(output.resolve(), name), device, original)
+    return subject(plan, import_package(output.resolve(), name), device, original)
 
 
-def _refuse_stale(plan: Plan, output: Path) -> None:
+def _refuse_stale(plan: Planned, output: Path) -> None:
     for path, text in {**render_package(plan), **support_files()}.items():
         file = output / path
         if not file.is_file() or file.read_bytes() != text.encode():

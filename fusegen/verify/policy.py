@@ -10,12 +10,15 @@ Every error is divided by a magnitude: the largest (or the Frobenius norm) of th
 are exactly zero in exact arithmetic - that of a linear bias in front of a batch norm, say - and there the
 rounding noise has the size of the terms that cancel; `terms` hands that size in, per element, and the
 magnitude never falls below it.
+
+A convolution's rounding depends on the memory format, for which cuDNN takes other algorithms: where TF32 is allowed, it
+may be used for one and not for the other. Eager's error is the worse of both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -106,9 +109,11 @@ def compare(
     terms: Tensor | None = None,
     scale: float = 1.0,
     left_out: Tensor | None = None,
+    also: Sequence[Tensor] = (),
 ) -> Comparison:
     """Judge one tensor.
 
+    `also`: other results of eager PyTorch that count as its own; the worst of them makes the bound.
     `dtype` is the one that the computation rounds to, which under autocast is not the tensor's. `left_out` is true at
     values of which rounding decides on which side of a jump they are: either side is right. Where those are most of the
     values, the comparison fails, for it has compared next to nothing.
@@ -130,6 +135,11 @@ def compare(
         reference64 = torch.where(finite, reference64, 0.0)
     fused_error = error(fused, reference64, terms)
     eager_error = error(eager, reference64, terms)
+    compared = finite if left_out is None else finite & ~left_out
+    for result in also:
+        other = error(torch.where(compared, result, reference64.to(result)), reference64, terms)
+        if math.isfinite(other.largest):
+            eager_error = Error(max(eager_error.largest, other.largest), max(eager_error.norm, other.norm))
     limit = bound(eager_error, dtype, reduction_length, scale)
     enough = share <= 0.5 or fused.numel() < ENOUGH
     ok = enough and fused_error.within(limit)

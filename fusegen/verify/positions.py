@@ -54,7 +54,7 @@ def further_positions(plan: Plan, given: Sequence[int], symbols: Mapping[str, in
     own, result = set(plan.chain.inputs[0].shape), result_positions(plan, given, symbols)
     found: dict[str, int] = {}
     for each in plan.chain.inputs[1:]:
-        pairs = zip(each.shape[1 if each.name in plan.chain.targets else 2 :], result, strict=True)
+        pairs = zip(each.shape[::-1], result[::-1], strict=False)
         found |= {dim: size for dim, size in pairs if isinstance(dim, str) and dim not in own}
     return found
 

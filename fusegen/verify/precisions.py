@@ -33,7 +33,7 @@ class _RoundedProduct(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight = ctx.saved_tensors
         dz = gradients[0].to(ctx.narrow).to(gradients[0].dtype)
-        return dz @ weight, dz.T @ x, None
+        return dz @ weight, dz.flatten(0, -2).T @ x.flatten(0, -2), None
 
 
 class _RoundedLinear(nn.Linear):

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.verify.joined import acts_by_element
 from fusegen.verify.kinks import Kinks, narrowed
-from fusegen.verify.run import Run, input_name
+from fusegen.verify.run import Run, channel_dim, input_name, wanting
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 ANCHORS = (nn.Linear, nn.modules.conv._ConvNd)
@@ -28,12 +29,14 @@ ANCHORS = (nn.Linear, nn.modules.conv._ConvNd)
 class Reference:
     """The double precision run, and per gradient the root of the summed squares of its terms.
 
-    jumped: elements of the output where rounding decides on which side of a jump a value is.
+    jumped: elements of the output where rounding decides on which side of a jump a value is. channels: which dimension
+    of values is that.
     """
 
     run: Run
     terms: dict[str, Tensor] = field(default_factory=dict)
     jumped: Tensor | None = None
+    channels: int = 1
 
 
 @dataclass
@@ -67,7 +70,7 @@ def exact_pass(
     """Forward and backward of a module already in double precision; leaves `.grad` and moves the running
     statistics."""
     exact.zero_grad(set_to_none=True)
-    inputs64 = [x.detach().double().requires_grad_(x.requires_grad) for x in inputs]
+    inputs64 = [wanting(x.detach().double(), x.requires_grad) if x.is_floating_point() else x for x in inputs]
     seen: list[_Seen] = []
     hooks = [
         module.register_forward_hook(lambda m, args, out, name=name: seen.append(_Seen(name, m, args[0], out)))
@@ -92,7 +95,9 @@ def exact_pass(
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
     gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
-    return Reference(Run(output.detach(), gradients, buffers), terms, narrowed(kinks.jumped, output.shape))
+    dim = channel_dim(exact)
+    found, jumped = Run(output.detach(), gradients, buffers), narrowed(kinks.jumped, output.shape, dim)
+    return Reference(found, terms, jumped, dim)
 
 
 def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
@@ -104,8 +109,11 @@ def _spread(exact: nn.Module, shape: Sequence[int], dimensions: int) -> dict[str
     """The parameters that no anchor or norm holds, one copy per element of the running value, which has so many
     dimensions. shape: of the result. One that has no dimension of channels leaves open where single numbers are used:
     those stay as they are."""
+    if not acts_by_element(exact):
+        return {}
     without_channels = len(shape) < dimensions
-    shape = (*shape[:1], 1, *shape[1:]) if without_channels else shape
+    if without_channels:
+        shape = (*shape[:1], 1, *shape[1:]) if channel_dim(exact) == 1 else (*shape, 1)
     held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
     spread = {}
     for name, parameter in exact.named_parameters():
@@ -188,7 +196,7 @@ def _add_frozen_norms(norms: list[_Seen], anchors: list[_Seen], spread: dict, sq
 def _weight_terms(item: _Seen, square: Tensor) -> Tensor:
     x = item.input.detach().square()
     if isinstance(item.module, nn.Linear):
-        return (square.T @ x).sqrt()
+        return (square.flatten(0, -2).T @ x.flatten(0, -2)).sqrt()
     weight = item.module.weight.detach().requires_grad_()
     result = torch.func.functional_call(item.module, {"weight": weight}, (x,))
     return torch.autograd.grad(result, weight, square)[0].sqrt()

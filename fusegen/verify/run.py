@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,9 @@ from torch import Tensor, nn
 from fusegen.verify.cuda_autocast import CudaAutocast
 from fusegen.verify.drawn import seeded
 from fusegen.verify.kinks import Kinks, narrowed
+
+# By the number of a tensor's dimensions.
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 @dataclass
@@ -32,25 +36,48 @@ def input_name(index: int) -> str:
     return f"input {index + 1}" if index else "input"
 
 
-def row_count(value: Tensor, dimensions: int = 2) -> int:
-    """Of a value [rows, channels] or [batch, channels, *positions]: each position of each of the batch is a row.
+def channel_dim(module: nn.Module) -> int:
+    """The dimension of a module's values that are the channels: 1 behind a convolution, else the last."""
+    return 1 if any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()) else -1
+
+
+def row_count(value: Tensor, channels: int, dimensions: int = 2) -> int:
+    """Of a value: one for each combination of the dimensions that are not `channels`.
 
     dimensions: of the module's inputs. A result that has fewer has none of channels.
     """
-    return value.numel() // max(channel_count(value, dimensions), 1) if value.ndim else 1
+    return value.numel() // max(channel_count(value, channels, dimensions), 1) if value.ndim else 1
 
 
-def channel_count(value: Tensor, dimensions: int = 2) -> int:
-    return value.shape[1] if value.ndim >= max(dimensions, 2) else 1
+def channel_count(value: Tensor, channels: int, dimensions: int = 2) -> int:
+    return value.shape[channels] if value.ndim >= max(dimensions, 2) else 1
 
 
 def widest(module: nn.Module, inputs: Sequence[Tensor], result: Tensor) -> int:
     """How many channels the running value has at most: those of the result, unless that has one value a row."""
-    channels = channel_count(result, inputs[0].ndim)
+    dim, dimensions = channel_dim(module), inputs[0].ndim
+    channels = channel_count(result, dim, dimensions)
     if channels > 1:
         return channels
     layers = (each for each in module.modules() if isinstance(each, nn.Linear | nn.modules.conv._ConvNd))
-    return next((getattr(each, "out_features", 0) or each.out_channels for each in layers), channel_count(inputs[0]))
+    width = channel_count(inputs[0], dim, dimensions)
+    return next((getattr(each, "out_features", 0) or each.out_channels for each in layers), width)
+
+
+def wanting(x: Tensor, want: bool = True) -> Tensor:
+    """The tensor, which wants a gradient; what is not floating, as a mask, has none."""
+    return x.requires_grad_(want and x.is_floating_point())
+
+
+def drawn_like(x: Tensor) -> Tensor:
+    """Other random values: normal ones, or for a mask true and false."""
+    return torch.randn_like(x) if x.is_floating_point() else torch.rand(x.shape, device=x.device) < 0.5
+
+
+def has_batch(x: Tensor, first: Tensor) -> bool:
+    """Whether an input has the first dimension of the first one."""
+    alike = x.dim() == first.dim() or x.dim() == 2 < first.dim()
+    return alike and x.shape[0] == first.shape[0]
 
 
 def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -84,6 +111,22 @@ def run(
     return Run(output.detach(), gradients, buffers)
 
 
+def runs_in_other_formats(
+    module: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor | None, **options: Any
+) -> list[Run]:
+    """A run with the inputs of a convolution in channels_last, or contiguous where they are so; none without a
+    convolution that PyTorch makes in both formats. options: as `run` has them."""
+    last = CHANNELS_LAST.get(inputs[0].dim())
+    if last is None or not any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
+        return []
+    wanted = torch.contiguous_format if inputs[0].is_contiguous(memory_format=last) else last
+    given = [
+        x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
+        for x in inputs
+    ]
+    return [run(module, given, grad_output, **options)]
+
+
 def draw_gradient(
     module: nn.Module,
     inputs: Sequence[Tensor],
@@ -110,8 +153,10 @@ def draw_gradient(
         output = module.train(train)(*inputs)
     generator = torch.Generator(x.device).manual_seed(seed)
     values = torch.randn(output.shape, generator=generator, device=x.device, dtype=torch.float32)
-    near = narrowed(kinks.near, output.shape)
-    if near is not None and not (near.shape != kinks.near.shape and bool(near.all())):
+    dim = channel_dim(module)
+    near = narrowed(kinks.near, output.shape, dim)
+    of_rows = output.ndim < x.ndim or (output.ndim > 1 and output.shape[dim] == 1)
+    if near is not None and not (of_rows and near.shape != kinks.near.shape and bool(near.all())):
         values = torch.where(near, 0.0, values)
     return values.to(output.dtype)
 

@@ -22,7 +22,7 @@ class Sizes:
     rows: int
     channels: int
     source: int | None  # the channels of the first input, where an anchor makes others of them
-    # Of a chain behind a convolution: the shapes of the first input and of the result, [batch, channels, *positions].
+    # The shapes of the first input and of the result where they have more than two dimensions.
     given: tuple[int, ...] = ()
     made: tuple[int, ...] = ()
 
@@ -33,8 +33,9 @@ class Sizes:
 
     def result_of(self, chain: Chain) -> tuple[int, ...]:
         """The shape of the chain's result."""
-        leading, channels, *positions = self.result
-        return chain.result_shape((leading,), channels, positions)  # type: ignore[return-value]
+        sizes, at = self.result, 1 if chain.convolution else -1
+        positions = sizes[2:] if chain.convolution else ()
+        return chain.result_shape(sizes[:at], sizes[at], positions)  # type: ignore[return-value]
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""
@@ -90,8 +91,10 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     if isinstance(chain.channels, str):
         channels = max(1, channels // multiple) * multiple
     channels = settle(chain.channels, channels)
+    if chain.leading:
+        rows = leading_sizes(chain.leading, rows, symbols)
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
-    rows = settle(chain.rows, rows)
+    rows = settle(chain.rows, rows) if not chain.leading else rows
     width = settle(chain.contraction.in_features, source) if chain.contraction else None
     for block in blocks:
         if isinstance(block, str):
@@ -104,7 +107,7 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
             symbols.setdefault(name, argument.typical)
     for name, value in plan.spec.dims.items():
         symbols.setdefault(name, value)
-    return Sizes(symbols, rows, channels, width)
+    return with_leading(plan, symbols) if chain.leading else Sizes(symbols, rows, channels, width)
 
 
 def typical(plan: Plan) -> Sizes:
@@ -114,12 +117,33 @@ def typical(plan: Plan) -> Sizes:
     symbols |= {name: a.typical for name, a in plan.spec.arguments.items() if a.type == "int"}
     if chain.convolution:
         return with_positions(plan, symbols)
+    if chain.leading:
+        return with_leading(plan, symbols)
 
     def value(dim: Dim) -> int:
         return dim if isinstance(dim, int) else symbols[dim]
 
     width = value(chain.contraction.in_features) if chain.contraction else None
     return Sizes(symbols, value(chain.rows), value(chain.channels), width)
+
+
+def leading_sizes(leading: Sequence[Dim], rows: int, symbols: dict[str, int]) -> int:
+    """Gives the dimensions of rows unequal sizes whose product is about `rows`, and returns it."""
+    found: list[int] = []
+    for left in range(len(leading), 0, -1):
+        size = max(1, round(max(1, rows // math.prod(found)) ** (1 / left)))
+        found.append(size + (size in found and size > 1))
+    symbols |= dict(zip(map(str, leading), found, strict=True))
+    return math.prod(found)
+
+
+def with_leading(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
+    """The sizes that the values of all symbols give where the spec's inputs have leading dimensions."""
+    chain = plan.chain
+    given = tuple(value_of(dim, symbols) for dim in chain.inputs[0].shape)
+    channels = value_of(chain.channels, symbols)
+    rows, width = math.prod(given[:-1]), given[-1] if chain.contraction else None
+    return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (*given[:-1], channels))
 
 
 def convolution_sizes(plan: Plan, rows: int, source: int, channels: int) -> Sizes:

@@ -13,13 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.chain.model import Chain
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Launcher
-from fusegen.verify.drawn import drawn_seed, replay
+from fusegen.verify.drawn import replay_all
+from fusegen.verify.joined import eager_class, joined
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
+from fusegen.verify.run import drawn_like, wanting
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.targets import make_targets, with_targets
 
@@ -41,20 +44,22 @@ class Subject:
 
     @property
     def fused_class(self) -> type[nn.Module]:
-        return with_targets(self.plan, self._generated)
+        return self._with_targets(self._generated)
 
     @property
     def _generated(self) -> type[nn.Module]:
-        return getattr(self.package, self.plan.spec.class_name)
+        made = getattr(self.package, self.plan.spec.class_name)
+        return made if self.plan.spec.outputs is None else joined(made)
 
     @property
     def original_class(self) -> Callable[..., nn.Module]:
         """The original, or the generated module with its `fusegen_reference` as forward."""
         if self.original is not None:
-            return with_targets(self.plan, self.original)
-        fused = self._generated
-        eager = type(f"{fused.__name__}Eager", (fused,), {"forward": fused.fusegen_reference})
-        return with_targets(self.plan, eager)
+            return self._with_targets(self.original)
+        return self._with_targets(eager_class(self._generated))
+
+    def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+        return with_targets(self.plan, made)
 
     @property
     def has_double(self) -> bool:
@@ -83,12 +88,15 @@ class Subject:
             original = self.made(self.original_class, sizes, seed)
             fused = self.made(self.fused_class, sizes, seed)
             spread_out(original)
-            inputs = [torch.randn(shape, dtype=dtype) for shape, dtype in self._inputs(sizes, mode)]
+            inputs = [drawn_like(torch.empty(shape, dtype=dtype)) for shape, dtype in self._inputs(sizes, mode)]
         original, fused = original.to(parameter), fused.to(parameter)
         fused.load_state_dict(original.state_dict())
-        if self.plan.chain.dropouts:
-            replay(original, self.plan.chain, self.fused_class, drawn_seed(self.fused_class, self.device))
-        return fused, original, [x.requires_grad_() for x in inputs]
+        replay_all(original, self._chains(), self.fused_class, self.device)
+        return fused, original, [wanting(x) for x in inputs]
+
+    def _chains(self) -> list[Chain]:
+        """Each of which draws a seed in a call, if it has dropouts."""
+        return [self.plan.chain]
 
     def fix_targets(self, modules: Sequence[nn.Module], inputs: Sequence[Tensor]) -> None:
         """Makes the targets of modules of a pair once for all calls, which are then timed without that."""
@@ -147,6 +155,8 @@ class Subject:
             role = mode.roles.get(f"input {given.name}")
             if index == 0:
                 role = mode.roles["parameter" if chain.has_anchor else "activation"]
+            elif given.name in chain.masks:
+                role = "bool"
             shape = tuple(map(sizes.number, given.shape))
             found.append((shape, getattr(torch, role)))
         return found

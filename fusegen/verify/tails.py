@@ -45,6 +45,7 @@ def applies(plan: Plan) -> bool:
     chain = plan.chain
     alone = (
         len(chain.inputs) == chain.number_of_parts == 1
+        and plan.spec.outputs is None
         and not chain.has_anchor
         and not chain.parameters
         and not chain.buffers

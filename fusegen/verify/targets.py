@@ -56,6 +56,8 @@ def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
     digits = (values > 0).long() * 2 ** torch.arange(values.shape[1], device=x.device)
     targets = digits.sum(1)
     ignored = targets % 7 == 3
+    if chain.convolution and x.dim() > chain.spatial + 2:
+        return targets  # whatever they are: the module refuses such an input
     if chain.convolution:
         positions = _positions(module.get_submodule(chain.convolution.name), x)
         count = torch.arange(positions.numel(), device=x.device).view(1, *positions.shape)

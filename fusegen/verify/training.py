@@ -13,7 +13,18 @@ from torch import Tensor, nn
 from fusegen.verify.drawn import replays, seeded
 from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
-from fusegen.verify.run import Run, autocast, channel_count, draw_gradient, input_name, row_count, run
+from fusegen.verify.run import (
+    Run,
+    autocast,
+    channel_count,
+    channel_dim,
+    draw_gradient,
+    has_batch,
+    input_name,
+    row_count,
+    run,
+    runs_in_other_formats,
+)
 
 REORDERED_RUNS = 8
 
@@ -50,17 +61,24 @@ def compare_module(
     fused_run = run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
     if exact is None:
         exact = reference(original, inputs, grad_output, train=train, dtype=dtype)
-    return compare_runs(fused_run, eager_run, exact, dtype)
+    also = runs_in_other_formats(original, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
+    return compare_runs(fused_run, eager_run, exact, dtype, also)
 
 
-def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -> list[Comparison]:
-    """Judge a run that was made earlier; `dtype` is the one that the computation rounds to."""
+def compare_runs(
+    fused: Run, eager: Run, exact: Reference, dtype: torch.dtype, also: Sequence[Run] = ()
+) -> list[Comparison]:
+    """Judge a run that was made earlier.
+
+    `dtype` is the one that the computation rounds to. `also`: eager in other memory formats.
+    """
     results = [_same_kinds(fused, eager)]
+    dim = exact.channels
     given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
     dimensions = given.ndim if given is not None else eager.output.ndim
     of_positions = dimensions > 2
-    rows, channels = (count(eager.output, dimensions) for count in (row_count, channel_count))
-    width = channel_count(given) if given is not None else channels
+    rows, channels = (count(eager.output, dim, dimensions) for count in (row_count, channel_count))
+    width = channel_count(given, dim, dimensions) if given is not None else channels
     if channels == 1:  # a value a row: of how many channels, the parameters tell
         channels = max([width, *(p.shape[0] for p in eager.gradients.values() if p is not None and p.ndim)])
     behind = channels  # what an element of the input's gradient is summed over
@@ -68,7 +86,8 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
         kernel = math.prod(max(weights, key=Tensor.numel).shape[2:])
         width, behind = width * kernel, behind * kernel
     outputs = (fused.output, eager.output, exact.run.output)
-    results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped))
+    others = [each.output for each in also]
+    results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped, also=others))
     given_names = {input_name(index) for index in range(len(eager.gradients))}
     for name, value in eager.gradients.items():
         other = fused.gradients.get(name)
@@ -76,6 +95,8 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
             continue
         if name in given_names:
             length = behind
+            if name != input_name(0):  # of one that is broadcast: a sum over what it lacks
+                length = max(length, rows * channels // max(value.numel(), 1))
         else:
             length = rows if value.ndim > 1 else max(rows * channels // max(value.numel(), 1), 1)
         results.append(
@@ -87,9 +108,11 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
                 dtype=dtype,
                 reduction_length=length,
                 terms=exact.terms.get(name),
+                also=[found for each in also if (found := each.gradients[name]) is not None],
             )
         )
-    return results + _compare_buffers(fused.buffers, eager.buffers, exact.run.buffers, dtype, rows)
+    others = [each.buffers for each in also]
+    return results + _compare_buffers(fused.buffers, eager.buffers, exact.run.buffers, dtype, rows, others)
 
 
 def compare_steps(
@@ -134,7 +157,7 @@ def compare_steps(
     for step, inputs in enumerate(batches):
         # One over the root of the rows keeps the gradient's size independent of the batch.
         grad_output = draw_gradient(original, inputs, autocast_dtype=autocast_dtype, seed=seed + step)
-        rows = row_count(grad_output, batches[0][0].ndim)
+        rows = row_count(grad_output, channel_dim(original), batches[0][0].ndim)
         grad_output = grad_output / rows**0.5
         dtype = autocast_dtype or inputs[0].dtype
         plain = [x.detach() for x in inputs]
@@ -144,7 +167,7 @@ def compare_steps(
         for module, order, given in runs:
             module.train().zero_grad(set_to_none=True)
             with autocast(module, inputs, autocast_dtype), seeded(module, inputs[0]):
-                output = module(*(x[order] for x in given))
+                output = module(*(x[order] if has_batch(x, given[0]) else x for x in given))
             grad = grad_output[order] if grad_output.dim() else grad_output
             output.backward(grad.to(output.dtype))
         terms = exact_pass(exact, plain, grad_output).terms
@@ -158,7 +181,10 @@ def compare_steps(
 
 
 def _ulp_away(x: Tensor, ulp: float, generator: torch.Generator) -> Tensor:
-    """Each value moved by one unit in the last place of the dtype that computes, up or down at random."""
+    """Each value moved by one unit in the last place of the dtype that computes, up or down at random; a mask as it
+    is."""
+    if not x.is_floating_point():
+        return x
     sign = torch.randint(0, 2, x.shape, generator=generator, device=x.device).to(x.dtype) * 2 - 1
     return x * (1 + sign * ulp)
 
@@ -200,7 +226,7 @@ def _compare_step(
             )
         )
     buffers = [{k: b for k, b in m.named_buffers()} for m in modules[:3]]
-    return results + _compare_buffers(*buffers, dtype, rows, f"step {step} ")
+    return results + _compare_buffers(*buffers, dtype, rows, prefix=f"step {step} ")
 
 
 def _rounded(before: Tensor, stored: torch.dtype, dtype: torch.dtype) -> float:
@@ -214,6 +240,7 @@ def _compare_buffers(
     exact: dict[str, Tensor],
     dtype: torch.dtype,
     rows: int,
+    also: Sequence[dict[str, Tensor]] = (),
     prefix: str = "",
 ) -> list[Comparison]:
     results = []
@@ -225,7 +252,10 @@ def _compare_buffers(
             same = torch.equal(other, value)
             results.append(Comparison.statement(prefix + name, same, "" if same else f"{other}, eager {value}"))
         else:
-            results.append(compare(prefix + name, other, value, exact[name], dtype=dtype, reduction_length=rows))
+            others = [each[name] for each in also]
+            results.append(
+                compare(prefix + name, other, value, exact[name], dtype=dtype, reduction_length=rows, also=others)
+            )
     return results
 
 

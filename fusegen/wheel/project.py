@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fusegen.build.libraries import OLDEST_TORCH
 from fusegen.paths import templates_directory
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned
 from fusegen.render.environment import render
 from fusegen.version import __version__
 from fusegen.wheel.errors import WheelError
@@ -47,7 +47,7 @@ class Wheel:
         return self.name.lower().replace("-", "_").replace(".", "_")
 
 
-def pack(wheel: Wheel, plans: Sequence[Plan], files: Mapping[str, Path], directory: Path) -> Path:
+def pack(wheel: Wheel, plans: Sequence[Planned], files: Mapping[str, Path], directory: Path) -> Path:
     """Writes the wheel into `directory`, in one step, and returns its path. files: as stage() gives them.
 
     The same files give the same bytes. Raises WheelError.
@@ -64,7 +64,7 @@ def pack(wheel: Wheel, plans: Sequence[Plan], files: Mapping[str, Path], directo
         return directory / made.name
 
 
-def _write(project: Path, wheel: Wheel, plans: Sequence[Plan], files: Mapping[str, Path]) -> None:
+def _write(project: Path, wheel: Wheel, plans: Sequence[Planned], files: Mapping[str, Path]) -> None:
     """All but the metadata."""
     # Below a directory of its own: Python looks in hatchling's working directory for the modules that this imports.
     package = project / _PACKAGES / wheel.import_name
@@ -83,7 +83,7 @@ def _write(project: Path, wheel: Wheel, plans: Sequence[Plan], files: Mapping[st
     (project / _README).write_text(readme, encoding="utf-8")
 
 
-def _row(plan: Plan, targets: Sequence[str] | None) -> list[str]:
+def _row(plan: Planned, targets: Sequence[str] | None) -> list[str]:
     """Of the README's table."""
     spec = plan.spec
     inputs = ", ".join(f"{name} {list(shape)}".replace("'", "") for name, shape in spec.inputs.items())
@@ -91,7 +91,7 @@ def _row(plan: Plan, targets: Sequence[str] | None) -> list[str]:
     return [cell.replace("|", r"\|") for cell in cells]
 
 
-def _pack(project: Path, wheel: Wheel, plans: Sequence[Plan], platform: str) -> Path:
+def _pack(project: Path, wheel: Wheel, plans: Sequence[Planned], platform: str) -> Path:
     """Has hatchling pack the project for a platform."""
     names = ", ".join(plan.spec.class_name for plan in plans)
     description = textwrap.shorten(f"Fused CUDA kernels for PyTorch: {names}", _LONGEST_DESCRIPTION, placeholder=" ...")

@@ -113,11 +113,10 @@ __device__ __forceinline__ void draw_columns(
 #pragma unroll
   for (int v = 0; v < N; ++v) factor[v] = draw_one(dropout, row + columns.at(v));
 }
-// A tile of rows where some tensors are parts: elements are numbered as those of one part.
-template <int kVec, class Here, typename Acc>
+template <int N, class Here, typename Acc>
 __device__ __forceinline__ void draw_columns(
-    const Dropout<Acc>& dropout, const VectorOverRows<kVec, Here>& columns, int64_t row,
-    Acc (&factor)[kVec]) {
+    const Dropout<Acc>& dropout, const VectorOverRows<N, Here>& columns, int64_t row,
+    Acc (&factor)[N]) {
   draw_columns(dropout, columns.here, row, factor);
 }
 

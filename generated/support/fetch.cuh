@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "packs.cuh"
+#include "spread.cuh"
 
 namespace fusegen {
 
@@ -46,7 +47,9 @@ class Incoming {
   __device__ __forceinline__ void fetch(
       const Columns<N, kPacked>& columns, Slot* slot, const T* row) {
     static_assert(sizeof(Slot) >= sizeof(Loaded<T, N, kPacked>));
-    if constexpr (kPacked) {
+    if constexpr (kPacked && sizeof(Pack<T, N>) < 4) {
+      *reinterpret_cast<Loaded<T, N>*>(slot) = load_pack(columns, row);
+    } else if constexpr (kPacked) {
       constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
       auto* to = reinterpret_cast<Word<T, N>*>(slot);
       const auto* from = reinterpret_cast<const Word<T, N>*>(row + columns.first);
@@ -71,6 +74,21 @@ class Incoming {
 
  private:
   Loaded<T, N, kPacked> loaded_ = {};
+};
+
+// Of a tensor with fewer rows, which is in the L1 or the L2 most of the time.
+template <typename T, bool kAgain, int N, bool kPacked>
+class Incoming<Spread<T, kAgain>, N, kPacked> {
+ public:
+  template <typename Slot>
+  __device__ __forceinline__ void fetch(
+      const Columns<N, kPacked>& columns, Slot* slot, const SpreadPointer<T, kAgain>& row) {
+    static_assert(sizeof(Slot) >= sizeof(Loaded<T, N, kPacked>));
+    *reinterpret_cast<Loaded<T, N, kPacked>*>(slot) = load_pack(columns, row);
+  }
+  __device__ __forceinline__ Loaded<T, N, kPacked> take(void* slot) {
+    return *static_cast<Loaded<T, N, kPacked>*>(slot);
+  }
 };
 
 // Ends a row: the copies since the last call belong to it.

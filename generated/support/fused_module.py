@@ -1,6 +1,7 @@
 """The base of the generated modules: what runs in a call, and what a user may ask about it."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -60,12 +61,16 @@ class FusedModule(DrawsFactors, nn.Module):
         """
         raise NotImplementedError
 
-    def _fusegen_choose(self, inputs, count):
-        """As _fusegen_call, where the inputs are: on any device."""
-        package, x = self._fusegen_package, inputs[0]
+    def _fusegen_choose(self, inputs, count, part=None):
+        """As _fusegen_call, where the inputs are: on any device.
+
+        part: the class of a region of this module's, whose call is asked for; it reads this one.
+        """
+        package, x = (part or self)._fusegen_package, inputs[0]
         device = x.device.type if isinstance(x, Tensor) else None
         ready = device == package.device and package.built and x.numel() > 0
-        operator, found = self._fusegen_call(*inputs, _device=device, _count=count and ready)
+        call = self._fusegen_call if part is None else partial(part._fusegen_call, self)
+        operator, found = call(*inputs, _device=device, _count=count and ready)
         if operator is None or ready:
             return operator, found
         if device != package.device:
@@ -79,7 +84,11 @@ class FusedModule(DrawsFactors, nn.Module):
     def _fusegen_run(self, *inputs):
         if isinstance(inputs[0], fx.Proxy):
             return self._fusegen_leaf(inputs)
-        operator, found = self._fusegen_choose(inputs, count=True)
+        return self._fusegen_run_part(inputs)
+
+    def _fusegen_run_part(self, inputs, part=None):
+        of_part = {} if part is None else {"part": part}
+        operator, found = self._fusegen_choose(inputs, count=True, **of_part)
         if operator is not None:
             if type(found[0]) is Convolved:
                 result = call_convolved(operator, found)
@@ -87,16 +96,24 @@ class FusedModule(DrawsFactors, nn.Module):
                 if operator.split is not None and found[-3] == FP32_SPLIT:
                     found = with_pieces(self, operator, found)
                 result = operator(*found)
-            return result if self._fusegen_loss is None else self._fusegen_loss(result, inputs)
-        self._fusegen_tell(found)
-        result = self.fusegen_reference(*inputs)
-        if found.first_order and not torch.compiler.is_compiling() and result.grad_fn is not None:
-            result.grad_fn.register_prehook(_refuse_second_derivative(self._fusegen_package))
+            loss = (part or self)._fusegen_loss
+            return result if loss is None else loss(result, inputs)
+        package = (part or self)._fusegen_package
+        self._fusegen_tell(found, package, depth=7 if part is None else 9)
+        result = part.fusegen_reference(self, *inputs) if part else self.fusegen_reference(*inputs)
+        if found.first_order and not torch.compiler.is_compiling():
+            for each in result if isinstance(result, tuple) else (result,):
+                if each.grad_fn is not None:
+                    each.grad_fn.register_prehook(_refuse_second_derivative(package))
         return result
 
-    def _fusegen_tell(self, eager):
-        """Warns of a reason once, or raises it where the kernels were insisted on."""
-        name = self._fusegen_package.name
+    def _fusegen_tell(self, eager, package=None, depth=6):
+        """Warns of a reason once, or raises it where the kernels were insisted on.
+
+        package: of the region that it is about, if the module has several. depth: how many calls
+        lie between the module's caller, past torch's two frames, and the warning.
+        """
+        name = (package or self._fusegen_package).name
         if self.fusegen_strict and (eager.first_order or not eager.expected):
             raise RuntimeError(
                 f"{name}: fusegen_strict is set, and the kernels cannot run: {eager.reason}"
@@ -104,12 +121,11 @@ class FusedModule(DrawsFactors, nn.Module):
         if torch.compiler.is_compiling():
             return  # a trace has no place for warnings
         told = self.__dict__.setdefault("_fusegen_told", set())
-        if not eager.expected and eager.reason not in told:
-            told.add(eager.reason)
-            # The caller of the module, past torch's two frames.
+        if not eager.expected and (name, eager.reason) not in told:
+            told.add((name, eager.reason))
             warnings.warn(
                 f"{name}: PyTorch's own operators run, not the kernels: {eager.reason}",
-                stacklevel=6,
+                stacklevel=depth,
             )
 
     def _fusegen_leaf(self, inputs):

@@ -94,6 +94,10 @@ FUSEGEN_MATH atan2_backward(A g, A y, A x) {
   return radius == A(0) ? A(0) : g * (x / radius / radius);
 }
 
+// `value` where the mask is 1, and the gradient of x there.
+FUSEGEN_MATH masked_fill(A x, A mask, A value) { return mask == A(0) ? x : value; }
+FUSEGEN_MATH masked_fill_backward(A g, A mask) { return mask == A(0) ? g : A(0); }
+
 // g / (2 y) of y = sqrt(x), and zero where y is.
 FUSEGEN_MATH magnitude_backward(A g, A y) { return y == A(0) ? A(0) : g / (y + y); }
 

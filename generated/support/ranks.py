@@ -88,6 +88,14 @@ class RankOperator:
         result = self.function.apply(ranks, *given)
         return result if len(shape) == 2 else result.view(*shape[:-1], result.shape[-1])
 
+    def described(self, arguments, x):
+        """What a call with these arguments gives, without values. x: its first input."""
+        # The product stands for its operands, of which one is left.
+        given = arguments[1:] if self.linear else arguments
+        named = dict(zip(self.arguments, given, strict=False))
+        channels = arguments[1].shape[0] if self.linear else x.shape[-1]
+        return x.new_empty((*x.shape[:-1], channels), dtype=self._dtype(named, "output"))
+
     def _bias_of_product(self, x, others):
         if self.bias is None or x.dtype.itemsize > 2:
             return None

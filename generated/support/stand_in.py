@@ -16,7 +16,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils.module_tracker import ModuleTracker
 
-from .dimensions import check_dimensions
+from .dimensions import check_dimensions, check_own_dimensions
 from .dropout import DropPath
 
 
@@ -72,19 +72,23 @@ REFUSED = Eager("PyTorch refuses the call", expected=True)
 UNEQUAL_PARTS = Eager("the channels have no equal parts")
 
 
-def obstacle(owner, inputs, submodules):
+def obstacle(owner, inputs, submodules, dimensions=None):
     """The first reason why the kernels may not run; None where modules and call give none.
 
     owner: the module. inputs: of the call. submodules: of each its attribute's name, the submodule
-    and the class that the package was generated for. Raises ValueError for inputs with dimensions
-    that the chain does not take.
+    and the class that the package was generated for. dimensions: of the inputs, where they are not
+    the owner's own: those of a region. Raises ValueError for inputs with dimensions that the chain
+    does not take.
     """
-    name, least = owner._fusegen_package.name, owner._fusegen_dimensions.least
-    for x in inputs:
+    name, allowed = owner._fusegen_package.name, dimensions or owner._fusegen_dimensions
+    least, _, _, own = allowed
+    for index, x in enumerate(inputs):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
-        if x.dim() != 2 or inputs[0].dim() != 2 or least > 2:
-            check_dimensions(owner, x, inputs[0])
+        if own and index in own:
+            check_own_dimensions(name, allowed, x, index)
+        elif x.dim() != 2 or inputs[0].dim() != 2 or least > 2:
+            check_dimensions(name, allowed, x, inputs[0])
         if type(x) not in _PLAIN and not is_traced(x):
             return Eager(f"an input is of type {type(x).__name__}")
         if x.layout is not torch.strided:

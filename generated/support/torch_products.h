@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 
@@ -61,6 +62,15 @@ inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
   Tensor result = empty(a, a.scalar_type(), {a.size(0), b.size(1)});
   check_torch("aten::addmm", product(result.get(), bias.get(), a.get(), b.get(), 1.0, 1.0));
   return result;
+}
+
+// The gradient of a tensor of `own` rows, of which each is that of a block of rows, or comes again
+// in each block: the sum of theirs, by PyTorch.
+inline Tensor sum_of_rows(const Tensor& full, int64_t own, bool again) {
+  const int64_t blocks = full.size(0) / own;
+  const std::vector<int64_t> sizes{again ? blocks : own, again ? own : blocks, full.size(1)};
+  const std::vector<int64_t> dim{again ? 0 : 1};
+  return torch::stable::sum(torch::stable::view(full, sizes), dim);
 }
 
 // x W^T, plus the bias if there is one, cast to the dtype of x as autocast would.

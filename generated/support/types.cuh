@@ -35,6 +35,10 @@ __device__ __forceinline__ float widen(__nv_bfloat16 value) {
 __device__ __forceinline__ float widen(__half value) { return __half2float(value); }
 __device__ __forceinline__ float widen(int64_t value) { return float(value); }
 
+// An element of a tensor of bool: 0 or 1.
+using Mask = unsigned char;
+__device__ __forceinline__ float widen(Mask value) { return float(value); }
+
 template <typename T>
 __device__ __forceinline__ T narrow(Accumulate<T> value) {
   return T(value);
@@ -76,7 +80,9 @@ struct alignas(alignof(Pack<T, N>)) Loaded {
 
   __device__ __forceinline__ T operator[](int v) const {
     T value;
-    if constexpr (sizeof(T) < sizeof(Unit)) {
+    if constexpr (sizeof(T) == 1) {
+      value = static_cast<T>(unit[v / int(sizeof(Unit))] >> (v % int(sizeof(Unit)) * 8));
+    } else if constexpr (sizeof(T) < sizeof(Unit)) {
       const auto bits = static_cast<unsigned short>(unit[v / 2] >> (v % 2 * 16));
       memcpy(&value, &bits, sizeof(T));
     } else {

@@ -3,9 +3,10 @@
 It needs torch and nothing else.
 """
 
+from .composed_module import ComposedModule, Composition, region
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
-from .dimensions import Dimensions
+from .dimensions import Dimensions, spread
 from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
 from .losses import Loss
@@ -46,6 +47,8 @@ __all__ = [
     "REFUSED",
     "SOME_FROZEN",
     "UNBATCHED",
+    "ComposedModule",
+    "Composition",
     "UNEQUAL_PARTS",
     "Convolved",
     "Dimensions",
@@ -79,9 +82,11 @@ __all__ = [
     "obstacle",
     "other_shape",
     "refused",
+    "region",
     "result_shape",
     "sample_rows",
     "share",
+    "spread",
     "tensor",
     "uncounted",
     "unexpected",

@@ -46,8 +46,9 @@ struct Source {
 struct Pair {
   c10::OperatorHandle forward, backward;
   size_t differentiable;        // so many arguments of the forward op, the first; as many `needs`
+  size_t given;                 // so many of its results, the first, that the module returns
   std::string refusal;          // of a backward pass that is to be differentiated
-  std::vector<Source> sources;  // the backward op's arguments between the gradient and `needs`
+  std::vector<Source> sources;  // the backward op's arguments between the gradients and `needs`
   std::vector<size_t> mutated;  // the forward op's arguments that it writes
 };
 
@@ -80,10 +81,15 @@ struct Backward final : Node {
   variable_list apply(variable_list&& grads) override {
     TORCH_CHECK(!at::GradMode::is_enabled(), ops.refusal);
     variable_list wanted(ops.differentiable);
-    if (!grads[0].defined()) return wanted;
+    const auto is_defined = [](const Variable& grad) { return grad.defined(); };
+    if (std::none_of(grads.begin(), grads.end(), is_defined)) return wanted;
     Stack stack;
-    stack.reserve(ops.sources.size() + 2);
-    stack.emplace_back(std::move(grads[0]));
+    stack.reserve(ops.sources.size() + ops.given + 1);
+    for (size_t i = 0; i < ops.given; ++i) {
+      // What nothing was computed from has a gradient of zeros.
+      if (!grads[i].defined()) grads[i] = input_metadata(i).zeros_like();
+      stack.emplace_back(std::move(grads[i]));
+    }
     push_saved(stack);
     c10::List<bool> needs;
     needs.reserve(ops.differentiable);
@@ -191,8 +197,10 @@ class Forward final : public c10::OperatorKernel {
     run(keys, stack);
 
     const auto results = torch::jit::last(*stack, ops_.forward.schema().returns().size());
-    Variable y = results[0].toTensor();
-    torch::autograd::set_history(y, pointer);
+    for (size_t i = 0; i < ops_.given; ++i) {
+      Variable y = results[i].toTensor();
+      torch::autograd::set_history(y, pointer);
+    }
     for (size_t i = 0; i < saved.size(); ++i) {
       const Source& source = ops_.sources[i];
       const IValue& value = source.is_result ? results[source.index] : saved[i];
@@ -200,7 +208,7 @@ class Forward final : public c10::OperatorKernel {
         node->scalars.push_back(value);
       } else {
         const Variable tensor = value.isTensor() ? value.toTensor() : Variable();
-        node->tensors.emplace_back(tensor, source.is_result && source.index == 0);
+        node->tensors.emplace_back(tensor, source.is_result && source.index < ops_.given);
       }
     }
   }
@@ -230,10 +238,10 @@ int64_t find_served(const std::string& name, int64_t argument) {
 
 // Matches the backward op's arguments with what has their names in the forward op.
 std::vector<Source> find_sources(const c10::FunctionSchema& forward,
-                                 const c10::FunctionSchema& backward) {
+                                 const c10::FunctionSchema& backward, size_t given) {
   std::vector<Source> sources;
   const auto& arguments = backward.arguments();
-  for (size_t i = 1; i + 1 < arguments.size(); ++i) {
+  for (size_t i = given; i + 1 < arguments.size(); ++i) {
     const int64_t argument = find(forward.arguments(), arguments[i].name());
     const int64_t result = find(forward.returns(), arguments[i].name());
     TORCH_CHECK(argument >= 0 || result >= 0, "nothing gives ", arguments[i].name());
@@ -267,7 +275,7 @@ torch::Library register_kernel(const Pair& ops, c10::DispatchKey key) {
   return library;
 }
 
-void differentiate(const char* forward, const char* backward, size_t differentiable,
+void differentiate(const char* forward, const char* backward, size_t differentiable, size_t given,
                    const char* refusal) {
   static std::mutex mutex;
   static std::deque<Pair> pairs;  // what is in it stays where it is
@@ -278,8 +286,9 @@ void differentiate(const char* forward, const char* backward, size_t differentia
   const std::lock_guard<std::mutex> lock(mutex);
   // It has where its module is reloaded, or a package of the same sources was imported before.
   if (first.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return;
-  pairs.push_back({first, second, differentiable, refusal,
-                   find_sources(first.schema(), second.schema()), find_mutated(first.schema())});
+  pairs.push_back({first, second, differentiable, given, refusal,
+                   find_sources(first.schema(), second.schema(), given),
+                   find_mutated(first.schema())});
   libraries.push_back(register_kernel<Forward>(pairs.back(), c10::DispatchKey::Autograd));
   if (!pairs.back().mutated.empty()) {
     libraries.push_back(register_kernel<Versions>(pairs.back(), c10::DispatchKey::ADInplaceOrView));
@@ -294,13 +303,15 @@ extern "C" __attribute__((visibility("default"))) const char* fusegen_sources() 
 }
 
 // Has `backward` differentiate `forward`, both registered ops as "namespace::name", by its first
-// arguments, so many of them. refusal: the error's text where that is to be differentiated again.
+// arguments, so many of them. given: how many of its results, the first ones, have gradients.
+// refusal: the error's text where that is to be differentiated again.
 // Null, or why it cannot, valid until the next call in this thread.
 extern "C" __attribute__((visibility("default"))) const char* fusegen_differentiate(
-    const char* forward, const char* backward, size_t differentiable, const char* refusal) {
+    const char* forward, const char* backward, size_t differentiable, size_t given,
+    const char* refusal) {
   thread_local std::string reason;
   try {
-    differentiate(forward, backward, differentiable, refusal);
+    differentiate(forward, backward, differentiable, given, refusal);
     return nullptr;
   } catch (const std::exception& error) {
     reason = error.what();

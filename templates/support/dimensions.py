@@ -7,13 +7,19 @@ do the same as on the view.
 
 from typing import NamedTuple
 
+import torch
+
 
 class Dimensions(NamedTuple):
-    """How many dimensions the inputs may have. most: None for any number. reason: of the bounds."""
+    """How many dimensions the inputs may have. most: None for any number. reason: of the bounds.
+
+    own: of inputs with as many dimensions as the spec says, whatever the others have, by index.
+    """
 
     least: int
     most: int | None = None
     reason: str = ""
+    own: dict[int, int] | None = None
 
     def form(self):
         """The inputs' shape in words."""
@@ -22,16 +28,37 @@ class Dimensions(NamedTuple):
             return f"[batch, {', '.join(alone)}], or without the batch"
         if self.most == 2:
             return "[rows, channels]"
+        if self.most is not None:
+            return f"[{', '.join(['*'] * (self.most - 1))}, channels]"
         return "[..., channels]" if self.least == 1 else "[..., rows, channels]"
 
 
-def check_dimensions(owner, x, first):
-    """Raises ValueError where the module `owner` takes no input with the dimensions of `x`.
+def check_own_dimensions(name, allowed, x, index):
+    """Raises ValueError where an input with dimensions of its own has another number of them.
 
-    first: the module's first input, which says how many dimensions all have.
+    name: of the package. allowed: the Dimensions of its inputs.
     """
-    allowed, count = owner._fusegen_dimensions, x.dim()
-    name, came = owner._fusegen_package.name, list(x.shape)
+    expected = allowed.own[index]
+    if x.dim() != expected:
+        came = list(x.shape)
+        dimensions = "one dimension" if expected == 1 else f"{expected} dimensions"
+        raise ValueError(f"{name}: input {index + 1} must have {dimensions}, got {came}")
+
+
+def spread(x, shape):
+    """An input with a value for each combination of the dimensions that are rows: it has those of
+    `shape`, and its own channels. A view, which is copied where rows have to be a dimension.
+    """
+    return x.expand(torch.broadcast_shapes(x.shape, shape))
+
+
+def check_dimensions(name, allowed, x, first):
+    """Raises ValueError where a module takes no input with the dimensions of `x`.
+
+    name, allowed: as above. first: the module's first input, which says how many dimensions all
+    have.
+    """
+    count, came = x.dim(), list(x.shape)
     if count < allowed.least or (allowed.most is not None and count > allowed.most):
         reason = f": {allowed.reason}" if allowed.reason else ""
         raise ValueError(f"{name}: inputs must be {allowed.form()}, got {came}{reason}")

@@ -25,12 +25,13 @@ class Package:
 
     sources: the digest of the C++ sources, which is part of every op's name. So a library of other
     sources is noticed, and packages of one name live together in a process: they share their ops
-    where they are alike. dtypes: of the roles of tensors, by dtype mode. Raises ImportError for a
-    library of other sources, and where the package was imported under another name before.
+    where they are alike. dtypes: of the roles of tensors, by dtype mode. spec: the one that it is
+    made of, where that has another name. Raises ImportError for a library of other sources, and
+    where the package was imported under another name before.
     """
 
-    def __init__(self, name, module, file, sources, device, roles, dtypes):
-        self.name, self.sources, self.device = name, sources, device
+    def __init__(self, name, module, file, sources, device, roles, dtypes, spec=None):
+        self.name, self.sources, self.device, self._spec = name, sources, device, spec or name
         self.dtypes = [dict(zip(roles, row, strict=True)) for row in dtypes]
         for row in self.dtypes:
             is_double = row["activation"] == torch.float64
@@ -58,7 +59,7 @@ class Package:
         return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
     def command(self):
-        return f"run `fusegen build specs/{self.name}.yaml`"
+        return f"run `fusegen build specs/{self._spec}.yaml`"
 
     def no_second_derivative(self):
         return (
@@ -72,14 +73,18 @@ class Operator:
 
     results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a
     size is a number, one of rows, channels, in_features, groups, or a pair of both, for so many
-    times that. The gradients are those of the first arguments, in order; the backward op returns
-    the ones that its last argument wants. What has rows among them is an input of the module, or a
-    parameter that differs from row to row. linear: whether the first two arguments are the operands
-    of a matrix product. drops_channels: whether a result [rows, 1] of the op is [rows] for the
-    caller. precisions: whether the product is made in several; the last three arguments are then
-    the precision and the pieces of both operands, which the op `split` makes. tiled: whether the
-    ops take images, too: [batch, positions, channels] as the first argument, [batch, channels,
-    positions] elsewhere where tensors have rows. The first gradient is that of the first argument.
+    times that. The gradients are those of the
+    first arguments, in order; the backward op returns the ones that its last argument wants. What
+    has rows among them is an input of the module, or a parameter that differs from row to row.
+    masks: the sizes of the arguments of bool, which come next. order: which of the results the
+    module returns, as a tuple; None: the first alone. They are the first ones, and the backward
+    op's first arguments are the gradients that come to them. linear: whether the first two
+    arguments are the operands of a matrix product. drops_channels: whether a result [rows, 1] of
+    the op is [rows] for the caller. precisions: whether the product is made in several; the
+    last three arguments are then the precision and the pieces of both operands, which the op
+    `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
+    first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
+    gradient is that of the first argument.
     """
 
     split = None
@@ -93,16 +98,20 @@ class Operator:
         linear,
         drops_channels=False,
         precisions=False,
+        order=None,
         tiled=False,
+        masks=(),
     ):
         self.tiled = tiled
         self.package, self.results, self.single = package, results, len(results) == 1
         self.drops_channels = drops_channels
-        self.gradients, self.linear = gradients, linear
+        self.gradients, self.linear, self.order = gradients, linear, order
+        self.given = 1 if order is None else len(order)
         # The source of the kernels may have the channels several times.
         source = gradients[1][1] if linear else gradients[0][2]
         self.parts = source[0] if isinstance(source, tuple) else 1
-        self.with_rows = [i for i, (_, *sizes) in enumerate(gradients) if "rows" in sizes]
+        arguments = [*(sizes for _, *sizes in gradients), *masks]
+        self.with_rows = [i for i, sizes in enumerate(arguments) if "rows" in sizes]
         if not package.built:
             return
         self.forward = package.find_op(f"{variant}forward")
@@ -118,7 +127,8 @@ class Operator:
         self.function = self._differentiate_in_python()
 
     def __call__(self, *arguments):
-        """The first result of the forward op; autograd sees the call.
+        """The result of the forward op, a tuple where the module returns several; autograd sees
+        the call.
 
         Inputs [..., channels] give the result of their views [rows, channels], in their dimensions.
         """
@@ -128,26 +138,45 @@ class Operator:
     def run(self, arguments):
         """The same of arguments as the ops take them, and as the op has it."""
         if self.in_cpp:
-            results = self.forward(*arguments)
-            return results if self.single else results[0]
+            return self._returned(self.forward(*arguments))
         if torch.is_grad_enabled():
-            result = self.function.apply(*arguments)
+            result = self._returned(self.function.apply(*arguments))
         else:
-            results = self.forward(*arguments)
-            result = results if self.single else results[0]
+            result = self._returned(self.forward(*arguments))
         if self.mutated and not torch.compiler.is_compiling():
             written = [arguments[i] for i in self.mutated if arguments[i] is not None]
             torch.autograd.graph.increment_version(written)
         return result
+
+    def _returned(self, results):
+        """Those results of the forward op that the module returns, as it returns them."""
+        results = (results,) if isinstance(results, Tensor) else results
+        if self.order is None:
+            return results[0]
+        return tuple(results[index] for index in self.order)
 
     def _call_on_rows(self, arguments):
         given = list(arguments)
         for index in self.with_rows:
             given[index] = as_rows(given[index])
         result = self.run(given)
-        return result.view(*arguments[0].shape[:-1], result.shape[-1])
+        shape = arguments[0].shape[:-1]
+        if self.order is not None:
+            return tuple(each.view(*shape, each.shape[-1]) for each in result)
+        return result.view(*shape, result.shape[-1])
 
     # What the ops return, without data
+
+    def described(self, arguments, x):
+        """What a call with these arguments gives, as tensors without values. x: its first input."""
+        channels = (arguments[1].shape[0] if self.linear else x.shape[-1]) // self.parts
+        dtypes = self.package.dtypes[_named(self.forward, arguments)["_dtype_mode"]]
+        made = []
+        for role, *sizes in self.results:
+            shape = (*x.shape[:-1], 1 if sizes[1:] == [1] else channels)
+            made.append(x.new_empty(shape, dtype=dtypes[role]))
+        result = self._returned(made)
+        return result.squeeze(-1) if self.drops_channels else result
 
     def _forward_fake(self, *arguments):
         _check_devices(self.forward, arguments)
@@ -171,7 +200,7 @@ class Operator:
         inner = outer and (outer[0], outer[2], outer[1])
         if self.linear:
             # An operand of the product is there where the other one's gradient is wanted.
-            operand = next((each for each in arguments[1:3] if each is not None), None)
+            operand = self._operand(arguments)
             sizes["in_features"] = None if operand is None else operand.shape[1]
         images = [inner] + [outer] * (len(self.gradients) - 1)
         wanted = zip(self.gradients, images, arguments[-1], strict=True)
@@ -183,7 +212,8 @@ class Operator:
         dtype = self.package.dtypes[given["_dtype_mode"]][role]
         if image is not None and shape == ["rows", "channels"]:
             return like.new_empty(image, dtype=dtype)
-        return like.new_empty([_size(sizes, size) for size in shape], dtype=dtype)
+        known = {**given, **sizes}
+        return like.new_empty([_size(known, size) for size in shape], dtype=dtype)
 
     # Floating-point operations, which FlopCounterMode counts for matrix products alone
 
@@ -193,9 +223,14 @@ class Operator:
     def _backward_flops(self, *arguments, **_):
         if not self.linear:
             return 0
-        operand = next((each for each in arguments[1:3] if each is not None), None)
+        operand = self._operand(arguments)
         count = sum(bool(want) for want in arguments[-1][:2])
         return count * self.parts * _product_flops(arguments[0], operand.shape[1]) if count else 0
+
+    def _operand(self, arguments):
+        """An operand of the product among the backward op's arguments, if one is wanted."""
+        both = arguments[self.given : self.given + 2]
+        return next((each for each in both if each is not None), None)
 
     # Autograd
 
@@ -208,15 +243,16 @@ class Operator:
         call.restype = ctypes.c_char_p
         names = [op._schema.name.encode() for op in (self.forward, self.backward)]
         refusal = self.package.no_second_derivative().encode()
-        reason = call(*names, ctypes.c_size_t(len(self.gradients)), refusal)
+        counts = ctypes.c_size_t(len(self.gradients)), ctypes.c_size_t(self.given)
+        reason = call(*names, *counts, refusal)
         if reason is not None:
             raise ImportError(f"{self.package.name}: {reason.decode()}")
         return True
 
     def _differentiate_in_python(self):
         """An autograd.Function that does the same."""
-        operator, count = self, len(self.gradients)
-        sources = _sources(self.forward, self.backward)
+        operator, count, given = self, len(self.gradients), self.given
+        sources = _sources(self.forward, self.backward, given)
         refusal = self.package.no_second_derivative()
 
         class Differentiated(torch.autograd.Function):
@@ -233,10 +269,10 @@ class Operator:
                     (saved if is_tensor else scalars).append(value)
                 ctx.save_for_backward(*saved)
                 ctx.scalars = tuple(scalars)
-                return results[0]
+                return results[0] if given == 1 else results[:given]
 
             @staticmethod
-            def backward(ctx, grad):
+            def backward(ctx, *grads):
                 if torch.is_grad_enabled() and not torch.compiler.is_compiling():
                     raise RuntimeError(refusal)
                 needs = ctx.needs_input_grad
@@ -244,7 +280,7 @@ class Operator:
                 values = [
                     next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources
                 ]
-                wanted = iter(operator.backward(grad, *values, needs[:count]))
+                wanted = iter(operator.backward(*grads, *values, needs[:count]))
                 return tuple(next(wanted) if need else None for need in needs)
 
         return Differentiated
@@ -326,15 +362,16 @@ def _is_written(argument):
     return argument.alias_info is not None and argument.alias_info.is_write
 
 
-def _sources(forward, backward):
-    """Where the backward op's arguments between the first and the last come from, by their names.
+def _sources(forward, backward, given):
+    """Where the backward op's arguments between the gradients and the last come from, by their
+    names. given: how many gradients come first.
 
     Each as (whether it is a result of the forward op, its index there, whether it is a tensor).
     """
     arguments = [each.name for each in _arguments(forward)]
     results = [each.name for each in forward._schema.returns]
     found = []
-    for each in _arguments(backward)[1:-1]:
+    for each in _arguments(backward)[given:-1]:
         is_result = each.name not in arguments
         index = (results if is_result else arguments).index(each.name)
         found.append((is_result, index, "Tensor" in str(each.type)))

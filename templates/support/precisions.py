@@ -101,7 +101,9 @@ def _kept_pieces(module, split, weight):
     A write through `weight.data` counts no version, so it goes unnoticed until the next
     module.eval(): docs/numerics.md.
     """
-    kept, version = module.__dict__.get("_fusegen_kept"), weight._version
+    # By package: a module of several regions has a weight in each.
+    every, version = module.__dict__.setdefault("_fusegen_kept", {}), weight._version
+    kept = every.get(split)
     stream = torch.cuda.current_stream(weight.device) if weight.is_cuda else None
     if (
         kept is None
@@ -112,12 +114,12 @@ def _kept_pieces(module, split, weight):
         or kept.data.device != weight.device
         or kept.stream != stream
     ):
-        forget_pieces(module)  # before there are others: both would take memory
+        every.pop(split, None)  # before there are others: both would take memory
         with torch.inference_mode(False):  # a later call may save them for its backward pass
             data = weight.detach()
             pieces = split(data)
         kept = _Kept(weakref.ref(weight), version, data, stream, pieces)
-        module.__dict__["_fusegen_kept"] = kept
+        every[split] = kept
     return kept.pieces
 
 

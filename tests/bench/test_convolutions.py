@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from fusegen.bench.bench import Bench
+from fusegen.bench.ceilings import Ceilings
 from fusegen.bench.names import EVAL, STEP
+from fusegen.bench.options import Options
 from fusegen.bench.shapes import sizes_of
 from fusegen.bench.work import contraction_work
 from fusegen.verify.sizes import typical
-from tests.bench.standins import stand_in
+from tests.bench.standins import ScriptedClock, stand_in
 from tests.chains.convolutions import EXPRESSIBLE
 
 
@@ -42,3 +45,20 @@ def test_the_convolution_alone(subject) -> None:
     of_input, of_weight = contraction_work(plan, plan.modes[0], original, inputs, grad, STEP).call()
     expected = torch.autograd.grad(layer(inputs[0]), (inputs[0], layer.weight), grad)
     torch.testing.assert_close((of_input, of_weight), expected)
+
+
+def test_the_tail_is_what_the_convolution_leaves(subject) -> None:
+    clock = ScriptedClock((2.0, 10.0, 15.0, 20.0))
+    options = Options(against=("eager",), dtypes=("fp32",), modes=(EVAL,))
+    run = Bench(
+        clock=clock,
+        ceilings=Ceilings(3000.0, {}),
+        options=options,
+        command="",
+        run="",
+        write=lambda rows: None,
+        say=lambda line: None,
+    )
+    run.measure(subject, sizes_of(subject.plan, "2x3x2x4x3"), "fp32")
+    (fused,) = [row for row in run.rows if row.subject == "fused"]
+    assert (fused.contraction_ms, fused.tail_ms, fused.tail_over_floor) == (10.0, 5.0, 2.5)

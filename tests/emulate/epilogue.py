@@ -47,7 +47,7 @@ class Both(EmulatedTail):
             if not more:
                 product = Buffer.from_tensor(product.tensor(), readonly=True)
             outputs = {t.name: self._poisoned(t) for t in program.outputs}
-            filled = launcher.arguments({**inputs, **outputs, source: product}, constants)
+            filled = launcher.arguments({**inputs, **outputs, source: product}, constants, self.rows)
             bytes_ = self.library.call_int64(f"{launcher.symbol}_workspace", call.struct)
             workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
             self.library.call(name, replace(call, workspace=workspace).struct, filled, *more, seed=seed)

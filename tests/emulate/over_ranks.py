@@ -102,6 +102,29 @@ class Groups(nn.Module):
         return F.silu(self.bn(self.before(x)))
 
 
+class Head(nn.Module):
+    """Norms in two regions: each has an exchange of its own."""
+
+    text = SPEC.format(
+        name="ranks_head", dims="batch: 16, width: 24, hidden: 40",
+        arguments="width: {type: dim}, hidden: {type: dim}", inputs="x: [batch, width]", dtypes="float32",
+    ) + (
+        "  - {op: linear, name: gemm, out_features: hidden}\n"
+        "  - {op: batch_norm, name: bn, sync: true}\n"
+        "  - {op: relu}\n"
+        "  - {op: linear, name: second, out_features: hidden}\n"
+        "  - {op: batch_norm, name: second_bn, sync: true}\n"
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gemm, self.bn = nn.Linear(WIDTH, CHANNELS), nn.BatchNorm1d(CHANNELS)
+        self.second, self.second_bn = nn.Linear(CHANNELS, CHANNELS), nn.BatchNorm1d(CHANNELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second_bn(self.second(F.relu(self.bn(self.gemm(x)))))
+
+
 @dataclass(frozen=True)
 class Case:
     """counts: the rows, or elements of the batch, of each rank. momentum: of the norm."""
@@ -134,7 +157,8 @@ class Case:
             x = torch.randn(rows, 3, 5, 6).contiguous(memory_format=torch.channels_last)
             inputs, shape = [x + 3, torch.randn(rows, CHANNELS, 5, 6)], (rows, CHANNELS, 5, 6)
         else:
-            inputs, shape = [torch.randn(rows, WIDTH if self.original is Linear else CHANNELS) + 3], (rows, CHANNELS)
+            width = CHANNELS if self.original is Groups else WIDTH
+            inputs, shape = [torch.randn(rows, width) + 3], (rows, CHANNELS)
         dtype = self.autocast or torch.float32
         return [each.requires_grad_() for each in inputs], torch.randn(shape, dtype=dtype)
 
@@ -152,20 +176,22 @@ CASES = {
     "convolution": Case(Convolution, (1, 2)),
     "convolution without a batch": Case(Convolution, (2, 0)),
     "behind a group norm": Case(Groups, (6, 3)),
+    "regions": Case(Head, (7, 5)),
+    "regions, no rows on one": Case(Head, (6, 0)),
 }
-MODES = {Linear: (0, 2), Convolution: (0,), Groups: (0,)}
+MODES = {Linear: (0, 2), Convolution: (0,), Groups: (0,), Head: (0,)}
 
 
 def load(original: type[nn.Module], root: Path, cache: Path) -> type[nn.Module]:
     """The class of the emulated package."""
     name = f"ranks_{original.__name__.lower()}"
     package = emulate_package(root / name, cache=cache, modes=MODES[original])
-    return next(each for each in vars(package).values() if isinstance(each, type) and issubclass(each, nn.Module))
+    return getattr(package, package.__all__[0])
 
 
 def fused(case: Case, cls: type[nn.Module], group: object = None) -> nn.Module:
     """The generated module with the state of the original, through what users convert models by."""
-    sizes = {Linear: (WIDTH, CHANNELS), Convolution: (3, CHANNELS), Groups: (CHANNELS,)}[case.original]
+    sizes = {Convolution: (3, CHANNELS), Groups: (CHANNELS,)}.get(case.original, (WIDTH, CHANNELS))
     module = cls(*sizes)
     module.load_state_dict(case.module().state_dict())
     module.bn.momentum = case.momentum
@@ -198,13 +224,19 @@ def reasons(cls: type[nn.Module]) -> Sequence[str]:
     return found
 
 
+def asked(cls: type[nn.Module]) -> str:
+    """Why the kernels of a module of regions would not run; nothing is exchanged."""
+    return fused(CASES["regions"], cls).fusegen_kernels(torch.randn(4, WIDTH)).reason
+
+
 def main(root: Path, cache: Path, rank: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=(root / "meeting").as_uri(), rank=rank, world_size=2)
     alone = [dist.new_group([each]) for each in range(2)][rank]
     classes = {original: load(original, root, cache) for original in MODES}
     found = {name: train(case, classes[case.original], rank, alone) for name, case in CASES.items()}
-    torch.save({"cases": found, "reasons": reasons(classes[Linear])}, root / f"rank{rank}.pt")
+    told = {"cases": found, "reasons": reasons(classes[Linear]), "regions": asked(classes[Head])}
+    torch.save(told, root / f"rank{rank}.pt")
     dist.destroy_process_group()
 
 

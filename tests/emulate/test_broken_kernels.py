@@ -27,6 +27,7 @@ from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # n
 from tests.emulate.mutants.shared_memory import SHARED  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
+from tests.emulate.mutants.tiles import TILES  # noqa: E402
 
 _KINDS = (BARRIERS, BOUNDS, CLUSTERS, COUNTS, FETCHES, L2, MOMENTS, ODD_SIZES, SEGMENT_EXCHANGES, SHARED, STORES, SUMS)
 MUTANTS = dict(enumerate((mutant for kind in _KINDS for mutant in kind), start=1))
@@ -170,7 +171,7 @@ def test_mutant_is_caught(number, libraries, root):
 
 
 def untouched_in(sources: dict[str, str]) -> list[tuple[str, int]]:
-    return untouched(sources, [*MUTANTS.values(), *CONTRACTION])
+    return untouched(sources, [*MUTANTS.values(), *CONTRACTION, *TILES])
 
 
 def test_every_barrier_and_shuffle_of_the_kernels_has_a_mutant():

@@ -14,6 +14,9 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from fusegen.emulate import compile_kernels  # noqa: E402
+from fusegen.plan.load import planned_file  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.reference import reference  # noqa: E402
 from fusegen.verify.run import Run, run  # noqa: E402
 from fusegen.verify.training import compare_runs  # noqa: E402
@@ -28,19 +31,24 @@ pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """Where the packages are, and their plans."""
+    """Where the packages are."""
     root = tmp_path_factory.mktemp("ranks")
-    return root, {original: write(f"ranks_{original.__name__.lower()}", original.text, root) for original in MODES}
+    for original in MODES:
+        file = root / f"ranks_{original.__name__.lower()}.yaml"
+        file.write_text(original.text)
+        write_files(render_all([planned_file(file)]), root)
+    return root
 
 
 @pytest.fixture(scope="module")
 def ranks(packages, emulation_cache):
     """What each of the two processes found."""
-    root, _ = packages
+    root = packages
+    root = packages
     with ThreadPoolExecutor() as threads:  # compiled here, once for both
         for original, modes in MODES.items():
-            source = root / f"ranks_{original.__name__.lower()}" / "kernels.cu"
-            threads.submit(compile_kernels, source, cache=emulation_cache, modes=modes)
+            for source in root.glob(f"ranks_{original.__name__.lower()}*/kernels.cu"):
+                threads.submit(compile_kernels, source, cache=emulation_cache, modes=modes)
     for original in MODES:
         load(original, root, emulation_cache)
     command = [sys.executable, "-m", "tests.emulate.over_ranks", str(root), str(emulation_cache)]
@@ -112,9 +120,14 @@ def test_what_is_left_to_pytorch(ranks) -> None:
         ]
 
 
+def test_what_regions_are_asked_exchanges_nothing(ranks) -> None:
+    assert [rank["regions"] for rank in ranks] == ["", ""]
+
+
 def test_without_a_process_group(packages, emulation_cache) -> None:
     """The programs of one process."""
-    root, _ = packages
+    root = packages
+    root = packages
     case = CASES["uneven"]
     module = fused(case, load(Linear, root, emulation_cache))
     inputs, grad = case.tensors()

@@ -231,3 +231,23 @@ def test_a_module_that_no_tracer_takes(tmp_path: Path) -> None:
     report = fusegen.fuse(model, torch.rand(4, 8), directory=tmp_path, dry_run=True)
     assert [each.path for each in report.replaced] == ["1"]
     assert [(each.path, each.diagnostic.code) for each in report.left] == [("0", "FG702")]
+
+
+class Convolved(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.bn(self.conv(x)))
+
+
+def test_convolutions_are_left(tmp_path: Path) -> None:
+    run = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+    model = nn.Sequential(Convolved(), run, nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU())
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, 3, 6, 6).contiguous(memory_format=memory_format)
+        report = fusegen.fuse(model.to(memory_format=memory_format), x, directory=tmp_path, dry_run=True)
+        assert [(each.path, each.ops) for each in report.replaced] == [("[2:5]", ("linear", "layer_norm", "gelu"))]
+        found = {left.path: left.reason for left in report.left}
+        assert found == {"0": "0.conv is a convolution, which fuse leaves: import a module that begins with it"}

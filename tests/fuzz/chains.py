@@ -92,7 +92,7 @@ class _Draft:
         op = self.draw(st.sampled_from(sorted(models)))
         step: dict[str, Any] = {"op": op}
         for key, field in models[op].model_fields.items():
-            if key not in ("op", "save") and (field.is_required() or self.draw(st.integers(0, 2)) == 0):
+            if key not in ("op", "save", "from_") and (field.is_required() or self.draw(st.integers(0, 2)) == 0):
                 step[key] = self.of_key(key, field)
         return step
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fusegen.errors import SpecError
 from fusegen.ir.graph import verify
-from fusegen.plan.load import plan_document
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned, compiled
+from fusegen.plan.load import planned_document
 from fusegen.render.package import Files, render_all
 from fusegen.spec.yaml import parse_yaml
 from tests.emulate.other_chains import HAND_PICKED
@@ -47,25 +47,25 @@ def runs(examples: int) -> settings:
     )
 
 
-def tried(text: str) -> tuple[Plan, Files] | SpecError:
+def tried(text: str) -> tuple[Planned, Files] | SpecError:
     """The plan and the package of a spec, or its error. Anything else that is raised fails the test."""
     try:
-        plan = plan_document(parse_yaml(text, "spec.yaml", lenient=True))
+        plan = planned_document(parse_yaml(text, "spec.yaml", lenient=True))
     except SpecError as error:
         check_error(error, "spec.yaml", text)
         return error
     return plan, render_all([plan])
 
 
-def check_package(plan: Plan, files: Files, text: str) -> None:
-    for variant in plan.variants:
+def check_package(plan: Planned, files: Files, text: str) -> None:
+    for variant in (variant for each in compiled([plan]) for variant in each.variants):
         tensors = [*variant.forward.outputs, *variant.backward.outputs]
         verify([tensor.node for tensor in tensors])
-    assert render_all([plan_document(parse_yaml(text, "spec.yaml"))]) == files
+    assert render_all([planned_document(parse_yaml(text, "spec.yaml"))]) == files
     name = plan.spec.name
     ast.parse(files[f"{name}/__init__.py"])
     assert json.loads(files[f"{name}/plan.json"])["name"] == name
-    for path in (f"{name}/kernels.cu", f"{name}/bindings.cpp"):
+    for path in (f"{each.spec.name}/{file}" for each in compiled([plan]) for file in ("kernels.cu", "bindings.cpp")):
         assert all(files[path].count(left) == files[path].count(right) for left, right in ("()", "[]", "{}"))
 
 

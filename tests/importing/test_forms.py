@@ -51,6 +51,9 @@ SPELLED = {
     "1 / (1 + torch.exp(-y))": [{"op": "sigmoid"}],
     "y / (1 + y.abs())": [{"op": "softsign"}],
     "F.softsign(y)": [{"op": "softsign"}],
+    "F.normalize(y, dim=-1)": [{"op": "normalize"}],
+    "F.normalize(y, p=1, dim=1, eps=1e-3)": [{"op": "normalize", "p": 1, "dim": 1, "eps": 1e-3}],
+    "y / y.norm(dim=1, keepdim=True).clamp_min(1e-12)": [{"op": "normalize", "dim": 1}],
     f"(y - {_NORM}) / torch.sqrt({_VAR} + 1e-5)": _LAYER_NORM,
     f"(y - {_NORM}) * torch.rsqrt({_VAR} + 1e-5)": _LAYER_NORM,
     f"(y - {_NORM}) / (((y - {_NORM}) ** 2).mean(-1, keepdim=True) + 1e-5).sqrt()": _LAYER_NORM,
@@ -105,11 +108,12 @@ CALLED = {
         {"op": "var", "keepdim": True, "dim": 1, "correction": 0},
         {"op": "sub", "value": "y", "swap": True},
     ],
-    "y / y.norm(dim=1, keepdim=True).clamp_min(1e-12)": [
+    "y / y.norm(dim=1, keepdim=True).clamp(1e-12, 1e3)": [
         {"op": "norm", "keepdim": True, "dim": 1},
-        {"op": "clamp", "min": 1e-12},
+        {"op": "clamp", "min": 1e-12, "max": 1e3},
         {"op": "div", "value": "y", "swap": True},
     ],
+    "y * y.mean(-1, keepdim=True).expand_as(y)": [{"op": "mean", "keepdim": True}, {"op": "mul", "value": "y"}],
     "y * y.norm(1, -1, keepdim=True)": [{"op": "norm", "keepdim": True, "p": 1}, {"op": "mul", "value": "y"}],
     "F.softmax(y, dim=-1)": [{"op": "softmax"}],
     "torch.log_softmax(y, 1)": [{"op": "log_softmax", "dim": 1}],
@@ -185,6 +189,8 @@ def _built_of(names: set[str]) -> tuple[str, ...]:
         f"(y - {_NORM}) / torch.sqrt(y.square().mean(-1, keepdim=True) + 1e-5)",
         "y * torch.tanh(F.softplus(y, beta=2))",
         "y / (2 + y.abs())",
+        "y / y.norm(dim=-1, keepdim=True).clamp(1e-12, 5)",
+        "y / y.tanh().norm(dim=-1, keepdim=True).clamp_min(1e-12)",
         f"(y - {_NORM}) / torch.sqrt(y.var(-1, keepdim=True) + 1e-5)",
     ],
 )

@@ -34,14 +34,35 @@ def test_arguments_that_the_constructor_does_not_take() -> None:
 def test_a_further_input_has_the_shape_of_the_running_value() -> None:
     source = Source("", "return y * scale", "x, scale")
     assert "{op: mul, input: scale}" in imported(source, (ROWS, WIDTH), (ROWS, CHANNELS))
-    for shape in ((ROWS, 1), (CHANNELS,), ()):
-        with pytest.raises(SpecError) as raised:
-            imported(source, (ROWS, WIDTH), shape)
-        (found,) = raised.value.diagnostics
-        assert found.code == "FG707" and "'scale' has not the shape" in found.message
-        assert found.location is not None and found.location.line == source.line("y * scale")
 
 
-def test_a_further_input_is_taken_as_it_is() -> None:
-    with pytest.raises(SpecError, match=r"model.py:8:9: error\[FG707\]: an operand that is computed beside the chain"):
-        imported(Source("", "return y * (1 + scale)", "x, scale"), (ROWS, WIDTH), (ROWS, CHANNELS))
+@pytest.mark.parametrize(
+    "shape, written",
+    [
+        ((ROWS, 1), "[batch, 1]"),
+        ((CHANNELS,), "[m]"),
+        ((1, CHANNELS), "[1, m]"),
+        ((1, 1), "[1, 1]"),
+        ((1,), "[1]"),
+        ((), "[]"),
+    ],
+    ids=str,
+)
+def test_a_further_input_that_broadcasts(shape, written) -> None:
+    found = imported(Source("", "return (y * scale).tanh()", "x, scale"), (ROWS, WIDTH), shape)
+    assert "{op: mul, input: scale}" in found and f"scale: {written}" in found
+
+
+def test_a_further_input_that_is_moved_to_other_dimensions() -> None:
+    source = Source("", "return y * scale[:, None]", "x, scale")
+    with pytest.raises(SpecError, match="FG70[17]"):
+        imported(source, (ROWS, WIDTH), (ROWS,))
+
+
+def test_operands_that_are_scaled_and_moved() -> None:
+    made, shapes = "self.w = nn.Parameter(torch.zeros(m))", ((ROWS, WIDTH), (ROWS, 1))
+    found = imported(Source(made, "return y * (1 + self.w) + (3 - 2 * scale)", "x, scale"), *shapes)
+    assert "{op: mul, parameter: w, shape: [m], init: zeros, plus: 1}" in found
+    assert "{op: add, input: scale, times: -2.0, plus: 3}" in found
+    with pytest.raises(SpecError, match=r"FG707.*an operand that is computed beside the chain"):
+        imported(Source("", "return y * scale.exp()", "x, scale"), (ROWS, WIDTH), (ROWS, CHANNELS))

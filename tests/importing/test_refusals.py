@@ -76,9 +76,16 @@ REFUSED = {
     "a norm of order 3": (Source("", "return y / y.norm(3, -1, keepdim=True)"), "FG703", "of order 3", "y.norm"),
     "a convolution": (
         Source("self.c = nn.Conv1d(1, 1, 1)", "return self.c(y.unsqueeze(1)).squeeze(1)"),
-        "FG703",
-        "a convolution, which import does not write",
+        "FG707",
+        "the module has a convolution, and the first example input has the shape",
         "self.c(y",
+    ),
+    "a result that is expanded": (Source("", "return y.amax(-1, keepdim=True).expand_as(y)"), "FG705", "shape", "amax"),
+    "a sum of what is expanded": (
+        Source("", "z = y.amax(-1, keepdim=True).expand_as(y)\nreturn y + z.sum(-1, keepdim=True)"),
+        "FG703",
+        "sum over other dimensions",
+        "z.sum",
     ),
     "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG703", "dropout in training", "F.dropout"),
     "noise": (Source("", "return y + torch.randn_like(y)"), "FG703", "randn_like", "randn_like"),

@@ -15,9 +15,9 @@ from fusegen.importing.check import FIXED_ROWS
 from fusegen.importing.module import from_module
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.read import Reader
+from fusegen.importing.rows import OTHER_DIMENSIONS
 from fusegen.importing.values import Number
 from fusegen.importing.variants import AUTOCAST
-from fusegen.importing.vary import OTHER_DIMENSIONS
 from tests.importing.modules import CHANNELS, ROWS, WIDTH, Source, chain, imported, plan
 from tests.importing.test_check import changed, keys
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
@@ -78,7 +78,7 @@ class Random:
 
 @pytest.mark.parametrize("view", [MATRIX, SPACE], ids=str)
 @given(st.lists(STEPS, min_size=1, max_size=9), st.integers(0, 2**16))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 def test_gradients_are_those_of_autograd(view: Axes, steps: list[tuple[str, int, int]], seed: int) -> None:
     random = Random(Graph(view=view))
     for step in steps:

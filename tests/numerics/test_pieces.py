@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -89,7 +89,7 @@ def test_folding_is_a_division_by_powers_of_two(values: np.ndarray, folded: np.n
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(arrays(np.float32, (1, 12), elements=st.floats(allow_nan=False, allow_infinity=False, width=32)))
 def test_what_pieces_lose(values: np.ndarray) -> None:
     """An element's last bit, at most; of elements that are not held 2^-50 of the largest."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -47,7 +47,7 @@ def one_result(left: list[float], right: list[float], before: float) -> float:
     return float(cut(total, top))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(
     arrays(np.float16, (2, DEPTH), elements=HALVES),
     arrays(np.float16, (3, DEPTH), elements=HALVES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ NEEDED = {
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
     **dict.fromkeys(OF_ROWS, "keepdim: true"),
+    "masked_fill": "mask: r, constant: 2",
     "chunk": "parts: [a, b]",
 }
 # instance_norm asks for a GPU, even of fake tensors. Autocast has no rule for it.
@@ -54,8 +56,8 @@ STEPS_OF = (
 @pytest.mark.parametrize("step", STEPS_OF)
 def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
     steps = (f"{{op: {step}}}", *(["{op: add, input: r}"] if "keepdim" in step else []))
-    inputs = ("r",) if "input" in " ".join(steps) else ("t",) if "target" in step else ()
     parts = 2 if step.split(",")[0] in DIVIDING else 1
+    inputs = ("r",) if re.search("input|mask:", " ".join(steps)) else ("t",) if "target" in step else ()
     text = Other(steps, linear, inputs=inputs, parts=parts).spec("autocast").replace("[float32]", "[float32, bfloat16]")
     plan = write("autocast", text.replace("t: [batch, features]", "t: [batch]"), tmp_path)
     cls = module_class(plan, tmp_path)
@@ -67,7 +69,7 @@ def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
             for table in (part._parameters, part._buffers):
                 table.update({key: on_cuda(value) for key, value in table.items() if value is not None})
         for mode in modes:
-            further = mode.roles.get("input r", "float32")
+            further = "bool" if "r" in plan.chain.masks else mode.roles.get("input r", "float32")
             first = "float32" if linear else mode.roles["activation"]
             widths = (6 if linear else parts * 6, 6)
             tensors = [

@@ -61,6 +61,7 @@ def built(name: str, chain: str, directory: Path):
     """The plan, and the module in PyTorch's operators."""
     path = directory / f"dims_{name}.yaml"
     batch, inputs = "batch: {type: dim}, " * ("batch" in chain), ", r: [batch, hidden]" * ("input" in chain)
+    inputs += ", padding: [batch, hidden]" * ("mask" in chain)
     text = SPEC.format(name=path.stem, rows=ROWS, width=WIDTH, chain=chain, batch=batch, inputs=inputs)
     if chain in DIVIDING:
         text = text.replace("x: [batch, hidden]", "x: [batch, 2 * hidden]")
@@ -80,12 +81,15 @@ def built(name: str, chain: str, directory: Path):
     return plan, module.double()
 
 
-def acts_on_rows(module, count: int, sizes: tuple[int, ...], width: int = WIDTH) -> bool:
+def acts_on_rows(module, plan, sizes: tuple[int, ...]) -> bool:
     """Whether PyTorch gives the same for these leading dimensions as for their product."""
-    given = [torch.randn(*sizes, width).double().exp() for _ in range(count)]
+    width = plan.chain.number_of_parts * WIDTH
+    given = [torch.randn(*sizes, width if each is plan.chain.inputs[0] else WIDTH) for each in plan.chain.inputs]
+    given = [x.double().exp() for x in given]
+    given = [x > 1 if each.name in plan.chain.masks else x for each, x in zip(plan.chain.inputs, given, strict=True)]
     try:
         torch.manual_seed(1)  # both draw alike
-        expected = module.fusegen_reference(*(x.reshape(-1, width) for x in given))
+        expected = module.fusegen_reference(*(x.reshape(-1, x.shape[-1]) for x in given))
         torch.manual_seed(1)
         result = module.fusegen_reference(*given)
     except (ValueError, RuntimeError, IndexError):
@@ -98,14 +102,13 @@ def acts_on_rows(module, count: int, sizes: tuple[int, ...], width: int = WIDTH)
 def test_as_pytorch_has_it(name: str, tmp_path: Path) -> None:
     chain = CHAINS.get(name, "{op: linear, name: fc, out_features: hidden}")
     plan, module = built(name, chain, tmp_path)
-    allowed, count = dimensions(plan), len(plan.chain.inputs)
-    width = plan.chain.number_of_parts * WIDTH
+    allowed = dimensions(plan)
     # The second: the rows that a parameter may have. The third: dimension 1 is as long as the channels.
-    three = [acts_on_rows(module, count, sizes, width) for sizes in ((2, 3), (2, ROWS), (2, WIDTH), (2, 3, 2))]
+    three = [acts_on_rows(module, plan, sizes) for sizes in ((2, 3), (2, ROWS), (2, WIDTH), (2, 3, 2))]
     assert all(three) == (allowed.most is None)
-    assert acts_on_rows(module, count, (), width) == (allowed.least == 1)
+    assert acts_on_rows(module, plan, ()) == (allowed.least == 1)
     assert bool(allowed.reason) == (not all(three) or allowed.least > 1)
-    assert module._fusegen_dimensions == (allowed.least, allowed.most, allowed.reason)
+    assert module._fusegen_dimensions[:3] == (allowed.least, allowed.most, allowed.reason)
 
 
 @pytest.mark.parametrize("shape", ["[6, 16]", "[hidden, hidden]"])

@@ -81,3 +81,20 @@ def test_arguments_of_the_norm_are_used(tmp_path) -> None:
 def test_what_has_no_place_between_exchanges_is_refused(before, why, tmp_path) -> None:
     with pytest.raises(SpecError, match=why):
         planned(tmp_path, before, BN)
+
+
+@pytest.mark.parametrize(
+    ("shape", "step", "why"),
+    [
+        ("[batch, 1]", "op: mul, input: r", "as large as its running value: 'r' is not"),
+        ("[hidden]", "op: add, input: r", "as large as its running value: 'r' is not"),
+        ("[batch, hidden]", "op: mul, mask: r", "can have no mask: 'r'"),
+    ],
+)
+def test_inputs_that_broadcast_and_masks_are_refused_between_exchanges(shape, step, why, tmp_path) -> None:
+    with pytest.raises(SpecError, match=why):
+        planned(tmp_path, LINEAR, BN, step, inputs=f", r: {shape}")
+
+
+def test_inputs_as_large_as_the_running_value_are_taken_between_exchanges(tmp_path) -> None:
+    assert planned(tmp_path, LINEAR, BN, "op: mul, input: r, plus: 1", inputs=", r: [batch, hidden]").over_ranks

@@ -19,7 +19,7 @@ SPEC = """\
 fusegen: 1
 name: demo
 dims: {{batch: 16{hidden}}}
-{arguments}inputs: {{x: [batch, {width}]{target}}}
+{arguments}inputs: {{x: [batch, {width}]{inputs}}}
 chain: [{chain}]
 """
 
@@ -40,8 +40,8 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     positions = ("depth", "height", "width")[-int(op[-2]) :] if op.startswith("conv") else ()
     spec = SPEC.format(
         hidden=", hidden: 32" * sizes + "".join(f", {name}: 8" for name in positions),
-        target=", target: [batch]" * ("target: target" in text),
         arguments="arguments: {hidden: {type: dim}}\n" if sizes else "",
+        inputs=", padding: [1]" * ("mask" in text) + ", target: [batch]" * ("target: target" in text),
         width=", ".join(["32" if op == "linear" or positions or not sizes else "hidden", *positions]),
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}" if "keepdim" in text else text,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from fusegen.plan.load import plan_file
+from fusegen.plan.composition import Planned, package_names
+from fusegen.plan.load import planned_file
 from fusegen.render.package import Files, render_all
 from tests.plan.planning import planned
 
@@ -16,7 +17,17 @@ SPECS = sorted((ROOT / "specs").glob("*.yaml"))
 @functools.cache
 def rendered() -> Files:
     """What generated/ should hold, but for its manifest."""
-    return render_all([plan_file(path) for path in SPECS])
+    return render_all(_planned())
+
+
+@functools.cache
+def _planned() -> list[Planned]:
+    return [planned_file(path) for path in SPECS]
+
+
+def spec_of() -> dict[str, str]:
+    """The name of the spec that each package is of, also of those of regions."""
+    return {name: plan.spec.name for plan in _planned() for name in package_names(plan)}
 
 
 def kernels(root: Path, steps: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.ops.catalogue import STEPS  # noqa: E402
+from fusegen.ops.masks import MaskedFill  # noqa: E402
 from tests.emulate.building import module_class, write  # noqa: E402
 
 SPEC = """\
@@ -113,7 +114,21 @@ def test_every_op_with_constants_is_here() -> None:
     fields = {cls: {key: str(field.annotation) for key, field in cls.model_fields.items()} for cls in STEPS}
     wanted = {cls for cls, found in fields.items() if any(_is_constant(*each) for each in found.items())}
     here = {cls for cls in STEPS for op in get_args(cls.model_fields["op"].annotation) if f"op: {op}," in SPEC}
-    assert len(wanted) >= 7 and not wanted - here
+    assert len(wanted) >= 7 and wanted - here == {MaskedFill}
+
+
+def test_what_masked_fill_puts_in(tmp_path: Path) -> None:
+    text = "fusegen: 1\nname: fills\ndims: {batch: 8}\narguments: {with_: {type: float, default: -3.0}}\n"
+    text += "inputs: {x: [batch, 12], mask: [12]}\ndtypes: [float16]\n"
+    text += "chain: [{op: masked_fill, mask: mask, constant: with_}]\n"
+    module = module_class(write("fills", text, tmp_path), tmp_path)()
+    x, mask = torch.randn(3, 12).half(), torch.arange(12) % 2 == 0
+    for value, is_fine in ((-3.0, True), (7e4, False), (math.inf, True), (None, False), (torch.ones(2), False)):
+        module.with_ = value
+        assert (module._fusegen_call(x, mask, _count=False, _device="cpu")[0] is not None) == is_fine
+        if not is_fine:
+            with pytest.raises((RuntimeError, TypeError)):
+                module.fusegen_reference(x, mask)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from fusegen.explain.text import report
-from fusegen.plan.load import plan_file
+from fusegen.plan.composition import compiled
+from fusegen.plan.load import planned_file
 from fusegen.render.manifest import MANIFEST
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
@@ -30,12 +31,13 @@ if sys.argv[1] == "backwards":
     listdir, iterdir = os.listdir, pathlib.Path.iterdir
     os.listdir = lambda *a: sorted(listdir(*a), reverse=True)
     pathlib.Path.iterdir = lambda path: iter(sorted(iterdir(path), reverse=True))
-from fusegen.plan.load import plan_file
+from fusegen.plan.composition import compiled
+from fusegen.plan.load import planned_file
 from fusegen.explain.text import report
 from fusegen.render.package import render_all
 
-plans = [plan_file(path) for path in sys.argv[2:]]
-texts = {**render_all(plans), **{plan.spec.name: report(plan) for plan in plans}}
+plans = [planned_file(path) for path in sys.argv[2:]]
+texts = {**render_all(plans), **{plan.spec.name: report(plan) for plan in compiled(plans)}}
 digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 print(json.dumps({"digests": digests, "torch": sorted(m for m in sys.modules if m.split(".")[0] == "torch")}))
 """
@@ -79,12 +81,13 @@ def elsewhere(
 
 @functools.cache
 def here() -> dict[str, str]:
-    printed = {path.stem: report(plan_file(path)) for path in SPECS}
+    plans = compiled(planned_file(path) for path in SPECS)
+    printed = {plan.spec.name: report(plan) for plan in plans}
     return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in {**rendered(), **printed}.items()}
 
 
 def test_twice_in_one_process() -> None:
-    again = render_all([plan_file(path) for path in SPECS])
+    again = render_all([planned_file(path) for path in SPECS])
     assert again == rendered() and list(again) == list(rendered())
 
 
@@ -186,7 +189,7 @@ def test_the_files_and_their_modes_under_another_umask(tmp_path: Path) -> None:
 
 
 def test_a_package_does_not_depend_on_its_neighbours() -> None:
-    alone = render_all([plan_file(SPECS[0])])
+    alone = render_all([planned_file(SPECS[0])])
     assert alone == {path: rendered()[path] for path in alone} and len(alone) > 4
-    backwards = render_all([plan_file(path) for path in reversed(SPECS)])
+    backwards = render_all([planned_file(path) for path in reversed(SPECS)])
     assert list(backwards.items()) == list(rendered().items())

@@ -9,7 +9,9 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from fusegen.verify.formats import memory_formats  # noqa: E402
+from fusegen.verify.policy import compare  # noqa: E402
 from fusegen.verify.reference import reference  # noqa: E402
+from fusegen.verify.training import compare_module  # noqa: E402
 
 
 class Right(nn.Module):
@@ -116,3 +118,32 @@ def test_terms_are_those_of_each_element_of_the_result(layer) -> None:
         # A layer in front of a norm has what would flow back to it with constant statistics, too.
         expected = 2**0.5 * square.sqrt() if name.startswith("layer.") else square.sqrt()
         torch.testing.assert_close(terms[name].view_as(square), expected, msg=lambda text, name=name: f"{name}: {text}")
+
+
+class CoarseInChannelsLast(Right):
+    """As cuDNN where it takes TF32 in one format alone."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        if x.is_contiguous():
+            return y
+        return y + 1e-4 * torch.sin(1e4 * y.detach())
+
+
+class Coarse(CoarseInChannelsLast):
+    def forward(self, x):
+        return super().forward(x.contiguous(memory_format=torch.channels_last))
+
+
+def test_eager_may_round_as_in_its_other_format() -> None:
+    x = torch.randn(2, 3, 6, 6)
+    for original, ok in ((CoarseInChannelsLast(), True), (Right(), False)):
+        found = compare_module(Coarse(), original, [x], train=False)
+        assert [item.ok for item in found if item.name == "output"] == [ok]
+
+
+def test_values_that_are_not_finite_in_another_format_make_no_bound() -> None:
+    exact = torch.ones(4, dtype=torch.float64)
+    wrong, right = torch.full((4,), 2.0), torch.ones(4)
+    also = [torch.tensor([1.0, torch.inf, 1.0, 1.0])]
+    assert not compare("y", wrong, right, exact, dtype=torch.float32, reduction_length=1, also=also).ok

@@ -8,9 +8,10 @@ import pytest
 
 from fusegen.plan.load import plan_file
 from fusegen.verify.sizes import LARGE, SMALL, several, sizes, typical
+from tests.plan.planning import SPECS as COMMITTED
 
 ROOT = Path(__file__).resolve().parents[2]
-SPECS = sorted((ROOT / "specs").glob("*.yaml"))
+SPECS = [ROOT / "specs" / f"{name}.yaml" for name in COMMITTED]
 
 
 def plan_of(directory: Path, chain: str, dims: str, inputs: str, arguments: str = "{}"):

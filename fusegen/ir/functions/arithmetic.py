@@ -62,6 +62,11 @@ def _atan2(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return d_y, negative(graph, d_x)
 
 
+def _masked_fill(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    x, mask, _ = node.operands
+    return graph.add("masked_fill_backward", g, mask, name=f"d_{x.name}", temporary=True), None, None
+
+
 FUNCTIONS = (
     Function("add", _add, "{} + {}"),
     Function("sub", _sub, "{} - {}"),
@@ -82,6 +87,9 @@ FUNCTIONS = (
     Function("hypot", _hypot, costly=True),
     Function("atan2", _atan2, costly=True),
     Function("atan2_backward", costly=True),
+    # Where a mask of bool is not zero.
+    Function("masked_fill", _masked_fill),
+    Function("masked_fill_backward"),
     # Zero, but NaN where the value is NaN or infinite.
     Function("vanishing", cpp="{} * Acc(0)"),
     # The share of the newest batch in a batch norm's running statistics.

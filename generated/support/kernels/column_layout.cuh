@@ -38,7 +38,9 @@ __host__ __device__ constexpr int bytes_of(unsigned mask) {
   int bytes = 0;
   Record::each(
       [&](auto i, auto field) {
-        if (has_bit(mask, decltype(i)::value)) bytes += int(sizeof(typename decltype(field)::type));
+        // A mask takes two bytes, so that what follows it is aligned as behind 16-bit elements.
+        constexpr int kOwn = int(sizeof(typename decltype(field)::type));
+        if (has_bit(mask, decltype(i)::value)) bytes += kOwn < 2 ? 2 : kOwn;
       },
       fields);
   return bytes;
@@ -182,7 +184,7 @@ constexpr ColumnWork column_work() {
 template <int kVec, bool kPacked>
 struct IncomingOf {
   template <typename E>
-  using Of = Incoming<ElementOf<E>, kVec, kPacked>;
+  using Of = Incoming<std::conditional_t<kIsSpread<E>, E, ElementOf<E>>, kVec, kPacked>;
 };
 
 }  // namespace fusegen

@@ -106,6 +106,10 @@ struct CheckAlignment {
   __host__ __device__ void operator()(Index<kIndex>, E* at) const {
     check(at);
   }
+  template <int kIndex, typename E, bool kAgain>
+  __host__ __device__ void operator()(Index<kIndex>, const SpreadPointer<E, kAgain>& from) const {
+    check(from.at);
+  }
   template <int kIndex, typename E, int kParts>
   __host__ __device__ void operator()(Index<kIndex>, const PartPointer<E, kParts>& part) const {
     check(parts, part.first);

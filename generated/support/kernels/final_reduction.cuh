@@ -176,6 +176,12 @@ __global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_of_til
   finish_channel<P, kPass>(p, column, total);
 }
 
+// Shared memory of a block of either kernel.
+template <class P>
+size_t final_reduction_bytes() {
+  return kFinalReductionThreads * 2 * sizeof(typename P::Acc);
+}
+
 // blocks: how many partial results a column has, `period` for each block of a pointwise kernel.
 // Those of the row kernel are not moments: for them tiles_per_block is 0 and the period 1.
 template <int kPass, class P>
@@ -183,9 +189,8 @@ cudaError_t launch_final_reduction(
     const P& p, int64_t blocks, int64_t tiles_per_block, int period, cudaStream_t stream) {
   const FinalReductionShape shape = final_reduction_shape(p.channels, blocks);
   return launch(
-      final_reduction_kernel<P, kPass>, shape.grid, shape.block,
-      kFinalReductionThreads * 2 * sizeof(typename P::Acc), stream, p, blocks, tiles_per_block,
-      period, p.rows / period);
+      final_reduction_kernel<P, kPass>, shape.grid, shape.block, final_reduction_bytes<P>(), stream,
+      p, blocks, tiles_per_block, period, p.rows / period);
 }
 
 template <int kPass, class P>
@@ -195,7 +200,7 @@ cudaError_t launch_final_reduction_of_tiles(
   const FinalReductionShape shape = final_reduction_shape(p.channels, blocks);
   return launch(
       final_reduction_of_tiles_kernel<P, kPass>, shape.grid, shape.block,
-      kFinalReductionThreads * 2 * sizeof(typename P::Acc), stream, p, blocks, tiles.tiles);
+      final_reduction_bytes<P>(), stream, p, blocks, tiles.tiles);
 }
 
 }  // namespace fusegen

@@ -75,6 +75,7 @@
 #include "../packs.cuh"
 #include "../parts.cuh"
 #include "../reductions.cuh"
+#include "../spread.cuh"
 #include "../types.cuh"
 
 // A program has members that not every kernel uses.

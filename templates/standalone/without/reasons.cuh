@@ -15,6 +15,7 @@ template <int kVec, bool kPacked, class P>
 void explain_l2(const P&, const Shapes&, const L2Shape&) {}
 template <int kFirst, int kVec, bool kPacked, class P>
 void explain_row(const P&, const Shapes&, const RowLaunch&, bool) {}
+inline void explain_tile() {}
 template <class P>
 void explain_two_pass(const P&) {}
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include <cuda_runtime.h>
@@ -101,7 +102,8 @@ __device__ __forceinline__ void each_pass(std::integer_sequence<int, kStep...>, 
 template <int kVec, bool kUnaligned>
 struct RowLoadsOf {
   template <typename E>
-  using Of = RowLoad<ElementOf<E>, kVec, kUnaligned>;
+  using Of = std::conditional_t<
+      kIsSpread<E>, Loaded<ElementOf<E>, kVec>, RowLoad<ElementOf<E>, kVec, kUnaligned>>;
 };
 
 }  // namespace fusegen

@@ -13,7 +13,7 @@ _BEFORE = r", \d+ bytes before its start"
 _LOAD = "load_pack(columns, from, row, vector_end)"
 _STORE = "store_pack(here, to, tile * length, vector_end, vector);"
 _TO_INPUT = """each([&](auto, auto* in) {
-  using Out = std::remove_pointer_t<decltype(to)>;
+  using Out = std::remove_pointer_t<std::decay_t<decltype(to)>>;
   using In = std::remove_const_t<std::remove_pointer_t<decltype(in)>>;
   if constexpr (std::is_same_v<In, Out>) store_pack(here, const_cast<Out*>(in), tile * length, vector_end, vector);
 }, p.reads);"""

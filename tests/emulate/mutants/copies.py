@@ -39,7 +39,7 @@ PLACES = [
     _mutant("to the place of the row after", _TO, f"{_TO} + step_.at", f"{UNWRITTEN_SHARED}|{BEYOND_SHARED}"),
     _mutant("to the place of the row before", _TO, f"{_TO} - step_.at",
             r"writes byte -\d+ of the block's \d+ bytes of shared memory"),
-    _mutant("from the row after", "from + next_.row", "from + next_.row + p_.channels", _PAST),
+    _mutant("from the row after", "row_at(from, next_.row)", "row_at(from, next_.row + p_.channels)", _PAST),
     _mutant("a row too many", "next_.at < end_", "next_.at <= end_", _PAST),
     _mutant("rows without an end", "next_.at < end_", "true",
             f"(reads|is not) global memory|{BEYOND_SHARED}|not in its block's shared memory|exits with a copy"),
@@ -61,12 +61,12 @@ _COPY_ONE = "__pipeline_memcpy_async(to + v, row + columns.at(v), sizeof(T));"
 WORDS = [
     _mutant(name, old, new, caught, within, _FETCH, run)
     for name, within, run, old, new, caught in (
-        ("nothing is copied", "fetch", "column", _COPY, NOTHING, UNWRITTEN_SHARED),
-        ("half of each word", "fetch", "column", "sizeof(*to)", "sizeof(*to) / 2", UNWRITTEN_SHARED),
-        ("from another word", "fetch", "column", "from + w", "from + w + 1", _PAST),
-        ("nothing is copied of single elements", "fetch", "odd columns", _COPY_ONE, NOTHING, UNWRITTEN_SHARED),
-        ("single elements to one place", "fetch", "odd columns", "to + v", "to", UNWRITTEN_SHARED),
-        ("single elements of one column", "fetch", "odd columns", "columns.at(v)", "columns.at(0)", wrong("y")),
+        ("nothing is copied", None, "column", _COPY, NOTHING, UNWRITTEN_SHARED),
+        ("half of each word", None, "column", "sizeof(*to)", "sizeof(*to) / 2", UNWRITTEN_SHARED),
+        ("from another word", None, "column", "from + w", "from + w + 1", _PAST),
+        ("nothing is copied of single elements", None, "odd columns", _COPY_ONE, NOTHING, UNWRITTEN_SHARED),
+        ("single elements to one place", None, "odd columns", "to + v", "to", UNWRITTEN_SHARED),
+        ("single elements of one column", None, "odd columns", "columns.at(v)", "columns.at(0)", wrong("y")),
         ("nothing ends", "end_row", "column", "__pipeline_commit();", NOTHING, UNWRITTEN_SHARED),
         ("one batch less", "wait_for_rows", "column", "kLeft", "kLeft + 1", UNWRITTEN_SHARED),
         ("no wait", "wait_for_rows", "odd columns", "__pipeline_wait_prior(kLeft);", NOTHING, UNWRITTEN_SHARED),
@@ -77,8 +77,8 @@ WORDS = [
 LOADS = [
     _mutant(f"loaded, {name}", old, new, caught, within, file, "odd columns, 16 bits")
     for name, within, file, old, new, caught in (
-        ("what was loaded is not written", "take", _FETCH, "*place = loaded_;", NOTHING, UNWRITTEN_SHARED),
-        ("nothing is loaded", "fetch", _FETCH, "loaded_ = load_pack(columns, row);", NOTHING, wrong("y")),
+        ("what was loaded is not written", None, _FETCH, "*place = loaded_;", NOTHING, UNWRITTEN_SHARED),
+        ("nothing is loaded", None, _FETCH, "loaded_ = load_pack(columns, row);", NOTHING, wrong("y")),
         ("two rows are loaded before the first is taken", "run", _COLUMN, "i < kPipelineDepth",
          "i < kPipelineDepth + 1", wrong("y")),
         ("the next row is loaded over the one at hand", "run_passes", _COLUMN, "wait_for_rows<kPipelineDepth - 1>();",

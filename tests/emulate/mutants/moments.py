@@ -79,7 +79,7 @@ PARTS = _mutants(None, (
 
 # How many rows each partial result is of.
 ROWS = _mutants(_FINAL, (
-    ("the last block counts rows that it lacks", "collect_partials", "two_pass",
+    ("the last block counts rows that it lacks", None, "two_pass",
      "left < rows_of_one ? left : rows_of_one", "rows_of_one", _BOTH),
     ("the last tile's rows are all there", None, "odd, two_pass", "row < p.rows - full_tiles * period", "true", _BOTH),
     ("the last tile's rows are all missing", None, "odd, two_pass", "row < p.rows - full_tiles * period", "false",

@@ -1,0 +1,67 @@
+"""An imported spec beside its module at other numbers of rows and dimensions, batches and positions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fusegen.errors import SpecError
+from fusegen.importing.cases import Case, has_rows, with_rows
+from fusegen.importing.draft import Sheet
+from fusegen.importing.pairs import Differs, Pair
+from fusegen.importing.places import refusal
+from fusegen.importing.positions import NoResult, Positions
+from fusegen.plan.dimensions import dimensions
+from fusegen.plan.plan import Plan
+
+_ROWS = (1, 2, 3, 17)
+# In front of a convolution, batches and what is added to positions.
+_BATCHES = ((1, 1), (2, 0), (3, 4), (1, -2))
+_BY_ROWS = "the module makes a difference between numbers of rows; no spec was written"
+OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
+
+
+def check_rows(pair: Pair, case: Case, plan: Plan, sheet: Sheet, positions: Positions | None) -> list[str]:
+    """Remarks for those who read the spec. Raises SpecError where another number of rows is another chain."""
+    if positions is not None:
+        return _check_positions(pair, case, positions)
+    leading = case.inputs[0].shape[1:-1]
+    for size in _ROWS[1:3] if pair.is_large else _ROWS:
+        _check_shape(pair, sheet, (size, *leading))
+    allowed = dimensions(plan)
+    shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
+    shapes += [()] if allowed.least == 1 else []
+    try:
+        for shape in shapes:
+            _check_shape(pair, sheet, shape)
+    except SpecError:
+        return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
+    return []
+
+
+def _check_positions(pair: Pair, case: Case, positions: Positions) -> list[str]:
+    sizes = pair.drawn[0].shape[2:]
+    for batch, more in _BATCHES[:2] if pair.is_large else _BATCHES:
+        try:
+            given = positions.resized(case.original, pair.drawn, batch, [size + more for size in sizes])
+        except NoResult:
+            continue
+        _check_inputs(pair, given)
+    rank = pair.drawn[0].dim()
+    try:
+        _check_inputs(pair, [x[0] if x.dim() == rank else x for x in pair.drawn])
+    except SpecError:
+        return [OTHER_DIMENSIONS.format(rank)]
+    return []
+
+
+def _check_shape(pair: Pair, sheet: Sheet, leading: tuple[int, ...]) -> None:
+    given = zip(pair.drawn, sheet.inputs.values(), strict=True)
+    _check_inputs(pair, [with_rows(x, leading) if has_rows(shape) else x for x, shape in given])
+
+
+def _check_inputs(pair: Pair, inputs: list[Tensor]) -> None:
+    try:
+        pair.differs([(inputs, True), (inputs, False)], refusing=True)
+    except Differs as difference:
+        message = f"the spec's {difference}, at inputs of shape {list(inputs[0].shape)}"
+        raise refusal("FG708", message, None, _BY_ROWS) from None

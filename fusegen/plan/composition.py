@@ -1,0 +1,201 @@
+"""A chain of several regions: the module around them, and a plan for each region that has kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.ir.axes import Dim
+from fusegen.plan.deferring import deferred
+from fusegen.plan.devices import Device
+from fusegen.plan.dimensions import Dimensions, dimensions, fixed_dimensions
+from fusegen.plan.plan import Plan, make_plan
+from fusegen.plan.region import Region
+from fusegen.plan.region_specs import region_document, region_spec
+from fusegen.plan.regions import Partition
+from fusegen.spec.document import Document
+from fusegen.spec.model import SpecModel
+from fusegen.spec.names import MAX_NAME_LENGTH
+from fusegen.spec.validate import merge
+
+
+@dataclass(frozen=True)
+class Part:
+    """A region with its plan, which is that of a package of its own; None for a layer that PyTorch calls."""
+
+    region: Region
+    plan: Plan | None
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a spec of several regions becomes. returned: what forward returns, by the names of values."""
+
+    spec: SpecModel
+    parts: tuple[Part, ...]
+    returned: tuple[str, ...]
+
+    @property
+    def plans(self) -> list[Plan]:
+        """Of the regions that have kernels, in order."""
+        return [part.plan for part in self.parts if part.plan is not None]
+
+    @property
+    def device(self) -> Device:
+        return self.plans[0].device
+
+    @property
+    def op_names(self) -> list[str]:
+        return [name for plan in self.plans for name in plan.op_names]
+
+    @property
+    def has_precisions(self) -> bool:
+        """Whether the module can be told how float32 is multiplied: all its products are then its packages'."""
+        return any(plan.has_precisions for plan in self.plans) and all(part.plan for part in self.parts)
+
+    def dimensions(self) -> Dimensions:
+        """What all regions allow."""
+        found = [dimensions(plan) for plan in self.plans]
+        bounded = next((each for each in found if each.most is not None), None)
+        return bounded or max(found, key=lambda each: each.least)
+
+    def fixed_dimensions(self) -> dict[str, int]:
+        """As of a chain, of the inputs of the module."""
+        found = {name: count for plan in self.plans for name, count in fixed_dimensions(plan.chain).items()}
+        return {name: found[name] for name in self.spec.inputs if name in found}
+
+
+Planned = Plan | Composition
+
+
+def compiled(planned: Iterable[Planned]) -> list[Plan]:
+    """The plans of all packages that have kernels: of a composition, those of its regions."""
+    return [plan for each in planned for plan in (each.plans if isinstance(each, Composition) else [each])]
+
+
+def package_names(planned: Planned) -> list[str]:
+    """Of all packages that a spec becomes, the module's own first."""
+    return list(dict.fromkeys([planned.spec.name, *(plan.spec.name for plan in compiled([planned]))]))
+
+
+def refuse_compositions(planned: Iterable[Planned], what: str) -> list[Plan]:
+    """The plans, where none is a composition. what: is not possible with one. Raises SpecError."""
+    found, diagnostics = [], []
+    for each in planned:
+        if isinstance(each, Composition):
+            message = f"{what} of {each.spec.name}: it has several regions ({_names(each)})"
+            diagnostics.append(Diagnostic("FG401", message))
+        else:
+            found.append(each)
+    if diagnostics:
+        raise SpecError(diagnostics)
+    return found
+
+
+def refuse_several(planned: Iterable[Planned], what: str) -> list[Plan]:
+    """As refuse_compositions, and modules of several results are refused, too."""
+    plans = refuse_compositions(planned, what)
+    found = [plan for plan in plans if plan.spec.outputs is not None]
+    if found:
+        raise SpecError([Diagnostic("FG401", f"{what} of {each.spec.name}: it has 'outputs'") for each in found])
+    return plans
+
+
+def _names(composition: Composition) -> str:
+    return ", ".join(part.region.name for part in composition.parts)
+
+
+def compose(spec: SpecModel, document: Document) -> Composition:
+    """Plans a validated spec region by region. Raises SpecError with the diagnostics of all of them."""
+    partition = Partition(spec, document)
+    diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, document)]
+    if diagnostics:
+        raise SpecError(diagnostics)
+    regions = deferred(partition.regions, partition.returned, partition.claim)
+    kernels = [region for region in regions if not _is_called(spec, region, regions)]
+    parts = []
+    for region in regions:
+        plan = None
+        if region in kernels:
+            try:
+                plan = make_plan(region_spec(spec, region), region_document(document, region))
+            except SpecError as error:
+                diagnostics = merge(diagnostics, error.diagnostics)
+        parts.append(Part(region, plan))
+    diagnostics += _of_rows(spec, parts, document)
+    diagnostics = diagnostics or [*_unused(spec, regions, document)]
+    if diagnostics:
+        raise SpecError(diagnostics)
+    return Composition(spec, tuple(parts), partition.returned)
+
+
+def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
+    """Refuses values of one for each row where a region or a tuple of results would take them."""
+    for part in parts:
+        if part.plan is not None and part.plan.chain.of_rows and (part is not parts[-1] or spec.outputs is not None):
+            taker = "the next region" if part is not parts[-1] else "'outputs'"
+            message = f"{taker} takes values of [rows, channels], and '{part.region.name}' ends with one of each row"
+            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
+
+
+def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
+    """Whether PyTorch calls the region's layer. Where every region is a layer, or a product is to be made in another
+    precision than IEEE's, packages do."""
+    if any(getattr(step, "precision", "ieee") != "ieee" for step in spec.chain):
+        return False
+    return region.is_layer and not all(each.is_layer for each in regions)
+
+
+def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) -> Iterator[Diagnostic]:
+    owners: dict[str, int] = {}
+    precisions: set[str] = set()
+    parameters: set[str] = set()
+    for index, step in enumerate(spec.chain):
+        if step.anchor and step.op != "linear":
+            message = f"{step.op} has to be the only layer of a chain without branches"
+            yield document.diagnostic("FG308", message, ("chain", index, "op"))
+        if step.ends_chain:
+            message = f"{step.op} cannot be in a module of several regions"
+            hint = "call it on the module's result"
+            yield document.diagnostic("FG308", message, ("chain", index, "op"), hint=hint)
+        if hasattr(step, "precision"):
+            precisions.add(step.precision)
+            if len(precisions) > 1:
+                message = "all linear layers of a module have one precision"
+                yield document.diagnostic("FG205", message, ("chain", index, "precision"))
+        owned = [step.name] if step.module else []
+        parameter = getattr(step, "parameter", None)
+        if parameter is not None and step.shape is not None:
+            owned.append(parameter)
+        elif parameter is not None and parameter not in parameters:
+            message = f"parameter '{parameter}' is used here before a step gives its shape"
+            yield document.diagnostic("FG301", message, ("chain", index, "parameter"))
+        parameters.add(parameter)
+        if getattr(step, "constant", None) is not None and getattr(step, "name", None) is not None:
+            owned.append(step.name)
+        for name in owned:
+            if owners.setdefault(name, index) != index:
+                message = f"two steps would own the attribute '{name}'"
+                yield document.diagnostic("FG305", message, ("chain", index, "name"))
+    for region in regions:
+        name = f"{spec.name}_{region.name}"
+        if len(name) > MAX_NAME_LENGTH:
+            message = f"the package of the region '{region.name}' would have the name '{name}', which is too long"
+            yield document.diagnostic("FG206", message, ("name",), hint="give the spec a shorter name")
+
+
+def _unused(spec: SpecModel, regions: Sequence[Region], document: Document) -> Iterator[Diagnostic]:
+    """Arguments and symbols that no region has; the rest its own chain notes."""
+    specs = [region_spec(spec, region) for region in regions]
+    arguments = {name for each in specs for name in each.arguments}
+    symbols: set[Dim] = {name for each in specs for name in each.dims}
+    for name, argument in spec.arguments.items():
+        if name not in arguments:
+            message = f"nothing uses the argument '{name}'"
+            yield document.diagnostic("FG306", message, ("arguments", name), key=True)
+        elif argument.type == "shape":
+            symbols |= set(argument.is_)
+    for name in spec.dims:
+        if name not in symbols and name not in spec.arguments:
+            yield document.diagnostic("FG210", f"nothing uses the symbol '{name}'", ("dims", name), key=True)

@@ -1,0 +1,78 @@
+"""Moves what is behind a layer into the region that takes the result, where that spares a pass over memory.
+
+silu(gate(x)) * up(x) has a region for each layer. The kernel behind `gate` would read the product and write its silu,
+which the kernel behind `up` reads. So that one reads the product, and computes the silu itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from fusegen.ops.step import Step
+from fusegen.plan.region import Region
+
+_OPERANDS = ("parameter", "value", "input", "mask")
+
+
+def deferred(regions: Sequence[Region], returned: Sequence[str], claim: Callable[[str], str]) -> tuple[Region, ...]:
+    """The same regions, with such tails moved. returned: what the module returns. claim: makes a name unique."""
+    found = list(regions)
+    for index in range(len(found)):
+        taker = _taker(found, index, returned)
+        if taker is not None:
+            found[index], found[taker] = _moved(found[index], found[taker], claim)
+    return tuple(found)
+
+
+def _taker(regions: Sequence[Region], index: int, returned: Sequence[str]) -> int | None:
+    """The only region that takes what one makes, if the tail of this one can be moved there."""
+    region = regions[index]
+    (layer, *tail), (result, *others) = region.steps, region.results
+    if layer.op != "linear" or not tail or others or result in returned or not all(map(_is_pointwise, tail)):
+        return None
+    takers = [other for other, each in enumerate(regions) if result in each.inputs]
+    # What a layer multiplies has to be in memory.
+    fits = len(takers) == 1 and next(iter(regions[takers[0]].inputs)) != result
+    return takers[0] if fits else None
+
+
+def _is_pointwise(step: Step) -> bool:
+    """Whether a step is a function of the running value's elements alone."""
+    alone = all(getattr(step, key, None) is None for key in _OPERANDS)
+    if step.module or step.divides or step.from_:
+        return False
+    return alone and not (step.passes or step.stores_operand or step.needs_elements)
+
+
+def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[Region, Region]:
+    """Both regions, with the first one's tail in front of the step of the second that takes its result."""
+    (layer, *tail), (result,) = region.steps, region.results
+    product = claim(f"{region.name}_product")
+    at = next(index for index, step in enumerate(taker.steps) if getattr(step, "input", None) == result)
+    before, behind = list(taker.steps[:at]), [_with_value(step, result) for step in taker.steps[at:]]
+    running = next(iter(taker.inputs))
+    if before:
+        named = before[-1].running_name
+        running = named or claim(f"{taker.name}_running")
+        if named is None:
+            before[-1] = before[-1].model_copy(update={"save": running})
+    if behind[0].from_ is None:
+        behind[0] = behind[0].model_copy(update={"from_": running})
+    tail[0] = tail[0].model_copy(update={"from_": product})
+    tail[-1] = tail[-1].model_copy(update={"save": result})
+    shape = (*next(iter(region.inputs.values()))[:-1], region.channels[1])
+    inputs = {product if name == result else name: each for name, each in taker.inputs.items()}
+    whole = replace(
+        taker,
+        steps=(*before, *tail, *behind),
+        places=(*taker.places[:at], *region.places[1:], *taker.places[at:]),
+        inputs={name: shape if name == product else each for name, each in inputs.items()},
+    )
+    alone = replace(region, steps=(layer.model_copy(update={"save": None}),), places=region.places[:1])
+    return replace(alone, results=(product,), tail_in=taker.name), whole
+
+
+def _with_value(step: Step, name: str) -> Step:
+    """The step with a value of its own region in place of an input of that name."""
+    return step.model_copy(update={"input": None, "value": name}) if getattr(step, "input", None) == name else step

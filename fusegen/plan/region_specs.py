@@ -1,0 +1,74 @@
+"""The spec of a region as a chain of its own, and where it stands in the file of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from fusegen.plan.region import Region
+from fusegen.spec.document import Document, DocumentPath
+from fusegen.spec.model import RESULT, SpecModel
+from fusegen.spec.names import camel_case
+
+
+def region_spec(spec: SpecModel, region: Region) -> SpecModel:
+    """The spec of a region as a chain of its own: it has what its steps refer to, and the rest as the whole has it."""
+    words = {word for step in region.steps for word in _words(step.model_dump())}
+    words |= {word for shape in region.inputs.values() for word in _words(shape)}
+    for name, argument in spec.arguments.items():
+        if name in words and argument.type == "shape":
+            words |= {dim for dim in argument.is_ if isinstance(dim, str)}
+    outputs = None
+    if len(region.results) > 1:
+        names = {name for step in region.steps for name in step.saved}
+        outputs = tuple(name if name in names else RESULT for name in region.results)
+    steps = region.steps
+    if steps[-1].save is not None and outputs is None:
+        inside = {getattr(step, "value", None) for step in steps} | {step.from_ for step in steps}
+        if steps[-1].save not in inside:
+            steps = (*steps[:-1], steps[-1].model_copy(update={"save": None}))
+    made = spec.model_copy(
+        update={
+            "name": f"{spec.name}_{region.name}",
+            "about_": f"{', '.join(step.op for step in steps)} ({region.name} of {spec.name})",
+            "class_": spec.class_name + camel_case(region.name),
+            "dims": {name: size for name, size in spec.dims.items() if name in words},
+            "arguments": {name: each for name, each in spec.arguments.items() if name in words},
+            "inputs": region.inputs,
+            "outputs": outputs,
+            "chain": steps,
+        }
+    )
+    made.written_in(spec.name)
+    return made
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+        yield value.rpartition(" * ")[2]  # the symbol of "2 * hidden"
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _words(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _words(each)
+
+
+def region_document(document: Document, region: Region) -> Document:
+    """The places of a region's steps in the file of the whole."""
+    places = {place: index for index, place in enumerate(region.places)}
+
+    def moved(paths: Any) -> dict[DocumentPath, Any]:
+        found = {}
+        for path, place in paths.items():
+            if path[0:1] == ("chain",) and len(path) > 1:
+                if path[1] in places:
+                    found[("chain", places[path[1]], *path[2:])] = place
+            elif path[0:1] != ("outputs",):
+                found[path] = place
+        return found
+
+    data = {**document.data, "chain": [document.data["chain"][place] for place in region.places]}
+    return replace(document, data=data, values=moved(document.values), keys=moved(document.keys))

@@ -1,0 +1,235 @@
+"""Cuts the steps of a chain into regions: each is a chain of its own, with at most one anchor, in front.
+
+A region begins with the chain, at an anchor, and at a step that says `from` what no value of the region is. Between
+regions full-size values flow: a region takes what earlier ones have made as inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusegen.errors import Diagnostic
+from fusegen.ir.axes import Dim
+from fusegen.ops.step import Step
+from fusegen.plan.region import Region, Shape, channels_behind, hides_source
+from fusegen.spec.document import Document, DocumentPath
+from fusegen.spec.model import RESULT, SpecModel
+from fusegen.spec.wording import nearest
+
+
+@dataclass
+class _Open:
+    """A region while its steps are walked through. own: the names that its steps save."""
+
+    first: int
+    source: str
+    steps: list[Step] = field(default_factory=list)
+    inputs: dict[str, Shape] = field(default_factory=dict)
+    own: list[str] = field(default_factory=list)
+
+
+class Partition:
+    """The regions of a spec, and what is wrong with what they take from each other.
+
+    returned: the name in the module's forward of each value that it returns. used: names of inputs and values that
+    something takes.
+    """
+
+    def __init__(self, spec: SpecModel, document: Document) -> None:
+        self.spec, self.document = spec, document
+        self.diagnostics: list[Diagnostic] = []
+        self.shapes: dict[str, Shape] = dict(spec.inputs)
+        self.made_by: dict[str, int] = {}
+        self.used: set[str] = set()
+        taken = {*spec.inputs, *spec.arguments, *spec.dims, *(name for step in spec.chain for name in step.saved)}
+        self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
+        self._names: set[str] = set()
+        self._kinds = {spec.running_input: "number"}
+        self._parameters: dict[str, Step] = {}
+        self._open: list[_Open] = []
+        self._walk()
+        self.regions = tuple(self._regions())
+        self.returned = self._returned()
+        self._unused()
+
+    # What steps take
+
+    def _walk(self) -> None:
+        running = self.spec.running_input
+        for index, step in enumerate(self.spec.chain):
+            now = self._open[-1] if self._open else None
+            in_region = now is not None and step.from_ in (*now.own, None if hides_source(now.steps[0]) else now.source)
+            if now is None or step.anchor or (step.from_ is not None and not in_region):
+                source = step.from_ or running
+                self._known(source, index, "from")
+                now = _Open(index, source)
+                now.inputs[source] = self._shape(source)
+                self._rows(source, index)
+                self._kind(source, index, "from")
+                self._open.append(now)
+                step = step.model_copy(update={"from_": None})
+            elif step.from_ is not None:
+                self.used.add(step.from_)
+            now.steps.append(self._with_inputs(step, index, now))
+            running = self._save(step, index, now)
+
+    def _save(self, step: Step, index: int, now: _Open) -> str:
+        """The name of a step's result."""
+        places = [("save",)] if len(step.saved) == 1 else [("parts", part) for part in range(len(step.saved))]
+        for place, name in zip(places, step.saved, strict=False):
+            if name in self.shapes:
+                message = f"a value named '{name}' exists already"
+                if name in self.spec.inputs:
+                    message = f"'{name}' is an input: a value needs another name"
+                self._add("FG208", message, ("chain", index, *place))
+        last = index + 1 == len(self.spec.chain) or self._begins(index + 1, now)
+        names = [name for name in step.saved if name != step.running_name]
+        running = step.running_name or (self.claim(f"{self._name(now)}_result") if last else "")
+        source = self._shape(now.source)
+        for name in [*names, running] if running else names:
+            now.own.append(name)
+            self.shapes.setdefault(name, (*source[:-1], channels_behind(now.steps, _channels(source))))
+            self.made_by.setdefault(name, len(self._open) - 1)
+        return running
+
+    def _begins(self, index: int, now: _Open) -> bool:
+        step = self.spec.chain[index]
+        inside = step.from_ is None or step.from_ in (*now.own, *self.spec.chain[index - 1].saved)
+        if not hides_source(now.steps[0]):
+            inside = inside or step.from_ == now.source
+        return step.anchor or not inside
+
+    def _with_inputs(self, step: Step, index: int, now: _Open) -> Step:
+        """The step with what earlier regions have made as inputs, and with the parameters that it makes anew."""
+        changes: dict[str, Any] = {}
+        value = getattr(step, "value", None)
+        if value is not None and value in now.own:
+            self.used.add(value)
+        elif value is not None:
+            if value in self.spec.inputs:
+                self._add("FG301", f"no step before this one saves '{value}'", ("chain", index, "value"),
+                          f"'{value}' is an input: give it as one")  # fmt: skip
+            else:
+                self._known(value, index, "value")
+            changes = {"value": None, "input": value}
+            now.inputs.setdefault(value, self._shape(value))
+        for key in ("input", "mask", "target"):
+            given = getattr(step, key, None)
+            if given is None:
+                continue
+            if given not in self.spec.inputs:
+                self._add("FG301", f"no input named '{given}'", ("chain", index, key), _meant(given, self.spec.inputs))
+            self.used.add(given)
+            self._kind(given, index, key)
+            now.inputs.setdefault(given, self._shape(given))
+        name = getattr(step, "parameter", None)
+        if name is not None and step.shape is not None:
+            self._parameters.setdefault(name, step)
+        elif name in self._parameters and not any(getattr(each, "parameter", None) == name for each in now.steps):
+            changes |= {"shape": self._parameters[name].shape, "init": self._parameters[name].init}
+        return step.model_copy(update=changes) if changes else step
+
+    def _known(self, name: str, index: int, key: str) -> None:
+        self.used.add(name)
+        if name not in self.shapes:
+            known = [each for each in self.shapes if key == "from" or each not in self.spec.inputs]
+            self._add("FG301", f"no step before this one saves '{name}'", ("chain", index, key), _meant(name, known))
+
+    def _shape(self, name: str) -> Shape:
+        """Of an input or a value; of unknown sizes where nobody can tell."""
+        return self.shapes.get(name, (None, None))
+
+    def _rows(self, source: str, index: int) -> None:
+        """All regions have the rows of the first input."""
+        first = self.spec.running_input
+        rows, wanted = self._shape(source)[:-1], self._shape(first)[:-1]
+        if source in self.spec.inputs and rows != wanted:
+            have, want = (f"[{', '.join(map(str, each))}]" for each in (rows, wanted))
+            message = f"'{source}' has other rows than '{first}', {have} and not {want}: a region cannot begin with it"
+            self._add("FG303", message, ("chain", index, "from"))
+
+    def _kind(self, name: str, index: int, key: str) -> None:
+        """An input is a mask or a target wherever it is taken, or nowhere."""
+        kind = key if key in ("mask", "target") else "number"
+        other = self._kinds.setdefault(name, kind)
+        if other != kind:
+            first, second = sorted((kind, other), key=("mask", "target", "number").index)
+            self._add("FG307", f"the input '{name}' cannot be both a {first} and a {second}", ("chain", index, key))
+
+    # What regions make
+
+    def _name(self, now: _Open) -> str:
+        named = [step.name for step in now.steps if step.anchor] or [step.name for step in now.steps if step.module]
+        return named[0] if named else f"region_{self._open.index(now) + 1}"
+
+    def claim(self, name: str) -> str:
+        """The name, or one like it that nothing has."""
+        number, found = 1, name
+        while found in self._taken:
+            number += 1
+            found = f"{name}_{number}"
+        self._taken.add(found)
+        return found
+
+    def _regions(self) -> Iterator[Region]:
+        wanted = {name for now in self._open for name in now.inputs}
+        wanted |= {name for name in self.spec.outputs or () if name in self.shapes}
+        for index, now in enumerate(self._open):
+            last = now.own[-1] if now.own else ""
+            results = [name for name in now.own[:-1] if name in wanted]
+            if last not in wanted and index + 1 < len(self._open):
+                place = ("chain", now.first + len(now.steps) - 1)
+                self._add("FG306", "nothing uses the value of this step", place, "the next step is from another one")
+            name = self._name(now)
+            while name in self._names:
+                name = f"{name}_{index + 1}"
+            self._names.add(name)
+            source = self._shape(now.source)
+            channels = _channels(source), channels_behind(now.steps, _channels(source))
+            places = tuple(range(now.first, now.first + len(now.steps)))
+            yield Region(name, places, tuple(now.steps), now.inputs, (*results, last), channels)
+
+    def _returned(self) -> tuple[str, ...]:
+        last = self.regions[-1].results[-1]
+        if self.spec.outputs is None:
+            return (last,)
+        found = []
+        for index, name in enumerate(self.spec.outputs):
+            if name not in self.made_by and name != RESULT:
+                hint = _meant(name, [RESULT, *(saved for step in self.spec.chain for saved in step.saved)])
+                self._add("FG301", f"no step saves '{name}'", ("outputs", index), hint)
+            self.used.add(name)
+            found.append(name if name in self.made_by else last)
+        if last not in found:
+            place = ("chain", len(self.spec.chain) - 1)
+            self._add("FG306", "nothing uses the value of the last step", place, f"add {RESULT} to 'outputs'")
+        return tuple(found)
+
+    def _unused(self) -> None:
+        """Notes names that no region and no output takes."""
+        for name in self.spec.inputs:
+            if name not in self.used:
+                self._add("FG306", f"nothing uses the input '{name}'", ("inputs", name), key=True)
+        saved = {step.save: index for index, step in enumerate(self.spec.chain) if step.save is not None}
+        for name, index in saved.items():
+            if name not in self.used and name not in self.returned and name != self._running_on(name):
+                self._add("FG306", f"nothing uses the value '{name}'", ("chain", index, "save"))
+
+    def _running_on(self, name: str) -> str | None:
+        """The name, if the next region begins with the value."""
+        return name if any(name == next(iter(region.inputs)) for region in self.regions) else None
+
+    def _add(self, code: str, message: str, path: DocumentPath, hint: str | None = None, key: bool = False) -> None:
+        self.diagnostics.append(self.document.diagnostic(code, message, path, key=key, hint=hint))
+
+
+def _channels(shape: Shape) -> Dim | None:
+    """The last dimension; None of a shape without any, which no region can begin with."""
+    return shape[-1] if shape else None
+
+
+def _meant(name: str, known: Any) -> str | None:
+    close = nearest(name, list(known))
+    return f"did you mean '{close}'?" if close else None

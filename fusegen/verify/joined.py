@@ -1,0 +1,33 @@
+"""Modules of several results as modules of one, so that every check takes them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def joined(fused: type[nn.Module]) -> type[nn.Module]:
+    """The generated class, whose forward returns its results beside each other as one tensor.
+
+    Where their dtypes differ, the result has the one that they promote to.
+    """
+
+    def forward(self: nn.Module, *inputs: Tensor) -> Tensor:
+        return torch.cat(fused.forward(self, *inputs), dim=-1)
+
+    def reference(self: nn.Module, *inputs: Tensor) -> Tensor:
+        return torch.cat(fused.fusegen_reference(self, *inputs), dim=-1)  # type: ignore[attr-defined]
+
+    name = f"{fused.__name__}Joined"
+    return type(name, (fused,), {"forward": forward, "joined_reference": reference, "is_joined": True})
+
+
+def eager_class(fused: type[nn.Module]) -> type[nn.Module]:
+    """The generated class with the chain in PyTorch's operators as its forward; of a joined one joined alike."""
+    reference = getattr(fused, "joined_reference", fused.fusegen_reference)  # type: ignore[attr-defined]
+    return type(f"{fused.__name__}Eager", (fused,), {"forward": reference, "fusegen_reference": reference})
+
+
+def acts_by_element(module: nn.Module) -> bool:
+    """Whether each parameter of the module's own meets values of the result's shape."""
+    return not getattr(type(module), "is_joined", False) and not hasattr(type(module), "_fusegen_chain")

@@ -1,0 +1,137 @@
+"""The base of modules of several regions: a call runs the op of each region in turn.
+
+A region is a package of its own, whose class says how it is called. It is never made: its methods
+read the parameters and constants of the whole module, which has attributes of the same names.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from .dimensions import check_dimensions, check_own_dimensions
+from .fused_module import FusedModule, KernelUse
+from .operators import _import_once
+from .precisions import precision_name
+
+
+def region(module, file, name, package, sources):
+    """The class of a region, from the package beside that of the whole module.
+
+    module, file, name: of the package of the whole. package, sources: of the region. Raises
+    ImportError for a region of other sources.
+    """
+    path = Path(file).resolve().parents[1] / package / "__init__.py"
+    found = _import_beside(module, name, package, path)
+    if found._package.sources != sources:
+        raise ImportError(
+            f"{found.__file__} is not what {file} was written with: {found._package.command()}"
+        )
+    return getattr(found, found.__all__[0])
+
+
+def _import_beside(module, name, package, path):
+    """The package under the name that it has beside the whole, where that is imported by its own;
+    else under one that is made of its path."""
+    if module == name or module.endswith((f".{name}", f"_{name}")):
+        beside = module.removesuffix(name) + package
+        if beside in sys.modules:
+            return sys.modules[beside]
+        if "." in beside:
+            return importlib.import_module(beside)
+    beside = f"_fusegen_region_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    if beside not in sys.modules:
+        spec = importlib.util.spec_from_file_location(beside, path)
+        made = sys.modules[beside] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(made)
+        except BaseException:
+            del sys.modules[beside]
+            raise
+    return sys.modules[beside]
+
+
+class Composition:
+    """What is known of the packages of a module's regions together."""
+
+    def __init__(self, name, module, file, regions):
+        self.name, self.regions = name, regions
+        self.packages = [each._fusegen_package for each in regions]
+        self.device = self.packages[0].device
+        _import_once(module, Path(file).resolve())
+
+    @property
+    def built(self):
+        return all(package.built for package in self.packages)
+
+    def command(self):
+        return f"run `fusegen build specs/{self.name}.yaml`"
+
+    def no_second_derivative(self):
+        return self.packages[0].no_second_derivative()
+
+
+class ComposedModule(FusedModule):
+    """A chain of operators as the fused kernels of several regions.
+
+    Where the kernels of a region cannot do what PyTorch's operators would do, those run in its
+    place, and the others' kernels all the same: values between regions are PyTorch's. The module
+    warns of each region once for each reason.
+    """
+
+    def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
+        """Whether a call with these inputs would run the kernels of all regions; else the first
+        reason, behind the name of its region. Computes nothing.
+        """
+        self._fusegen_check_dimensions(inputs)
+        precisions = {}
+        fake = FakeTensorMode(allow_non_fake_inputs=True)
+
+        def run(part, *values):
+            operator, found = self._fusegen_choose(values, count=False, part=part)
+            if operator is None:
+                raise _Obstacle(f"{part._fusegen_package.name}: {found.reason}")
+            if operator.split is not None:
+                precisions[precision_name(found[-3])] = None
+            return operator.described(found, values[0])
+
+        with fake, torch.no_grad():
+            try:
+                self._fusegen_chain(run, *(fake.from_tensor(each) for each in inputs))
+            except _Obstacle as obstacle:
+                return KernelUse(False, str(obstacle))
+        return KernelUse(True, "", ", ".join(precisions))
+
+    def _fusegen_chain(self, run, *inputs):
+        """Calls run(region, *values) for each region in turn, and returns what forward does."""
+        raise NotImplementedError
+
+    def _fusegen_run(self, *inputs):
+        if isinstance(inputs[0], fx.Proxy):
+            return self._fusegen_leaf(inputs)
+        self._fusegen_check_dimensions(inputs)
+        return self._fusegen_chain(self._fusegen_run_region, *inputs)
+
+    def _fusegen_check_dimensions(self, inputs):
+        """Raises ValueError for inputs with dimensions that not all regions take, and TypeError for
+        what is no tensor."""
+        name, allowed = self._fusegen_package.name, self._fusegen_dimensions
+        for index, x in enumerate(inputs):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
+            if allowed.own and index in allowed.own:
+                check_own_dimensions(name, allowed, x, index)
+            else:
+                check_dimensions(name, allowed, x, inputs[0])
+
+    def _fusegen_run_region(self, part, *inputs):
+        return self._fusegen_run_part(inputs, part)
+
+
+class _Obstacle(Exception):
+    pass

@@ -1,0 +1,92 @@
+"""What commands say of a module of several regions, and which of them refuse it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fusegen.cli import main
+
+SPEC = Path(__file__).resolve().parents[2] / "specs" / "transformer_mlp_prenorm.yaml"
+RESULTS = """\
+fusegen: 1
+name: add_norm
+dims: {batch: 16, width: 32}
+arguments: {width: {type: dim}}
+inputs: {x: [batch, width], y: [batch, width]}
+chain:
+  - {op: add, input: y, save: total}
+  - {op: layer_norm, name: norm}
+outputs: [result, total]
+"""
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def test_regions_in_order_then_the_plan_of_each(capsys) -> None:
+    code, out, _ = said(capsys, "plan", SPEC)
+    assert code == 0
+    assert "    up    linear, gelu: norm_result -> up_result  (transformer_mlp_prenorm_up)\n" in out
+    starts = [out.index(f"\ntransformer_mlp_prenorm_{name} at tokens") for name in ("norm", "up", "down")]
+    assert starts == sorted(starts)
+
+
+def test_as_json(capsys) -> None:
+    code, out, _ = said(capsys, "plan", SPEC, "--format", "json")
+    found = json.loads(out)
+    assert code == 0 and [each["name"] for each in found["regions"]] == ["norm", "up", "down"]
+    assert set(found["plans"]) == {each["package"] for each in found["regions"]}
+    code, out, _ = said(capsys, "plan", SPEC, "--json")
+    assert code == 0 and out == (SPEC.parents[1] / "generated" / SPEC.stem / "plan.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("plan", "--format", "svg"), "there is no page of transformer_mlp_prenorm: it has several regions"),
+        (("export",), "there is no single plan of transformer_mlp_prenorm: it has several regions"),
+    ],
+    ids=["plan", "export"],
+)
+def test_what_takes_one_region_alone(capsys, arguments: tuple[str, ...], reason: str) -> None:
+    command, *options = arguments
+    code, _, err = said(capsys, command, SPEC, *options)
+    assert code == 2 and reason in err
+
+
+def test_an_exported_file_returns_one_result(capsys, tmp_path: Path) -> None:
+    (tmp_path / "add_norm.yaml").write_text(RESULTS)
+    code, _, err = said(capsys, "export", tmp_path / "add_norm.yaml")
+    assert code == 2 and "an exported file returns one result" in err
+
+
+def test_what_measures_takes_one_region_and_one_result(tmp_path: Path) -> None:
+    from fusegen.errors import SpecError
+    from fusegen.plan.composition import refuse_several
+    from fusegen.plan.load import planned_files
+
+    (tmp_path / "add_norm.yaml").write_text(RESULTS)
+    with pytest.raises(SpecError, match="there is no tuning of add_norm: it has 'outputs'"):
+        refuse_several(planned_files([tmp_path / "add_norm.yaml"]), "there is no tuning")
+    with pytest.raises(SpecError, match="there is no tuning of transformer_mlp_prenorm: it has several regions"):
+        refuse_several(planned_files([SPEC]), "there is no tuning")
+
+
+def test_a_wheel_has_the_packages_of_the_regions() -> None:
+    from fusegen.plan.load import planned_files
+    from fusegen.render.package import render_all
+    from fusegen.wheel.stage import build_requests, shipped_paths
+
+    plans = planned_files([SPEC])
+    shipped = shipped_paths(plans, render_all(plans))
+    regions = [f"{SPEC.stem}_{name}" for name in ("norm", "up", "down")]
+    assert {f"{name}/_C.so" for name in regions} < set(shipped) and f"{SPEC.stem}/_C.so" not in shipped
+    assert {f"{name}/__init__.py" for name in (SPEC.stem, *regions)} < set(shipped)
+    assert [request.package.name for request in build_requests(plans, Path("there"), None)] == regions

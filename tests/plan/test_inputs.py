@@ -1,0 +1,109 @@
+"""Further inputs: what they vary over, what kernels move of them, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.chain.inputs import reach
+from fusegen.explain.text import report
+from fusegen.ir.axes import CHANNEL, MATRIX, ROW, SCALAR
+from fusegen.plan.load import plan_document
+from fusegen.plan.summary import summary
+from fusegen.spec.yaml import parse_yaml
+
+BATCH, POSITIONS, CHANNELS = 4, 16, 64
+FILM = """\
+fusegen: 1
+name: demo
+dims: {batch: 4, positions: 16, hidden: 64}
+inputs:
+  x: [batch, positions, hidden]
+  scale: [batch, hidden]
+  place: [positions, hidden]
+  gate: [batch, 1, 1]
+  keep: [batch, positions, 1]
+  every: [batch, positions, hidden]
+dtypes: [float32]
+chain:
+  - {op: mul, input: scale, plus: 1}
+  - {op: add, input: place}
+  - {op: mul, input: gate}
+  - {op: mul, mask: keep}
+  - {op: masked_fill, mask: every, constant: 0}
+"""
+FORM = ("batch", "positions", "hidden")
+
+
+@pytest.mark.parametrize(
+    "shape, axes, spread, batched",
+    [
+        (FORM, MATRIX, None, False),
+        (("batch", "positions", 1), ROW, None, False),
+        (("hidden",), CHANNEL, None, False),
+        ((1, "hidden"), CHANNEL, None, False),
+        ((), SCALAR, None, False),
+        ((1, 1, 1), SCALAR, None, False),
+        (("batch", 1, "hidden"), MATRIX, "first", False),
+        (("batch", "hidden"), MATRIX, "first", True),
+        (("positions", "hidden"), MATRIX, "last", False),
+        ((1, "positions", "hidden"), MATRIX, "last", False),
+        (("batch", 1, 1), ROW, "first", False),
+        (("positions", 1), ROW, "last", False),
+    ],
+)
+def test_what_an_input_varies_over(shape, axes, spread, batched) -> None:
+    found = reach(shape, 3, 2, lambda index, dim: FORM[index] == dim)
+    assert (found.axes, found.spread, found.batched) == (axes, spread, batched)
+    assert found.is_compact == (spread is not None and axes == MATRIX)
+
+
+@pytest.mark.parametrize("shape", [("hidden", 1), ("positions",), ("hidden", "batch"), ("batch", *FORM), ("batch", 7)])
+def test_what_does_not_broadcast(shape) -> None:
+    assert reach(shape, 3, 2, lambda index, dim: FORM[index] == dim) is None
+
+
+def test_dimensions_between_others_are_neither_the_first_nor_the_last() -> None:
+    form = ("a", "b", "c", "channels")
+    found = reach(("a", 1, "c", "channels"), 4, 3, lambda index, dim: form[index] == dim)
+    assert found.spread == "others" and not found.is_compact
+
+
+def test_bytes_are_of_the_rows_that_an_input_has() -> None:
+    plan = plan_document(parse_yaml(FILM, "demo.yaml"))
+    forward, backward = (p for variant in summary(plan)["variants"] for p in variant["programs"])
+    rows, full = BATCH * POSITIONS, 4 * BATCH * POSITIONS * CHANNELS
+    scale, place, gate = 4 * BATCH * CHANNELS, 4 * POSITIONS * CHANNELS, 4 * rows
+    masks = rows + full // 4  # a byte each
+    assert forward["floor_bytes"] == full + scale + place + gate + masks + full
+    # What has fewer rows gets a gradient of full size, which is then summed.
+    assert backward["floor_bytes"] == full + full + scale + place + gate + masks + 3 * full + 4 * rows
+    text = report(plan)
+    assert "the gradient of scale is written for every row, and then summed by PyTorch" in text
+    assert "the gradient of gate is written" not in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "step", "why"),
+    [
+        ("[batch, hidden, height, width]", "{op: mul, input: r}", None),
+        ("[batch, hidden, 1, 1]", "{op: mul, input: r}", "an input is broadcast"),
+        ("[1, hidden, height, width]", "{op: mul, input: r}", "an input is broadcast"),
+        ("[hidden, 1, 1]", "{op: mul, input: r}", "an input is broadcast"),
+        ("[batch, hidden, height, width]", "{op: mul, mask: r}", "a mask is no tensor of numbers"),
+    ],
+)
+def test_contiguous_tensors_behind_a_convolution_are_copied_where_an_input_broadcasts(shape, step, why) -> None:
+    text = f"""\
+fusegen: 1
+name: demo
+dims: {{batch: 4, hidden: 16, height: 8, width: 8}}
+arguments: {{hidden: {{type: dim}}}}
+inputs: {{x: [batch, hidden, height, width], r: {shape}}}
+dtypes: [float32]
+chain:
+  - {{op: conv2d, name: conv, out_channels: hidden, kernel_size: 1}}
+  - {step}
+"""
+    plan = plan_document(parse_yaml(text, "demo.yaml"))
+    assert all(bool(program.outer) == (why is None) for program in plan.programs)
+    assert (why or "through tiles in shared memory") in report(plan)
