@@ -52,6 +52,11 @@ The constants are in `fusegen/verify/policy.py`.
 - **Memory formats.** A convolution's rounding depends on the memory format, for which cuDNN takes
   other algorithms. Where TF32 is allowed, it may be used for one and not for the other. Eager's
   error is the worse of contiguous and channels_last inputs.
+- **Chance.** One run is a sample of eager's error. In a batch norm of two rows, or in a sum over many
+  gradients that were rounded alike, another run of as much rounding may be many times as far away.
+  What is beyond the bound is judged by the worst of nine runs of eager that differ by rounding alone
+  (inputs and parameters an ulp up or down). The bound grows by that to at most 8 times its size in 16
+  bits, 32 times in float32.
 - **Training.** Three steps of SGD with momentum are judged by how far each parameter has moved.
   Training amplifies rounding. Eager's error is the worst of nine runs that differ by rounding alone
   (rows in another order, inputs an ulp up or down).

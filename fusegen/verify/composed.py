@@ -119,6 +119,7 @@ class ComposedSuite(Suite):
         made = {finding.check for finding in report.findings}
         if self.subject.device != "cuda":
             report.skipped |= {check: "needs a GPU" for check in _BEHAVIOUR if check not in made}
+        self._skip_autocast(report)
         report.seconds = time.perf_counter() - began
         return report
 
@@ -126,7 +127,7 @@ class ComposedSuite(Suite):
         yield from self._one("construction", self._size(), None, "", self.subject.same_initial_values, self._size())
         chosen = [composed_sizes(self.subject.plan, *shape) for shape in self._shapes()]
         for mode in self.modes():
-            for size in chosen:
+            for size in [] if mode.autocast in self._left_out() else chosen:
                 for train in (True, False):
                     yield from self._numerics_at(size, mode, mode.autocast, train, "ieee")
         for mode in self._representatives():

@@ -13,6 +13,8 @@ magnitude never falls below it.
 
 A convolution's rounding depends on the memory format, for which cuDNN takes other algorithms: where TF32 is allowed, it
 may be used for one and not for the other. Eager's error is the worse of both.
+
+One run is a sample of eager's error: verify/chance.py says what is made of a result beyond the bound.
 """
 
 from __future__ import annotations

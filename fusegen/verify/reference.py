@@ -149,9 +149,8 @@ def _backward(
         item.gradient = item.output.grad
     anchors = [s for s in seen if isinstance(s.module, ANCHORS) and s.gradient is not None]
     norms = [s for s in seen if isinstance(s.module, NORMS) and s.gradient is not None]
-    squares = {id(s): s.gradient.square() for s in anchors} | {
-        name: copies.grad.square() for name, copies in spread.items() if copies.grad is not None
-    }
+    squares: dict[Any, Tensor] = {id(s): s.gradient.square() for s in (*anchors, *norms)}
+    squares |= {name: copies.grad.square() for name, copies in spread.items() if copies.grad is not None}
     _add_frozen_norms(norms, anchors, spread, squares)
 
     terms: dict[str, Tensor] = {}
@@ -161,7 +160,7 @@ def _backward(
             parameter.grad = copies.grad.sum_to_size(form).view(parameter.shape)
             terms[name] = squares[name].sum_to_size(form).sqrt().view(parameter.shape)
     for item in norms:
-        terms |= _norm_terms(item)
+        terms |= _norm_terms(item, squares[id(item)])
     for item in anchors:
         square = squares[id(item)]
         terms[f"{item.name}.bias"] = _sum_to_channels(square, item.module).sqrt()
@@ -174,20 +173,32 @@ def _backward(
 
 def _add_frozen_norms(norms: list[_Seen], anchors: list[_Seen], spread: dict, squares: dict) -> None:
     """Add what would flow back if the statistics were constants: the terms before a norm's gradient cancels
-    them."""
-    targets = {id(s): s.output for s in anchors} | {n: c for n, c in spread.items() if c.requires_grad}
-    if not targets:  # a chain without an anchor, whose parameters are all its norms'
-        return
-    for norm in norms:
+    them. What a norm in front of another one receives is noise of the other one's terms, which its gradient cancels in
+    turn: the last norm comes first."""
+    targets = {id(s): s.output for s in (*anchors, *norms)} | {n: c for n, c in spread.items() if c.requires_grad}
+    noise = {id(norm): torch.zeros_like(norm.gradient) for norm in norms}
+    for norm in reversed(norms):
         if not norm.input.requires_grad:
             continue
-        gradient = norm.gradient * _inverse_deviation(norm.module, norm.input.detach())
+        factor = _inverse_deviation(norm.module, norm.input.detach())
         if norm.module.weight is not None:
-            gradient = gradient * _by_channel(norm.module.weight.detach(), gradient, norm.module)
-        values = torch.autograd.grad(norm.input, list(targets.values()), gradient, retain_graph=True, allow_unused=True)
-        for key, value in zip(targets, values, strict=True):
-            if value is not None and key in squares:
-                squares[key] += value.square()
+            factor = factor * _by_channel(norm.module.weight.detach(), norm.gradient, norm.module)
+        flows = [norm.gradient, noise[id(norm)].sqrt() * _signs(norm.gradient)]
+        for gradient in flows if bool(noise[id(norm)].any()) else flows[:1]:
+            values = torch.autograd.grad(
+                norm.input, list(targets.values()), gradient * factor, retain_graph=True, allow_unused=True
+            )
+            for key, value in zip(targets, values, strict=True):
+                if value is not None and key in squares:
+                    squares[key] += value.square()
+                    if key in noise:
+                        noise[key] += value.square()
+
+
+def _signs(like: Tensor) -> Tensor:
+    """Plus or minus one at random, always the same."""
+    generator = torch.Generator(like.device).manual_seed(0)
+    return torch.randint(0, 2, like.shape, generator=generator, device=like.device).to(like) * 2 - 1
 
 
 # Of a convolution: the gradients of the same layer of squares, by squares.
@@ -228,7 +239,7 @@ def _by_channel(values: Tensor, like: Tensor, module: Any) -> Tensor:
     return values.reshape(-1, *(1,) * (like.dim() - 2))
 
 
-def _norm_terms(item: _Seen) -> dict[str, Tensor]:
+def _norm_terms(item: _Seen, square: Tensor) -> dict[str, Tensor]:
     module, output = item.module, item.output.detach()
     weight = getattr(module, "weight", None)
     if weight is None:
@@ -236,9 +247,9 @@ def _norm_terms(item: _Seen) -> dict[str, Tensor]:
     bias, factor = getattr(module, "bias", None), _by_channel(weight.detach(), output, module)
     normalised = output if bias is None else output - _by_channel(bias.detach(), output, module)
     normalised = torch.where(factor == 0, 0.0, normalised / factor)
-    terms = {f"{item.name}.weight": _sum_to_channels((item.gradient * normalised).square(), module).sqrt()}
+    terms = {f"{item.name}.weight": _sum_to_channels(square * normalised.square(), module).sqrt()}
     if bias is not None:
-        terms[f"{item.name}.bias"] = _sum_to_channels(item.gradient.square(), module).sqrt()
+        terms[f"{item.name}.bias"] = _sum_to_channels(square, module).sqrt()
     return terms
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.torch_version import TorchVersion
 
 from fusegen.plan.dimensions import has_free_rows
 from fusegen.plan.epilogue import SPLIT
@@ -93,8 +94,13 @@ class Suite:
             report.skipped["tails"] = "needs a GPU" if alone else "the chain is no function of its input's values alone"
         if "gradcheck" not in made:
             report.skipped["gradcheck"] = "no float64 kernels; `fusegen build --verification` has them"
+        self._skip_autocast(report)
         report.seconds = time.perf_counter() - began
         return report
+
+    def _skip_autocast(self, report: Report) -> None:
+        if self._left_out():
+            report.skipped["autocast"] = "rms_norm runs in float32 there from torch 2.12 on, as in the kernels"
 
     def run(self) -> Iterator[Finding]:
         """One finding after another; an exception in a check becomes a finding that failed.
@@ -129,10 +135,15 @@ class Suite:
         chosen = several(plan, (*SMALL, *LARGE) if self.full else SMALL)
         if self.full:
             chosen.append(typical(plan))
-        for autocast in {not mode.plain, mode.autocast}:
+        for autocast in sorted({not mode.plain, mode.autocast} - self._left_out()):
             for each in self._fitting("numerics", chosen, mode):
                 for train in (True, False):
                     yield from self._numerics_at(each, mode, autocast, train, precisions.IEEE)
+
+    def _left_out(self) -> set[bool]:
+        """True, for calls under autocast, where the modules run PyTorch's operators there."""
+        named = {step.op for step in self.subject.plan.spec.chain}
+        return {True} if "rms_norm" in named and TorchVersion(torch.__version__) < (2, 12) else set()
 
     def other_precisions(self) -> Iterator[Finding]:
         """Products of float32 that are not PyTorch's own. fp32_split is judged as float32: it loses no more."""

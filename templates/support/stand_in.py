@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.modules import module as _module
 from torch.overrides import _get_current_function_mode_stack
+from torch.torch_version import TorchVersion
 from torch.utils._device import DeviceContext
 from torch.utils.module_tracker import ModuleTracker
 
@@ -42,6 +43,8 @@ _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
 _WRAPPED = nn.Module._wrapped_call_impl
 _CHECKS = {kind: kind._check_input_dim for kind in (*_BATCH_NORMS, nn.InstanceNorm2d)}
+# Before, its result under autocast had the dtype of its input.
+_RMS_NORM_IN_FLOAT32 = TorchVersion(torch.__version__) >= (2, 12)
 
 
 def _functions():
@@ -68,6 +71,7 @@ NO_ROWS = Eager("there are no rows", expected=True)
 GLOBAL_HOOKS = Eager("hooks are registered for all modules")
 FUNCTION = Eager("a function of torch.nn.functional was replaced")
 FUNCTION_MODE = Eager("a TorchFunctionMode is active")
+RMS_NORM_AS_IT_IS = Eager("autocast runs rms_norm in float32 from torch 2.12 on, as the kernels do")
 REFUSED = Eager("PyTorch refuses the call", expected=True)
 UNEQUAL_PARTS = Eager("the channels have no equal parts")
 
@@ -137,6 +141,8 @@ def obstacle(owner, inputs, submodules, dimensions=None):
             or (kind in _CHECKS and kind._check_input_dim is not _CHECKS[kind])
         ):
             return Eager(f"a method of {kind.__name__} was replaced")
+        if kind is nn.RMSNorm and not _RMS_NORM_IN_FLOAT32 and is_autocast(inputs[0].device.type):
+            return RMS_NORM_AS_IT_IS
     return None
 
 

@@ -34,7 +34,8 @@ chain:
 
 
 def test_they_stand_behind_all_others_in_the_constructor() -> None:
-    found = [each.partition(":")[0] for each in signature(plan_document(parse_yaml(TEXT, "named.yaml")))]
+    plan = plan_document(parse_yaml(TEXT, "named.yaml"))
+    found = [each.partition(":")[0] for each in signature(plan.spec, plan.has_precisions)]
     assert found[:5] == ["width", "factor", "*", "hidden", "bias_shape"]
     with pytest.raises(SpecError, match=r"FG214.*'hidden' has no default"):
         plan_document(parse_yaml(TEXT.replace("dim, keyword: true", "dim"), "named.yaml"))
