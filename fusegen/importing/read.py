@@ -11,9 +11,9 @@ from torch import fx
 from fusegen.importing import aten
 from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import broadcast, is_channels, merged, reduced, shown, viewed
+from fusegen.importing.shapes import broadcast, is_channels, is_one, merged, reduced, shown, viewed
 from fusegen.importing.trace import forward_of, shape
-from fusegen.importing.values import ROWS, Layout, Number, Value, walk
+from fusegen.importing.values import CHANNELS, ROWS, Layout, Number, Value, walk
 
 # What PyTorch has for sizes that change, and for what is computed of them.
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -40,8 +40,10 @@ class Reader(Convolutions):
             )
         if not isinstance(found, Value):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
-        whole = self._layout
-        if found.layout not in (whole, (*whole[:-1], None), whole[:-1]):
+        at = self._layout.index(CHANNELS)
+        before, after = self._layout[:at], self._layout[at + 1 :]
+        wrong = found.layout not in (self._layout, (*before, None, *after), (*before, *after))
+        if wrong or (found.layout == (*before, None, *after) and not is_one(shape(node)[at])):
             message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
             hint = f"the result of a chain is {self._form}, or one value for each of its rows"
             raise refusal("FG705", message, self.trace.place(node), hint)
@@ -50,7 +52,7 @@ class Reader(Convolutions):
             raise refusal(
                 "FG705", "the module works for some sizes of its inputs alone", forward_of(self.trace.module), hint
             )
-        return self._without_views(found, drops=found.layout == whole[:-1])
+        return self._without_views(found, drops=found.layout == (*before, *after))
 
     def _without_views(self, result: Value, drops: bool) -> Value:
         """The same with one value for all shapes that it is viewed in. drops: the result has no dimension for the

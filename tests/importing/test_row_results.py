@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch import nn
 
-from tests.importing.modules import Source, chain, imported
+from fusegen.importing.module import from_module
+from tests.importing.modules import Source, chain, imported, plan
 
 pytestmark = pytest.mark.torch
 
@@ -26,3 +29,30 @@ def test_rows(body: str) -> None:
     found = chain(imported(Source("", body)))
     steps = [{key: value for key, value in step.items() if key not in ("save", "value", "name")} for step in found]
     assert [step for step in steps if step["op"] != "linear"] == WRITTEN[body]
+
+
+class OverChannels(nn.Module):
+    def __init__(self, channels: int, features: int, keep: bool) -> None:
+        super().__init__()
+        self.conv, self.keep = nn.Conv2d(channels, features, 3), keep
+
+    def forward(self, x):
+        return torch.tanh(torch.logsumexp(self.conv(x), dim=1, keepdim=self.keep))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_rows_of_positions(keep: bool) -> None:
+    found = plan(from_module(OverChannels(3, 8, keep), [torch.randn(2, 3, 6, 5)], arguments=(3, 8, keep))).spec.chain
+    assert [step.op for step in found] == ["conv2d", "logsumexp", "tanh"]
+    assert (found[1].keepdim, found[1].dim) == (keep, 1)
+
+
+class WithFactor(nn.Module):
+    def forward(self, x, factor):
+        return x.exp().amax(-1, keepdim=True) * factor
+
+
+def test_a_factor_of_rows() -> None:
+    found = plan(from_module(WithFactor(), [torch.randn(5, 8), torch.randn(5, 1)])).spec
+    assert [step.op for step in found.chain] == ["exp", "amax", "mul"]
+    assert found.inputs["factor"] == (found.inputs["x"][0], 1)
