@@ -10,20 +10,21 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.ceilings import Ceilings, matmul_settings
 from fusegen.bench.checks import Checks
 from fusegen.bench.clock import Clock
 from fusegen.bench.names import CONTRACTION, COPY, FUSED, PRECISIONS
 from fusegen.bench.options import Options
 from fusegen.bench.peers import compiling, is_compiled, make_peer, uses_graphs
+from fusegen.bench.regions import bytes_of_regions, has_anchor, mode_of, products_work, why_no_precision
 from fusegen.bench.rounds import Measured, measure
 from fusegen.bench.rows import Row
 from fusegen.bench.schedules import Ran, ran
-from fusegen.bench.work import Work, contraction_work, copy_work, module_work
+from fusegen.bench.work import Work, copy_work, gradients, module_work
 from fusegen.errors import FusegenError
 from fusegen.plan.model import Mode
 from fusegen.verify.drawn import own_draws
+from fusegen.verify.joined import apart
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.subject import Subject
 from fusegen.version import __version__
@@ -61,16 +62,16 @@ class Bench:
     def measure(self, subject: Subject, sizes: Sizes, precision: str) -> None:
         """Every mode of the options for one spec, shape and precision."""
         place = _Place(subject, sizes, precision)
-        modes = [mode for mode in subject.plan.modes if mode.plain and mode.roles["activation"] == place.dtype]
-        if not modes:
+        mode = mode_of(subject.plan, place.dtype)
+        if mode is None:
             self.problems.append(f"{place}: the spec has no {place.dtype}")
             return
-        if subject.plan.chain.contraction is None and PRECISIONS[precision].product != "ieee":
-            self.problems.append(f"{place}: the chain has no matrix product")
+        if PRECISIONS[precision].product != "ieee" and (why := why_no_precision(subject.plan)):
+            self.problems.append(f"{place}: {why}")
             return
         with matmul_settings(PRECISIONS[precision]), compiling(self.options.against):
             try:
-                self._configurations(place, modes[0])
+                self._configurations(place, mode)
             except FusegenError:
                 raise
             except Exception as problem:  # no memory for it, or a shape that the chain's own operators refuse
@@ -97,22 +98,20 @@ class Bench:
             self.wrong.append(f"{place}: not timed, wrong: {'; '.join(mistakes)}")
             self.say(self.wrong[-1])
             return
+        fused, original = apart(fused), apart(original)
         peers = dict(self._peers(place, original, checks))
         del checks  # its double precision results would be memory that no subject has
-        chain = subject.plan.chain
-        made = {"device": subject.device, "dtype": getattr(torch, mode.roles["output"])}
-        grad_output = torch.randn(place.sizes.result_of(chain), **made)
-        of_anchor = torch.randn(place.sizes.result, **made) if chain.of_rows else grad_output
+        grads = gradients(original, inputs)
         with own_draws(original, *peers.values()):
             for what in options.modes:
-                counts = tail_bytes(subject.plan, mode, place.sizes, what)
+                counts = bytes_of_regions(subject.plan, mode, place.sizes, what)
                 works = {COPY: copy_work(counts, subject.device)}
-                contraction = contraction_work(subject.plan, mode, original, inputs, of_anchor, what)
+                contraction = products_work(subject.plan, mode, place.sizes, original, inputs, grads[0], what)
                 if contraction is not None and product == "ieee":
                     works[CONTRACTION] = contraction
                 for name, module in {FUSED: fused, **peers}.items():
                     graphs = name in peers and uses_graphs(name)
-                    works[name] = module_work(module, inputs, grad_output, what, graphs=graphs)
+                    works[name] = module_work(module, inputs, grads, what, graphs=graphs)
                 chosen = ran(subject, mode, place.sizes, what, fused, inputs)
                 self._timed(place, what, sum(counts), works, chosen)
 
@@ -163,7 +162,7 @@ class Bench:
         best_wall = min((peer.wall.median for peer in peers), default=None)
         floor = measured[COPY].device.median if COPY in measured else None
         contraction = measured[CONTRACTION].device.median if CONTRACTION in measured else None
-        if not place.subject.plan.chain.has_anchor:
+        if not has_anchor(place.subject.plan):
             contraction = 0.0
         machine, plan = self.clock.machine, place.subject.plan
         rows = []

@@ -8,6 +8,7 @@ from fusegen.bench.names import EVAL, STEP
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Tensor
 from fusegen.plan.plan import Plan
+from fusegen.plan.same import is_launched, is_written
 from fusegen.plan.sizes import shape_of_input
 from fusegen.verify.emulated import in_product
 from fusegen.verify.sizes import Sizes
@@ -31,9 +32,12 @@ def tail_programs(plan: Plan, what: str) -> list[Program]:
 
 
 def _program_bytes(plan: Plan, program: Program, mode: Mode, sizes: Sizes) -> int:
+    if not is_launched(mode, program):
+        return 0
     # A bias that the library adds is none of the tail's. Running statistics that are updated are read and written.
     read = [tensor for tensor in program.inputs if not in_product(plan, mode, tensor.name)]
-    return sum(_tensor_bytes(plan, tensor, mode, sizes) for tensor in (*read, *program.outputs))
+    written = [tensor for tensor in program.outputs if is_written(mode, tensor)]
+    return sum(_tensor_bytes(plan, tensor, mode, sizes) for tensor in (*read, *written))
 
 
 def _tensor_bytes(plan: Plan, tensor: Tensor, mode: Mode, sizes: Sizes) -> int:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.bench.names import EVAL
+from fusegen.verify.joined import Beside
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import Reference, reference
 from fusegen.verify.run import Run, draw_gradient, run, runs_in_other_formats
@@ -20,7 +21,7 @@ from fusegen.verify.training import compare_module, compare_runs
 PEER_FACTOR = 8.0
 # A CUDA graph is recorded at the second call and replayed from the third on.
 CALLS_OF_A_PEER = 3
-_COMPILED_PREFIX = "_orig_mod."
+_COMPILED_PREFIX, _BESIDE_PREFIX = "_orig_mod.", "apart."
 
 
 class Checks:
@@ -58,6 +59,8 @@ class Checks:
     def peer(self, module: nn.Module, *, graphs: bool) -> list[str]:
         """What is wrong about a peer. Evaluates without gradients, as it is timed: nothing else has to be compiled."""
         wrong = []
+        if getattr(type(self.original), "is_joined", False):
+            module = Beside(module)
         for train, (grad, exact) in self.exact.items():
             with torch.set_grad_enabled(train):
                 eager = run(self.original, self.inputs, grad, train=train)
@@ -74,8 +77,12 @@ class Checks:
 
 def _kept(found: Run) -> Run:
     """With the original's names, and in memory that no CUDA graph writes to again."""
-    gradients = {n.removeprefix(_COMPILED_PREFIX): None if g is None else g.clone() for n, g in found.gradients.items()}
-    buffers = {name.removeprefix(_COMPILED_PREFIX): value for name, value in found.buffers.items()}
+
+    def plain(name: str) -> str:
+        return name.removeprefix(_BESIDE_PREFIX).removeprefix(_COMPILED_PREFIX)
+
+    gradients = {plain(name): None if grad is None else grad.clone() for name, grad in found.gradients.items()}
+    buffers = {plain(name): value for name, value in found.buffers.items()}
     return Run(found.output.clone(), gradients, buffers)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fusegen.bench.bytes import tail_programs
 from fusegen.bench.names import EVAL
+from fusegen.bench.regions import portions
 from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
 from fusegen.verify.sizes import Sizes
@@ -18,6 +19,8 @@ from fusegen.verify.subject import Subject
 NO_KERNELS, UNKNOWN = "none", "unknown"
 # Between the forward and the backward direction.
 _THEN = " / "
+# Between regions.
+_AND = ", "
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,17 @@ def ran(subject: Subject, mode: Mode, sizes: Sizes, what: str, module: Any, inpu
     use = module.fusegen_kernels(*inputs)
     if not use:
         return Ran(NO_KERNELS, f"PyTorch's operators: {use.reason}")
-    split = use.precision == SPLIT
+    split = SPLIT in use.precision.split(", ")
     try:
-        found = [subject.choice(program, mode, sizes, split) for program in tail_programs(subject.plan, what)]
+        found = [
+            [subject.of_region(plan).choice(program, own, size, split) for program in tail_programs(plan, what)]
+            for plan, own, size in portions(subject.plan, mode, sizes)
+        ]
     except ImportError as problem:  # another copy of the package has registered the ops
         return Ran(UNKNOWN, f"the launchers cannot tell: {problem}")
-    return Ran(_THEN.join(each.schedule for each in found), _THEN.join(each.launched for each in found))
+    # By direction: what the regions ran, in their order.
+    directions = list(zip(*found, strict=True))
+    return Ran(
+        _THEN.join(_AND.join(each.schedule for each in choices) for choices in directions),
+        _THEN.join(_AND.join(each.launched for each in choices) for choices in directions),
+    )

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fusegen.bench.names import TYPICAL
+from fusegen.ir.multiples import value_of
+from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.plan import Plan
+from fusegen.verify.composed import sizes_of_composition
 from fusegen.verify.sizes import Sizes, of_input, sizes, typical
 
 
-def sizes_of(plan: Plan, shape: str) -> Sizes:
+@dataclass(frozen=True)
+class SizesOfDims(Sizes):
+    """Those of a module of several regions. dims: the symbols whose values name them."""
+
+    dims: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "x".join(str(self.symbols[name]) for name in self.dims)
+
+
+def sizes_of(plan: Planned, shape: str) -> Sizes:
     """`shape` is "typical", or extents with x between them: rows, the linear layer's input features, channels; in front
-    of a convolution those of the input, batch, channels and positions.
+    of a convolution those of the input, batch, channels and positions; of several regions the values of the spec's
+    `dims`, in their order.
 
     The number of groups stays the typical one where it divides the channels. Raises ValueError where the spec does not
     allow that shape.
     """
+    if isinstance(plan, Composition):
+        return _of_composition(plan, shape)
     usual = typical(plan)
     if shape == TYPICAL:
         return usual
@@ -28,6 +46,23 @@ def sizes_of(plan: Plan, shape: str) -> Sizes:
     if str(found) != shape:
         raise ValueError(f"the spec does not allow {shape}; the nearest is {found}")
     return found
+
+
+def _of_composition(composition: Composition, shape: str) -> Sizes:
+    spec = composition.spec
+    symbols = dict(spec.dims)
+    if shape != TYPICAL:
+        extents = [int(extent) for extent in shape.split("x")]
+        if len(extents) != len(symbols):
+            raise ValueError(f"{shape} has {len(extents)} extents, it takes those of {' x '.join(symbols)}")
+        symbols = dict(zip(symbols, extents, strict=True))
+    symbols |= {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
+    for plan in composition.plans:
+        channels = value_of(plan.chain.channels, symbols)
+        for count in plan.chain.group_counts:
+            if channels % value_of(count, symbols):
+                raise ValueError(f"the spec does not allow {shape}: {count} groups do not divide {channels} channels")
+    return SizesOfDims(**vars(sizes_of_composition(composition, symbols)), dims=tuple(spec.dims))
 
 
 def _in_front_of_convolution(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes:

@@ -15,6 +15,7 @@ from fusegen.chain.model import Convolution
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.verify.emulated import in_product
+from fusegen.verify.run import undisturbed
 
 Call = Callable[[], Any]
 
@@ -28,10 +29,15 @@ class Work:
 
 
 def module_work(
-    module: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor, what: str, *, graphs: bool = False
+    module: nn.Module,
+    inputs: Sequence[Tensor],
+    grad_output: Tensor | Sequence[Tensor],
+    what: str,
+    *,
+    graphs: bool = False,
 ) -> Work:
     """A call of `module`, put into the mode it needs: a forward pass, or one with the gradients of all inputs and
-    parameters."""
+    parameters. grad_output: of the result, or of each of several."""
     module.train(what != EVAL)
     wanted = [t for t in (*inputs, *module.parameters()) if t.requires_grad]
 
@@ -48,6 +54,13 @@ def module_work(
 
     call = {EVAL: evaluate, STEP: step}.get(what, forward)
     return Work(_marked(call) if graphs else call, graphs)
+
+
+def gradients(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Random gradients of the results of a module, which is left as it was."""
+    with undisturbed(module), torch.no_grad():
+        found = module.eval()(*inputs)
+    return [torch.randn_like(each) for each in (found if isinstance(found, tuple) else (found,))]
 
 
 def contraction_work(

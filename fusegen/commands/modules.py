@@ -41,7 +41,12 @@ def bench(
     ] = None,
     against: Annotated[str, typer.Option(help="What to measure beside the fused module.")] = ",".join(PEERS),
     dtypes: Annotated[str, typer.Option(help="Of fp32, fp32_split, tf32, bf16, fp16.")] = ",".join(DEFAULT_PRECISIONS),
-    shapes: Annotated[str, typer.Option(help="Such as 64x256x256 (rows, input features, channels).")] = TYPICAL,
+    shapes: Annotated[
+        str,
+        typer.Option(
+            help="Such as 64x256x256: rows, input features, channels; of several layers the dims of the spec."
+        ),
+    ] = TYPICAL,
     modes: Annotated[str, typer.Option(help="What is called.")] = ",".join(MODES),
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Append the figures to it.")] = None,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw plots there, as SVG and PNG.")] = None,

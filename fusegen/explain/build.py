@@ -16,7 +16,7 @@ from fusegen.explain.totals import operators_and_totals
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Kernel, Mode, Program, Tensor, Variant
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape, shape_of_input, tensor_bytes
+from fusegen.plan.sizes import FIXED_WIDTH, is_read, moved_by, read_of, shape, shape_of_input, tensor_bytes
 from fusegen.plan.sizes import typical as typical_sizes
 from fusegen.plan.summary import summary
 from fusegen.runtime.choice import Choice
@@ -106,6 +106,9 @@ class _Build:
         tensors = {tensor.name: tensor for tensor in (*variant.saved, *variant.forward.given)}
         found = []
         for name in data["saved"]:
+            if name in variant.results:
+                found.append(model.Saved(name=name, is_input=False, bytes=0, reason=wording.WHY_RESULT_SAVED))
+                continue
             why = wording.why_saved(variant, tensors[name])
             found.append(model.Saved(name=name, is_input=False, bytes=self._bytes(tensors[name]), reason=why))
         for name in data["inputs_saved"]:
@@ -145,7 +148,7 @@ class _Build:
                 kind=each["kind"],
                 reason=each["reason"],
                 bytes=each["bytes"],
-                times_floor=round(each["bytes"] / floor, 6),
+                times_floor=round(each["bytes"] / floor, 6) if floor else 1.0,
                 operations=operations[each["kind"]],
                 microseconds=round(sum(part.microseconds for part in parts), 3),
                 kernels=parts,
@@ -188,7 +191,7 @@ class _Build:
         )
 
     def _kernel(self, kernel: Kernel) -> model.Kernel:
-        return self._moves_of(kernel.name, kernel.kind, kernel.purpose, kernel.reads, kernel.writes)
+        return self._moves_of(kernel.name, kernel.kind, kernel.purpose, *moved_by(self.mode, kernel))
 
     def _moves_of(
         self, name: str, kind: str, purpose: str, read: Iterable[Tensor], written: Iterable[Tensor]
@@ -196,7 +199,7 @@ class _Build:
         reads = tuple(self._moved(tensor) for tensor in read if is_read(self.mode, tensor))
         writes = tuple(map(self._moved, written))
         moved = sum(each.bytes for each in (*reads, *writes))
-        time = round(of_bytes(self.plan.device, moved), 3)
+        time = round(of_bytes(self.plan.device, moved), 3) if moved else 0.0
         return model.Kernel(
             name=name, kind=kind, purpose=purpose, reads=reads, writes=writes, bytes=moved, microseconds=time
         )

@@ -12,6 +12,7 @@ from fusegen.ops.step import WIDTH
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.plan import Plan
+from fusegen.plan.same import is_written
 from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape, shape_of_input
 from fusegen.verify.sizes import Sizes
 
@@ -65,7 +66,7 @@ class _Shared:
         self.reads = {tensor.name for tensor in read_of(plan, program) if is_read(mode, tensor)}
         if in_epilogue:
             self.reads.discard(plan.chain.source.name)
-        self.writes = {tensor.name for tensor in program.outputs}
+        self.writes = {tensor.name for tensor in program.outputs if is_written(mode, tensor)}
 
     def moves(self, traffic: Traffic) -> model.Moves:
         moved, saved = 0, 0

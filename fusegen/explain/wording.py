@@ -73,6 +73,9 @@ def read(plan: Plan, tensor: Tensor) -> str:
     return tensor.name if all(is_read(mode, tensor) for mode in modes) else f"{tensor.name} (in float32)"
 
 
+WHY_RESULT_SAVED = "a result: the gradient reads it instead of the inputs that it follows from"
+
+
 def why_saved(variant: Variant, tensor: Tensor) -> str:
     """Why the forward pass stores a tensor."""
     if tensor.node is variant.chain.source:

@@ -11,6 +11,7 @@ from fusegen.ir.autodiff import differentiate
 from fusegen.ir.axes import ROW, SCALAR
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reductions import channel_numbers, stored_operand
+from fusegen.ops.step import promote
 from fusegen.plan.model import FurtherResult, Mode, Part, Role, Tensor
 from fusegen.plan.modes import eager_dtypes
 from fusegen.spec.model import SpecModel
@@ -63,7 +64,8 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
     flows = {each.tensor.node: given.node for each, given in zip(further, grads, strict=True)}
     wanted = [node for nodes in leaves.values() for node in nodes]
     gradients = differentiate(graph, chain.result, grad, wanted, flows)
-    outputs, reasons = _gradient_outputs(chain, gradients, names, [grad, *(given.node for given in grads)])
+    incoming = [grad, *(given.node for given in grads)]
+    outputs, reasons = _gradient_outputs(spec, chain, gradients, names, found, incoming)
     targets = [tensor.node for tensor in outputs]
     nodes = saved_nodes(targets, grad, *(given.node for given in grads))
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
@@ -149,18 +151,23 @@ def _sources(chain: Chain) -> list[Tensor]:
 
 
 def _gradient_outputs(
-    chain: Chain, gradients: dict[Node, Node], names: dict[str, str], grads: Sequence[Node]
+    spec: SpecModel,
+    chain: Chain,
+    gradients: dict[Node, Node],
+    names: dict[str, str],
+    found: Sequence[Mode],
+    grads: Sequence[Node],
 ) -> tuple[list[Tensor], list[str]]:
     """The results of the backward program, and what is worth telling about them. names: of each tensor's gradient.
-    grads: of the chain's results."""
+    found: the modes. grads: of the chain's results."""
     leaves, reasons = _leaves(chain), []
     outputs: list[Tensor] = []
 
     def add(name: str, role: Role) -> None:
-        found = [_reduced(chain.graph, gradients.get(node), grads) for node in leaves[name]]
+        given = [_reduced(chain.graph, gradients.get(node), grads) for node in leaves[name]]
         # Parts are of one tensor: those that the result does not depend on have a gradient of zero there.
         nodes = [
-            _zero(chain.graph, leaf) if each is None else each for leaf, each in zip(leaves[name], found, strict=True)
+            _zero(chain.graph, leaf) if each is None else each for leaf, each in zip(leaves[name], given, strict=True)
         ]
         parts = {names[name]: nodes[0]}
         if len(nodes) > 1:
@@ -170,15 +177,15 @@ def _gradient_outputs(
     add(chain.source.name, "activation")
     for name, node in chain.further.items():
         if node in gradients:
-            add(name, f"input {name}")
+            add(name, _role_before_sum(spec, chain, name, found) if name in chain.compact else f"input {name}")
             if name in chain.compact:
                 reasons.append(f"the gradient of {name} is written for every row, and then summed by PyTorch")
     for parameter in chain.parameters.values():
-        found = [gradients[node] for node in leaves[parameter.name] if node in gradients]
-        if not found:
+        given = [gradients[node] for node in leaves[parameter.name] if node in gradients]
+        if not given:
             continue
         add(parameter.name, "parameter")
-        if any(other.op == "vanishing" for other in ancestors(found)):
+        if any(other.op == "vanishing" for other in ancestors(given)):
             reasons.append(
                 f"the gradient of {parameter.attribute} is zero: a normalisation after it subtracts the mean"
             )
@@ -230,6 +237,20 @@ def _role(spec: SpecModel, chain: Chain, node: Node, found: Sequence[Mode]) -> R
         for role in ("activation", "output"):
             if all(eager == {roles[role]} for roles, eager in dtypes):
                 return role
+    return "accumulator"
+
+
+def _role_before_sum(spec: SpecModel, chain: Chain, name: str, found: Sequence[Mode]) -> Role:
+    """That of the gradient of an input with fewer rows, before PyTorch sums it: eager PyTorch has it in the dtype of
+    the result of the step that takes the input, or in a wider one of several."""
+    takers = [index for index, step in enumerate(spec.chain, 1) if name in (getattr(step, "input", None), step.from_)]
+    for role in (f"input {name}", "activation", "output"):
+        if all(
+            {mode.roles[role]} == {promote(mode.roles[f"input {name}"], dtype) for dtype in dtypes}
+            for mode in found
+            for dtypes in [[each for index in takers for each in eager_dtypes(spec, chain, mode, index)]]
+        ):
+            return role
     return "accumulator"
 
 

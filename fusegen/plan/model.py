@@ -27,6 +27,14 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Same:
+    """A tensor whose values another one has, too: its name and its role."""
+
+    name: str
+    role: Role
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A buffer that kernels read or write, and the node whose values it holds.
 
@@ -36,6 +44,8 @@ class Tensor:
     gradient_of: the tensor of whose values it has the gradient; empty for all else.
     compact: in memory it has fewer rows than the program: one for a block of rows ("first"), or the same again in each
     block ("last").
+    same_as: of a gradient, the one that comes in or another one with the same values. Where both have one dtype, one
+    tensor is both, and no kernel writes this one.
     part: where it lies, if it is a part of another. parts: how many of the chain's channels it has side by side.
     """
 
@@ -47,6 +57,7 @@ class Tensor:
     scratch: bool = False
     gradient_of: str = ""
     compact: str = ""
+    same_as: Same | None = None
     part: Part | None = None
     parts: int = 1
 

@@ -2,7 +2,8 @@
 
 The convolution's result and its gradient are [batch * positions, channels] in any case: in channels_last. What comes
 from outside or goes there is so, too, where the module's result is in channels_last. Where it is contiguous, the passes
-that meet such tensors run as tile kernels, which read and write both orders.
+that meet such tensors run as tile kernels, which read and write both orders. An input with fewer rows is read as
+[rows, channels] in any case, and its gradient is made so.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
         return forward, backward
     why = _why_copies(chain, forward, backward, saved)
     reason = TILES if why is None else COPIES + why
+    inner = {chain.source.name, *chain.compact}
     found = []
     for program in (forward, backward):
-        outer = () if why else tuple(t.name for t in _full(program) if chain.source.name not in (t.name, t.gradient_of))
+        outer = () if why else tuple(t.name for t in _full(program) if not inner & {t.name, t.gradient_of})
         found.append(replace(program, outer=outer, reasons=(*program.reasons, reason)))
     return found[0], found[1]
 
@@ -39,8 +41,8 @@ def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequen
     """Why the programs of a variant cannot be tile kernels."""
     if chain.of_rows:
         return "the result has one value for each row"
-    if any(not node.is_full or name in chain.spread for name, node in chain.further.items()):
-        return "an input is broadcast"
+    if any("N" in node.axes and not node.is_full for node in chain.further.values()):
+        return "an input has one value for all channels of a position"
     if chain.masks:
         return "a mask is no tensor of numbers"
     if forward.draws or backward.draws:

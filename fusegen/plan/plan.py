@@ -17,6 +17,7 @@ from fusegen.plan.modes import modes
 from fusegen.plan.outer import with_outer
 from fusegen.plan.over_ranks import RankPlan, plan_over_ranks
 from fusegen.plan.refusals import refusals, synchronised
+from fusegen.plan.same import why_same, with_same
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
 from fusegen.spec.validate import merge
@@ -89,7 +90,9 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     forward = Folding(graph, f"{prefix}forward", of.sources, forward_outputs, inexact=of.inexact).program()
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
-    backward = Folding(graph, f"{prefix}backward", of.read, of.gradients, of.reasons, of.inexact).program()
+    gradients = with_same(chain, of.gradients, [of.grad, *of.grads])
+    reasons = [*of.reasons, *why_same(gradients)]
+    backward = Folding(graph, f"{prefix}backward", of.read, gradients, reasons, of.inexact).program()
     forward, backward = with_outer(chain, forward, backward, of.saved)
     needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
     return Variant(name, chain, forward, backward, tuple(of.saved), needs_source, of.result, of.grad.name, of.further)

@@ -13,6 +13,7 @@ from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Kernel, Mode, Program, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
+from fusegen.plan.same import is_launched, is_written
 
 FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
 """The bytes of an element where the mode has no say: statistics in float32, counts in int64, masks of bool."""
@@ -63,8 +64,8 @@ def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
 
 
 def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tensor) -> int:
-    """Bytes of a tensor; none of one that the kernels do not read in this mode."""
-    if not is_read(mode, tensor):
+    """Bytes of a tensor; none of one that the kernels do not read or write in this mode."""
+    if not is_read(mode, tensor) or not is_written(mode, tensor):
         return 0
     width = FIXED_WIDTH.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
     if tensor.compact:
@@ -74,7 +75,15 @@ def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tenso
 
 def kernel_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], kernel: Kernel) -> int:
     """Bytes that a kernel moves."""
-    return sum(tensor_bytes(plan, mode, sizes, tensor) for tensor in (*kernel.reads, *kernel.writes))
+    reads, writes = moved_by(mode, kernel)
+    return sum(tensor_bytes(plan, mode, sizes, tensor) for tensor in (*reads, *writes))
+
+
+def moved_by(mode: Mode, kernel: Kernel) -> tuple[list[Tensor], list[Tensor]]:
+    """What a kernel reads and what it writes in this mode; nothing where it is not launched."""
+    writes = [tensor for tensor in kernel.writes if is_written(mode, tensor)]
+    idle = kernel.writes and not writes and not kernel.partial_sums
+    return [] if idle else [tensor for tensor in kernel.reads if is_read(mode, tensor)], writes
 
 
 def read_of(plan: Plan, program: Program) -> list[Tensor]:
@@ -84,4 +93,6 @@ def read_of(plan: Plan, program: Program) -> list[Tensor]:
 
 def program_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], program: Program) -> int:
     """The fewest bytes that a program moves: each input read once, each result written once."""
+    if not is_launched(mode, program):
+        return 0
     return sum(tensor_bytes(plan, mode, sizes, t) for t in (*read_of(plan, program), *program.outputs))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from fusegen.plan.model import Program, Tensor
+from collections.abc import Mapping
+
+from fusegen.plan.model import Program, Same, Tensor
 from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, dtype_field, out, read
+from fusegen.render.spelling import spell
 from fusegen.render.variant_ops import VariantOps
 
 
@@ -43,6 +46,32 @@ class BackwardOp(VariantOps):
         self.add_schema(op, "Tensor[]")
         return op
 
+    def _product_wanted(self, index: Mapping[str, int], tensor: Tensor) -> str:
+        """C++: whether a tensor has to be made for the gradient of the product. The op may have it already, as the
+        gradient of a result or of an input."""
+        c, same = self.chain.contraction, tensor.same_as
+        wanted = f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
+        if same is None:
+            return wanted
+        there = f"dtypes.{dtype_field(same.role)} == {self.dtype_text(tensor)}"
+        if same.name not in self.variant.result_gradients:
+            (owner,) = (name for name, other in self.variant.gradients.items() if other.name == same.name)
+            there = f"(needs[{index[owner]}] && {there})"
+            return f"({wanted}) && !{there}"
+        return f"({wanted}) && {there.replace('==', '!=')}"
+
+    def _same(self, same: Same) -> str:
+        """C++: the tensor, which the op was given or has made."""
+        return spell(same.name, "in") if same.name in self.variant.result_gradients else out(same.name)
+
+    def _guard(self, program: Program) -> str:
+        """C++: whether there is something to write; empty where there always is."""
+        c = self.chain.contraction
+        same = self.variant.gradients[c.product].same_as if c else None
+        if same is None or same.name not in self.variant.result_gradients:
+            return ""
+        return " || ".join(out(tensor.name) for tensor in program.made)
+
     def backward_inputs(self) -> list[Tensor]:
         """What the backward op takes besides the results' gradients and the contraction's operands."""
         return [t for t in self.variant.backward.given if t.name not in self.variant.result_gradients]
@@ -53,18 +82,18 @@ class BackwardOp(VariantOps):
         shapes = {name: shape for name, _, shape in self.sources() if name not in self.chain.compact}
         for tensor in program.made:
             name = tensor.gradient_of
-            wanted = (
-                f"needs[{index[name]}]"
-                if name in index
-                else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
-            )
+            wanted = f"needs[{index[name]}]" if name in index else self._product_wanted(index, tensor)
             expected = self.given_text(name, shapes[name]) if name in shapes else self.sizes_text(tensor)
             made = f"glue::empty_if({wanted}, {op.like}, {self.dtype_text(tensor)}, {expected})"
             op.allocations.append(f"const auto {out(tensor.name)} = {made};")
         op.launched = self.launched(program, set())
+        op.guard = self._guard(program)
         op.results.append("std::vector<Tensor> gradients;")
         if c:
-            grad = f"*{out(self.variant.gradients[c.product].name)}"
+            of_product = self.variant.gradients[c.product]
+            grad = f"*{out(of_product.name)}"
+            if of_product.same_as is not None:
+                grad = f"glue::either({out(of_product.name)}, {self._same(of_product.same_as)})"
             if self.plan.has_precisions:
                 op.allocations.append(self.products())
                 of_operand = f"products.input_gradient({grad}, weight, weight_pieces)"
@@ -88,7 +117,9 @@ class BackwardOp(VariantOps):
             found = f"*{name}"
             if reach is not None:
                 again = "true" if reach.spread == "last" else "false"
-                found = f"glue::sum_of_rows(*{name}, {tensor.gradient_of}_rows, /*again=*/{again})"
+                given = tensor.gradient_of
+                dtype = f"dtypes.{dtype_field(f'input {given}')}"
+                found = f"glue::sum_of_rows(*{name}, {dtype}, {given}_rows, /*again=*/{again})"
             op.results.append(f"if ({name}) gradients.push_back({found});")
         op.results.append("return gradients;")
         self.declare_bias(op, program)

@@ -25,7 +25,7 @@ def spread_inputs(call: CallNames) -> list[str]:
     for name, reach in call.chain.spread.items():
         if not reach.is_compact:
             lines.append(f"{name} = _support.spread({name}, {_row_sizes(call)})")
-        elif call.chain.convolution and reach.spread == "last":
+        elif call.chain.convolution and not reach.batched:
             lines.append(f"{name} = {name}.movedim(-{call.chain.spatial + 1}, -1).reshape(-1, _channels)")
         elif not (reach.batched or len(_given(call, name)) == 2):
             lines.append(f"{name} = {name}.reshape(-1, _channels)")

@@ -10,7 +10,7 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
-from fusegen.render.launchers_header import merge_symbol, namespace, struct, symbol
+from fusegen.render.launchers_header import copy_symbol, merge_symbol, namespace, struct, symbol
 from fusegen.render.layout import tidy
 from fusegen.render.original import batched_lines, returned
 from fusegen.render.program import StructRenderer
@@ -56,6 +56,7 @@ def render_kernels(plan: Plan) -> str:
         modes=[_mode(mode) for mode in plan.modes],
         programs=[*_programs(plan)],
         ranks=_ranks(plan),
+        copier=_copier(plan),
     )
     return tidy(text)
 
@@ -86,10 +87,20 @@ def _ranks(plan: Plan) -> dict[str, str]:
     """What merges the statistics of several ranks: its launcher, and the parameters of a template over dtypes."""
     if plan.over_ranks is None:
         return {}
-    used = {type_parameter(role) for role in ("activation", "parameter")}
+    return {"symbol": merge_symbol(plan.spec.name), "types": _type_parameters(plan, "activation", "parameter")}
+
+
+def _copier(plan: Plan) -> dict[str, str]:
+    """What copies images: as above; nothing where there is no convolution."""
+    symbol = copy_symbol(plan)
+    return {"symbol": symbol, "types": _type_parameters(plan, "activation")} if symbol else {}
+
+
+def _type_parameters(plan: Plan, *roles: str) -> str:
+    """The parameters of a template over dtypes, with names for those of some roles."""
+    used = {type_parameter(role) for role in roles}
     names = [type_parameter(role) for role in type_roles(plan.modes[0].roles)]
-    types = ", ".join(f"typename {name}_" if name in used else "typename" for name in names)
-    return {"symbol": merge_symbol(plan.spec.name), "types": types}
+    return ", ".join(f"typename {name}_" if name in used else "typename" for name in names)
 
 
 def _programs(plan: Plan) -> Iterator[ProgramText]:

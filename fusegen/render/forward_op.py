@@ -7,7 +7,7 @@ from string import ascii_lowercase
 
 from fusegen.ir.multiples import times
 from fusegen.plan.model import Program
-from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out, read
+from fusegen.render.op import OPTIONAL, OUTER, TENSOR, Argument, Op, arg, out, read
 from fusegen.render.spelling import spell
 from fusegen.render.variant_ops import VariantOps
 
@@ -101,7 +101,7 @@ class ForwardOp(VariantOps):
             op.allocations.append(f"const Tensor {out(c.product)} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
         for tensor in returned.values():
-            shape = "images.outer()" if tensor.name in program.outer else self.sizes_text(tensor)
+            shape = OUTER if tensor.name in program.outer else self.sizes_text(tensor)
             made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {shape})"
             op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
         names = list(returned)

@@ -25,6 +25,7 @@ class VariantText:
     results: list[str]
     gradients: list[str]
     masks: list[str]
+    same: str
     tiled: bool
 
 
@@ -44,6 +45,7 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         results=_results(variant, renderer),
         gradients=_gradients(plan, variant, renderer),
         masks=mask_sizes(plan, renderer),
+        same=same(variant, renderer),
         tiled=variant.tiled,
     )
 
@@ -81,6 +83,19 @@ def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
         found[renderer.operand] = _result("activation", "rows", "in_features")
         found[variant.chain.contraction.weight] = _result("activation", width, "in_features")
     return [found[name] for name in renderer.needs()]
+
+
+def same(variant: Variant, renderer: OpRenderer) -> str:
+    """A dict: the gradients that are others, see Operator; empty where none is."""
+    made = variant.gradients
+    places = {made[name].name: i for i, name in enumerate(renderer.needs()) if name in made}
+    places |= {name: i - len(variant.result_gradients) for i, name in enumerate(variant.result_gradients)}
+    pairs = [
+        f"{places[tensor.name]}: {places[tensor.same_as.name]}"
+        for tensor in made.values()
+        if tensor.same_as is not None and tensor.name in places
+    ]
+    return f"{{{', '.join(pairs)}}}" if pairs else ""
 
 
 def mask_sizes(plan: Plan, renderer: OpRenderer) -> list[str]:

@@ -61,6 +61,11 @@ def merge_symbol(spec_name: str) -> str:
     return f"fusegen_{spec_name}_ranks_merge"
 
 
+def copy_symbol(plan: Plan) -> str:
+    """The C name of the launcher that copies images, or nothing where there is no convolution."""
+    return f"fusegen_{plan.spec.name}_image_copy" if plan.chain.convolution else ""
+
+
 def namespace(spec_name: str) -> str:
     """That of a package's structs, within `fusegen`: one source may include the launchers of several packages."""
     return f"{spec_name}_launchers"
@@ -110,6 +115,7 @@ def render_launchers_header(plan: Plan) -> str:
             for program in plan.programs
         ],
         ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
+        copier=copy_symbol(plan),
         in_epilogue=any(map(plan.in_epilogue, plan.programs)),
     )
     return tidy(text)

@@ -33,8 +33,8 @@ class Argument:
 class Op:
     """Everything that bindings.cpp says of one op. struct, launched: the type of its launcher's arguments, and each of
     them with its value. in_epilogue: what makes `product` where the kernels may run in its epilogue. tiled: it takes
-    images, see torch_images.h. result: the C++ type of what it returns; empty for a tuple of tensors, or a list of
-    gradients."""
+    images, see torch_images.h. guard: a condition of the launch; empty where there is none. result: the C++ type of
+    what it returns; empty for a tuple of tensors, or a list of gradients."""
 
     name: str
     function: str
@@ -54,6 +54,7 @@ class Op:
     returns: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
     schema: list[str] = field(default_factory=list)
+    guard: str = ""
     result: str = ""
 
     @property
@@ -63,6 +64,8 @@ class Op:
 
 
 TENSOR = ("const Tensor&", "Tensor")
+OUTER = "images.outer()"
+"""C++: the sizes of what a program reads or writes as [batch, channels, positions], in a call with images."""
 OPTIONAL = ("const OptionalTensor&", "Tensor?")
 
 
@@ -82,4 +85,5 @@ def out(name: str) -> str:
 
 def read(name: str, dtype: str, shape: str) -> str:
     """Checks an argument that a kernel reads, and makes it contiguous."""
-    return f'const Tensor {spell(name, "in")} = args.input("{name}", {arg(name)}, {dtype}, {shape});'
+    made = "glue::outer_input(kCopier, args, " if shape == OUTER else "args.input("
+    return f'const Tensor {spell(name, "in")} = {made}"{name}", {arg(name)}, {dtype}, {shape});'

@@ -21,6 +21,11 @@ _SUFFIXES = (".cuh", ".cu", ".h", ".cpp", ".py")
 _COMPILED = (".cuh", ".cu", ".h")
 _RANKS = {f"{SUPPORT}/{name}" for name in ("ranks.cuh", "ranks.h", "torch_ranks.h")}
 
+_IMAGE_COPY = {
+    f"{SUPPORT}/{name}"
+    for name in ("image_copy.h", "image_copy_shapes.cuh", "kernels/image_copy.cuh", "torch_image_copy.h")
+}
+
 _MODULE = "python_module.cpp"
 _CONTRACTION = f"{SUPPORT}/contraction/"
 
@@ -77,6 +82,7 @@ def compiled_support(plan: Plan) -> Files:
         if (path.endswith(_COMPILED) or _MODULE in path)
         and (plan.has_precisions or not path.startswith(_CONTRACTION))
         and (plan.over_ranks or path not in _RANKS)
+        and (plan.chain.convolution or path not in _IMAGE_COPY)
     }
 
 

@@ -11,7 +11,7 @@ from fusegen.plan.ingredients import statistics_of_ranks
 from fusegen.plan.model import Program, Role, Tensor, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.launchers_header import SAMPLE_ROWS, argument_tensors, struct, symbol
-from fusegen.render.op import OPTIONAL, Argument, Op, arg, dtype_field, out, read
+from fusegen.render.op import OPTIONAL, OUTER, Argument, Op, arg, dtype_field, out, read
 from fusegen.render.sizes import sizes
 from fusegen.render.spelling import spell
 
@@ -150,7 +150,7 @@ class VariantOps:
     def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
         """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
         if self.variant.tiled and shape == (self.chain.rows, self.chain.channels):
-            return f"images.{'inner' if name == self.chain.source.name else 'outer'}()"
+            return "images.inner()" if name == self.chain.source.name else OUTER
         return self.shape_text(shape)
 
     def declare_sizes(self, op: Op, of: str) -> None:

@@ -11,7 +11,7 @@ from fusegen.plan.model import Mode, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render, wrap
-from fusegen.render.functions import as_tuple
+from fusegen.render.functions import as_tuple, same
 from fusegen.render.operators import OpRenderer
 from fusegen.render.original import construct, reference, signature
 from fusegen.render.package import support_files
@@ -30,7 +30,8 @@ _PIECES = ("_operand_pieces", "_weight_pieces")  # the last tensors of an op tha
 @dataclass(frozen=True)
 class FunctionText:
     """An autograd.Function. arguments: of forward. saved, numbers: what the backward op takes of arguments and results,
-    tensors first. needs: how many of the first arguments may have a gradient."""
+    tensors first. needs: how many of the first arguments may have a gradient. sources: those. same: as Operator has it.
+    """
 
     name: str
     op: str
@@ -42,6 +43,8 @@ class FunctionText:
     numbers: str
     needs: int
     count: int
+    sources: str
+    same: str
 
 
 _ABOUT = {
@@ -124,4 +127,6 @@ def _function(plan: Plan, variant: Variant) -> FunctionText:
         numbers=as_tuple(numbers),
         needs=len(backward.needs),
         count=len(forward.arguments),
+        sources=wrap(", ".join(argument.public for argument in forward.arguments[: len(backward.needs)]), 80, 20),
+        same=same(variant, renderer),
     )

@@ -48,7 +48,7 @@ def wrong(found: TailProgram, expected: Mapping[str, Tensor]) -> str | None:
     returns may be off by the rounding of its mean, in deviations: by 300 times as much in a group that is nearly
     constant. A backward program reads the statistics, so that all its choices have the same.
     """
-    sizes = {t.name: found.outputs[t.name] for t in found.program.outputs if t.is_full}
+    sizes = {t.name: found.outputs[t.name] for t in found.program.outputs if t.is_full and t.name in found.outputs}
     gradients = {t.name for t in found.program.outputs if t.gradient_of}
     terms_size = _column_sizes([value for name, value in sizes.items() if name in gradients])
     eps = torch.finfo(torch.float32).eps

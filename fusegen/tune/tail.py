@@ -14,6 +14,7 @@ from fusegen.errors import FusegenError
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
+from fusegen.plan.same import is_written
 from fusegen.plan.shapes import Shapes
 from fusegen.render.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.choice import Choice, choice
@@ -34,13 +35,14 @@ Launch = Callable[[], int]
 class TailProgram:
     """One program with its tensors: what it reads, and where it writes in whatever shape.
 
-    bytes: the fewest it can move, each tensor that it reads or writes once; running statistics count as both.
+    outputs: what it writes in this mode. bytes: the fewest it can move, each tensor that it reads or writes once;
+    running statistics count as both.
     """
 
     def __init__(self, tail: Tail, program: Program) -> None:
         self.tail, self.program = tail, program
         self.updated = {t.name: tail.read(t) for t in program.made if t.name in tail.plan.chain.buffers}
-        self.outputs = {t.name: tail.empty(t) for t in program.made}
+        self.outputs = {t.name: tail.empty(t) for t in program.made if is_written(tail.mode, t)}
         given = [t for t in program.given if not in_product(tail.plan, tail.mode, t.name)]
         self._inputs = {t.name: tail.read(t) for t in given if t.name not in self.outputs}
         everything = (*self._inputs.values(), *self.updated.values(), *self.outputs.values())

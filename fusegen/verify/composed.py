@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +14,10 @@ from torch import nn
 
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import dividend
-from fusegen.ir.multiples import factors
+from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.composition import Composition
 from fusegen.plan.model import Mode
+from fusegen.plan.plan import Plan
 from fusegen.verify import behaviour, execution, leading, memory, operators
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.sizes import LARGE, SMALL, Sizes, leading_sizes
@@ -50,8 +52,11 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
         number, name = factors(dim)
         return number if name is None else number * symbols.setdefault(name, max(1, value // number))
 
-    rows = leading_sizes(leading, rows, symbols) if leading else settle(given[0], rows)
-    source = settle(given[-1], source if counts == [] else channels)
+    if leading:
+        leading_sizes(leading, rows, symbols)
+    else:
+        settle(given[0], rows)
+    settle(given[-1], source if counts == [] else channels)
     for part in composition.parts:
         channels_here = settle(part.region.channels[1], channels)
         for count in part.plan.chain.group_counts if part.plan else ():
@@ -63,10 +68,16 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
             symbols.setdefault(name, argument.typical)
     for name, value in spec.dims.items():
         symbols.setdefault(name, value)
+    return sizes_of_composition(composition, symbols)
+
+
+def sizes_of_composition(composition: Composition, symbols: Mapping[str, int]) -> Sizes:
+    """The sizes that the values of all symbols give. Results count as one, beside each other."""
+    given = tuple(value_of(dim, symbols) for dim in next(iter(composition.spec.inputs.values())))
     widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
-    result = sum(settle(widths[name], channels) for name in composition.returned)
-    shape = tuple(settle(dim, 1) for dim in leading)
-    return Sizes(symbols, rows, result, source, *(((*shape, source), (*shape, result)) if leading else ()))
+    result = sum(value_of(widths[name], symbols) for name in composition.returned)
+    *rows, source = given
+    return Sizes(symbols, math.prod(rows), result, source, *((given, (*rows, result)) if len(rows) > 1 else ()))
 
 
 def composed_modes(composition: Composition) -> list[Mode]:
@@ -89,6 +100,11 @@ class ComposedSubject(Subject):
     """A generated module of several regions. plan: the composition."""
 
     plan: Composition  # type: ignore[assignment]
+
+    def of_region(self, plan: Plan) -> Subject:
+        name = plan.spec.name.removeprefix(f"{self.plan.spec.name}_")
+        package = sys.modules[getattr(self.package, f"_region_{name}").__module__]
+        return Subject(plan, package, self.device)
 
     def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
         return made  # no region has any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
@@ -19,13 +21,37 @@ def joined(fused: type[nn.Module]) -> type[nn.Module]:
         return torch.cat(fused.fusegen_reference(self, *inputs), dim=-1)  # type: ignore[attr-defined]
 
     name = f"{fused.__name__}Joined"
-    return type(name, (fused,), {"forward": forward, "joined_reference": reference, "is_joined": True})
+    more = {"forward": forward, "joined_reference": reference, "is_joined": True, "apart": fused}
+    return type(name, (fused,), more)
 
 
 def eager_class(fused: type[nn.Module]) -> type[nn.Module]:
     """The generated class with the chain in PyTorch's operators as its forward; of a joined one joined alike."""
     reference = getattr(fused, "joined_reference", fused.fusegen_reference)  # type: ignore[attr-defined]
-    return type(f"{fused.__name__}Eager", (fused,), {"forward": reference, "fusegen_reference": reference})
+    more = {"forward": reference, "fusegen_reference": reference}
+    if getattr(fused, "is_joined", False):
+        more["apart"] = eager_class(fused.apart)  # type: ignore[attr-defined]
+    return type(f"{fused.__name__}Eager", (fused,), more)
+
+
+def apart(module: nn.Module) -> nn.Module:
+    """A joined module as one that returns its results apart, with the same tensors; another one as it is."""
+    if not getattr(type(module), "is_joined", False):
+        return module
+    made = copy.copy(module)
+    made.__class__ = type(module).apart  # type: ignore[attr-defined]
+    return made
+
+
+class Beside(nn.Module):
+    """Around a module of several results: they are beside each other, as those of a joined one are."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.apart = module
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return torch.cat(self.apart(*inputs), dim=-1)
 
 
 def acts_by_element(module: nn.Module) -> bool:

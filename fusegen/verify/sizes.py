@@ -112,19 +112,20 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
 
 def typical(plan: Plan) -> Sizes:
     """The sizes that the spec's `dims` and `typical` name."""
-    chain = plan.chain
     symbols = dict(plan.spec.dims)
     symbols |= {name: a.typical for name, a in plan.spec.arguments.items() if a.type == "int"}
+    return sizes_at(plan, symbols)
+
+
+def sizes_at(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
+    """The sizes that the values of all symbols give."""
+    chain = plan.chain
     if chain.convolution:
         return with_positions(plan, symbols)
     if chain.leading:
         return with_leading(plan, symbols)
-
-    def value(dim: Dim) -> int:
-        return dim if isinstance(dim, int) else symbols[dim]
-
-    width = value(chain.contraction.in_features) if chain.contraction else None
-    return Sizes(symbols, value(chain.rows), value(chain.channels), width)
+    width = value_of(chain.contraction.in_features, symbols) if chain.contraction else None
+    return Sizes(symbols, value_of(chain.rows, symbols), value_of(chain.channels, symbols), width)
 
 
 def leading_sizes(leading: Sequence[Dim], rows: int, symbols: dict[str, int]) -> int:

@@ -66,6 +66,10 @@ class Subject:
         """Whether the extension was built with the float64 kernels."""
         return bool(importlib.import_module(f"{self.package.__name__}._C").info()["float64"])
 
+    def of_region(self, plan: Plan) -> Subject:
+        """The region with this plan. Of a module of one region it is the whole."""
+        return self
+
     def choice(self, program: Program, mode: Mode, sizes: Sizes, split: bool = False) -> Choice:
         """What the launcher of a program in this package's extension says that it runs for contiguous tensors. split:
         whether operands of the product are, so that its epilogue may take the program. Raises ImportError where there
@@ -100,7 +104,7 @@ class Subject:
 
     def fix_targets(self, modules: Sequence[nn.Module], inputs: Sequence[Tensor]) -> None:
         """Makes the targets of modules of a pair once for all calls, which are then timed without that."""
-        if self.plan.chain.targets:
+        if any(chain.targets for chain in self._chains()):
             targets = make_targets(self.plan, modules[0], inputs[0])
             for module in modules:
                 module.known_targets = targets

@@ -26,6 +26,7 @@
 
 #include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
+#include "../support/kernels/image_copy.cuh"
 
 namespace {
 using namespace fusegen;
@@ -567,6 +568,16 @@ FUSEGEN_LAUNCHER(fusegen_conv2d_batchnorm_scaling_eval_backward, EvalBackward, U
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
+template <typename T_, typename, typename>
+struct CopyDtypes {
+  using T = T_;
+};
+
+}  // namespace
+
+FUSEGEN_IMAGE_COPY_LAUNCHER(fusegen_conv2d_batchnorm_scaling_image_copy, CopyDtypes)
+
 extern "C" const char* fusegen_conv2d_batchnorm_scaling_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }

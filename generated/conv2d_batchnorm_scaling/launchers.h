@@ -6,6 +6,7 @@
 #pragma once
 
 #include "../support/call.h"
+#include "../support/image_copy.h"
 
 namespace fusegen { namespace conv2d_batchnorm_scaling_launchers {
 // train forward: what it reads, what it writes, constants of the module.
@@ -77,6 +78,10 @@ struct EvalBackwardArguments {
 // lines of JSON (support/explain.cuh), and gives the bytes of that.
 extern "C" {
 const char* fusegen_conv2d_batchnorm_scaling_error_text(int error);
+
+// Exchanges the dimensions of images.
+int fusegen_conv2d_batchnorm_scaling_image_copy(
+    const fusegen::Call* call, const fusegen::ImageCopy* copy);
 
 int fusegen_conv2d_batchnorm_scaling_train_forward(
     const fusegen::Call* call,

@@ -27,6 +27,7 @@
 
 #include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
+#include "../support/kernels/image_copy.cuh"
 
 namespace {
 using namespace fusegen;
@@ -215,6 +216,16 @@ FUSEGEN_LAUNCHER(fusegen_convtranspose3d_add_hardswish_backward, Backward, Untun
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
+template <typename T_, typename, typename, typename>
+struct CopyDtypes {
+  using T = T_;
+};
+
+}  // namespace
+
+FUSEGEN_IMAGE_COPY_LAUNCHER(fusegen_convtranspose3d_add_hardswish_image_copy, CopyDtypes)
+
 extern "C" const char* fusegen_convtranspose3d_add_hardswish_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }

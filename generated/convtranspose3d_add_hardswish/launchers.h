@@ -6,6 +6,7 @@
 #pragma once
 
 #include "../support/call.h"
+#include "../support/image_copy.h"
 
 namespace fusegen { namespace convtranspose3d_add_hardswish_launchers {
 // forward: what it reads, what it writes.
@@ -35,6 +36,10 @@ struct BackwardArguments {
 // lines of JSON (support/explain.cuh), and gives the bytes of that.
 extern "C" {
 const char* fusegen_convtranspose3d_add_hardswish_error_text(int error);
+
+// Exchanges the dimensions of images.
+int fusegen_convtranspose3d_add_hardswish_image_copy(
+    const fusegen::Call* call, const fusegen::ImageCopy* copy);
 
 int fusegen_convtranspose3d_add_hardswish_forward(
     const fusegen::Call* call,

@@ -84,7 +84,10 @@ class Operator:
     last three arguments are then the precision and the pieces of both operands, which the op
     `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
     first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
-    gradient is that of the first argument.
+    gradient is that of the first argument. same: gradients by their place, each with the place of
+    what it equals: a gradient before it, or as a negative number one that comes to a result, of
+    which -1 is the last. Where both have one dtype, the op is not asked for it, and autograd gets
+    one tensor for both.
     """
 
     split = None
@@ -101,12 +104,14 @@ class Operator:
         order=None,
         tiled=False,
         masks=(),
+        same=None,
     ):
         self.tiled = tiled
         self.package, self.results, self.single = package, results, len(results) == 1
         self.drops_channels = drops_channels
         self.gradients, self.linear, self.order = gradients, linear, order
         self.given = 1 if order is None else len(order)
+        self.same = [(same or {}).get(index) for index in range(len(gradients))]
         # The source of the kernels may have the channels several times.
         source = gradients[1][1] if linear else gradients[0][2]
         self.parts = source[0] if isinstance(source, tuple) else 1
@@ -244,7 +249,10 @@ class Operator:
         names = [op._schema.name.encode() for op in (self.forward, self.backward)]
         refusal = self.package.no_second_derivative().encode()
         counts = ctypes.c_size_t(len(self.gradients)), ctypes.c_size_t(self.given)
-        reason = call(*names, *counts, refusal)
+        # As C++ counts: the gradients of results come first.
+        places = [-1 if each is None else each + self.given for each in self.same]
+        same = (ctypes.c_int64 * len(places))(*places)
+        reason = call(*names, *counts, same, refusal)
         if reason is not None:
             raise ImportError(f"{self.package.name}: {reason.decode()}")
         return True
@@ -269,6 +277,7 @@ class Operator:
                     (saved if is_tensor else scalars).append(value)
                 ctx.save_for_backward(*saved)
                 ctx.scalars = tuple(scalars)
+                ctx.dtypes = [getattr(each, "dtype", None) for each in arguments[:count]]
                 return results[0] if given == 1 else results[:given]
 
             @staticmethod
@@ -280,10 +289,27 @@ class Operator:
                 values = [
                     next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources
                 ]
-                wanted = iter(operator.backward(*grads, *values, needs[:count]))
-                return tuple(next(wanted) if need else None for need in needs)
+                owners = operator._owners(grads, ctx.dtypes)
+                asked = [False] * count
+                for index, owner in enumerate(owners):
+                    if needs[index] and owner >= 0:
+                        asked[owner] = True
+                made = iter(operator.backward(*grads, *values, asked) if any(asked) else ())
+                found = [next(made) if each else None for each in asked]
+                found += grads  # which negative places are
+                wanted = [found[owner] if needs[i] else None for i, owner in enumerate(owners)]
+                return (*wanted, *(None for _ in needs[count:]))
 
         return Differentiated
+
+    def _owners(self, grads, dtypes):
+        """The place of what is each gradient: its own, or that of what it is the same as."""
+        given = [grad.dtype for grad in grads]
+        found = []
+        for index, same in enumerate(self.same):
+            equal = same is not None and (dtypes if same >= 0 else given)[same] == dtypes[index]
+            found.append(same if equal else index)
+        return found
 
 
 def _size(sizes, size):

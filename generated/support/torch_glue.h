@@ -103,6 +103,14 @@ inline OptionalTensor empty_if(bool wanted, const Tensor& like, ScalarType dtype
   return wanted ? OptionalTensor(empty(like, dtype, shape)) : std::nullopt;
 }
 
+// The tensor, or what it is the same as where it was not made.
+inline const Tensor& either(const OptionalTensor& tensor, const Tensor& same) {
+  return tensor ? *tensor : same;
+}
+inline const Tensor& either(const OptionalTensor& tensor, const OptionalTensor& same) {
+  return tensor ? *tensor : *same;
+}
+
 // Scratch memory of one launch. The caching allocator keeps it valid for the current stream.
 inline OptionalTensor workspace(const Tensor& like, int64_t bytes) {
   return empty_if(bytes > 0, like, ScalarType::Byte, {bytes});

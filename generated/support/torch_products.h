@@ -65,12 +65,16 @@ inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
 }
 
 // The gradient of a tensor of `own` rows, of which each is that of a block of rows, or comes again
-// in each block: the sum of theirs, by PyTorch.
-inline Tensor sum_of_rows(const Tensor& full, int64_t own, bool again) {
+// in each block: the sum of theirs, by PyTorch, rounded once to its dtype.
+inline Tensor sum_of_rows(const Tensor& full, ScalarType dtype, int64_t own, bool again) {
   const int64_t blocks = full.size(0) / own;
   const std::vector<int64_t> sizes{again ? blocks : own, again ? own : blocks, full.size(1)};
   const std::vector<int64_t> dim{again ? 0 : 1};
-  return torch::stable::sum(torch::stable::view(full, sizes), dim);
+  const Tensor sum = torch::stable::sum(torch::stable::view(full, sizes), dim);
+  if (sum.scalar_type() == dtype) return sum;
+  // PyTorch's sum of a given dtype would round the terms to it.
+  Tensor rounded = empty(sum, dtype, {own, full.size(1)});
+  return torch::stable::copy_(rounded, sum);
 }
 
 // x W^T, plus the bias if there is one, cast to the dtype of x as autocast would.

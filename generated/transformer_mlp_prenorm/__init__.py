@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "e16f1a66644c",
+    "690b6fb7a29b",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "ea91b0baf09f",
+    "798689e647b8",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "f5427e70fb53",
+    "1b5230edef6d",
 )
 
 _package = _support.Composition(

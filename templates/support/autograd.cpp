@@ -47,6 +47,8 @@ struct Pair {
   c10::OperatorHandle forward, backward;
   size_t differentiable;        // so many arguments of the forward op, the first; as many `needs`
   size_t given;                 // so many of its results, the first, that the module returns
+  std::vector<int64_t> same;    // of each gradient the one before it that it equals, plus `given`,
+                                // or the result whose gradient it is; -1: none
   std::string refusal;          // of a backward pass that is to be differentiated
   std::vector<Source> sources;  // the backward op's arguments between the gradients and `needs`
   std::vector<size_t> mutated;  // the forward op's arguments that it writes
@@ -68,6 +70,7 @@ struct Backward final : Node {
   const Pair& ops;
   std::vector<SavedVariable> tensors;  // in the order of the sources, as are the scalars
   std::vector<IValue> scalars;
+  std::vector<at::ScalarType> dtypes;  // of what is differentiated
   bool released = false;
 
   std::string name() const override { return ops.backward.operator_name().name; }
@@ -80,31 +83,58 @@ struct Backward final : Node {
 
   variable_list apply(variable_list&& grads) override {
     TORCH_CHECK(!at::GradMode::is_enabled(), ops.refusal);
-    variable_list wanted(ops.differentiable);
     const auto is_defined = [](const Variable& grad) { return grad.defined(); };
-    if (std::none_of(grads.begin(), grads.end(), is_defined)) return wanted;
-    Stack stack;
-    stack.reserve(ops.sources.size() + ops.given + 1);
+    if (std::none_of(grads.begin(), grads.end(), is_defined)) {
+      return variable_list(ops.differentiable);
+    }
     for (size_t i = 0; i < ops.given; ++i) {
       // What nothing was computed from has a gradient of zeros.
       if (!grads[i].defined()) grads[i] = input_metadata(i).zeros_like();
-      stack.emplace_back(std::move(grads[i]));
     }
-    push_saved(stack);
-    c10::List<bool> needs;
-    needs.reserve(ops.differentiable);
-    for (size_t i = 0; i < ops.differentiable; ++i) needs.push_back(task_should_compute_output(i));
-    stack.emplace_back(needs);
-    ops.backward.callBoxed(&stack);
-    std::vector<at::Tensor> found = stack.back().toTensorVector();
-    auto next = found.begin();
+    std::vector<bool> asked(ops.differentiable);
     for (size_t i = 0; i < ops.differentiable; ++i) {
-      if (needs.get(i)) wanted[i] = std::move(*next++);
+      const size_t owner = owner_of(i, grads);
+      if (owner >= ops.given && task_should_compute_output(i)) asked[owner - ops.given] = true;
+    }
+    grads.resize(ops.given);
+    make(asked, grads);
+    variable_list wanted(ops.differentiable);
+    for (size_t i = 0; i < ops.differentiable; ++i) {
+      if (task_should_compute_output(i)) wanted[i] = grads[owner_of(i, grads)];
     }
     return wanted;
   }
 
  private:
+  // The place of what is gradient i among the gradients of results and those behind them.
+  size_t owner_of(size_t i, const variable_list& grads) const {
+    const int64_t same = ops.same[i];
+    if (same < 0) return i + ops.given;
+    const auto dtype = size_t(same) < ops.given ? grads[same].scalar_type()
+                                                : dtypes[same - ops.given];
+    return dtype == dtypes[i] ? size_t(same) : i + ops.given;
+  }
+
+  // Puts the gradients that the op is asked for behind those of the results, each in its place.
+  void make(const std::vector<bool>& asked, variable_list& grads) {
+    grads.resize(ops.given + ops.differentiable);
+    if (std::find(asked.begin(), asked.end(), true) == asked.end()) return;
+    Stack stack;
+    stack.reserve(ops.sources.size() + ops.given + 1);
+    for (size_t i = 0; i < ops.given; ++i) stack.emplace_back(grads[i]);
+    push_saved(stack);
+    c10::List<bool> needs;
+    needs.reserve(asked.size());
+    for (const bool each : asked) needs.push_back(each);
+    stack.emplace_back(std::move(needs));
+    ops.backward.callBoxed(&stack);
+    std::vector<at::Tensor> found = stack.back().toTensorVector();
+    auto next = found.begin();
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (asked[i]) grads[ops.given + i] = std::move(*next++);
+    }
+  }
+
   // Two threads may run a retained graph at a time.
   void push_saved(Stack& stack) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -188,6 +218,10 @@ class Forward final : public c10::OperatorKernel {
                                            : torch::autograd::Edge());
     }
     node->set_next_edges(std::move(edges));
+    for (const IValue& input : inputs) {
+      node->dtypes.push_back(input.isTensor() ? input.toTensor().scalar_type()
+                                              : at::ScalarType::Undefined);
+    }
     // `run` takes the arguments off the stack.
     std::vector<IValue> saved;
     for (const Source& source : ops_.sources) {
@@ -276,7 +310,7 @@ torch::Library register_kernel(const Pair& ops, c10::DispatchKey key) {
 }
 
 void differentiate(const char* forward, const char* backward, size_t differentiable, size_t given,
-                   const char* refusal) {
+                   const int64_t* same, const char* refusal) {
   static std::mutex mutex;
   static std::deque<Pair> pairs;  // what is in it stays where it is
   static std::deque<torch::Library> libraries;
@@ -286,7 +320,8 @@ void differentiate(const char* forward, const char* backward, size_t differentia
   const std::lock_guard<std::mutex> lock(mutex);
   // It has where its module is reloaded, or a package of the same sources was imported before.
   if (first.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return;
-  pairs.push_back({first, second, differentiable, given, refusal,
+  pairs.push_back({first, second, differentiable, given,
+                   std::vector<int64_t>(same, same + differentiable), refusal,
                    find_sources(first.schema(), second.schema(), given),
                    find_mutated(first.schema())});
   libraries.push_back(register_kernel<Forward>(pairs.back(), c10::DispatchKey::Autograd));
@@ -303,15 +338,17 @@ extern "C" __attribute__((visibility("default"))) const char* fusegen_sources() 
 }
 
 // Has `backward` differentiate `forward`, both registered ops as "namespace::name", by its first
-// arguments, so many of them. given: how many of its results, the first ones, have gradients.
+// arguments, so many of them. given: how many of its results, the first ones, have gradients. same:
+// of each gradient the place of what it equals, among those of the results and, behind them, the
+// gradients before it; -1 for none.
 // refusal: the error's text where that is to be differentiated again.
 // Null, or why it cannot, valid until the next call in this thread.
 extern "C" __attribute__((visibility("default"))) const char* fusegen_differentiate(
     const char* forward, const char* backward, size_t differentiable, size_t given,
-    const char* refusal) {
+    const int64_t* same, const char* refusal) {
   thread_local std::string reason;
   try {
-    differentiate(forward, backward, differentiable, given, refusal);
+    differentiate(forward, backward, differentiable, given, same, refusal);
     return nullptr;
   } catch (const std::exception& error) {
     reason = error.what();

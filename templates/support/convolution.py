@@ -1,10 +1,10 @@
 """The convolution that a chain begins with: PyTorch's own op, in channels_last.
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
-that by a view: a row for each position of each of the batch. The convolution's input is brought
-into that format by a copy, unless it is there. The chain's result is in the format of PyTorch's
-convolution. Where that is contiguous, most chains' kernels write it so themselves, and read further
-inputs and the result's gradient so; other chains' results and gradients are copied.
+that by a view: a row for each position of each of the batch. The convolution's input is copied to
+that format (memory_formats.py), unless it is in it. The chain's result is in the format of
+PyTorch's convolution. Where that is contiguous, most chains' kernels write it so themselves, and
+read further inputs and the result's gradient so; other chains' results and gradients are copied.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .memory_formats import as_channels_last, as_contiguous, with_channels_innermost
 from .stand_in import FUNCTION, Eager, misfit_plain
 
 _KINDS = (
@@ -30,7 +31,6 @@ _FUNCTIONS = (
     *(F.conv1d, F.conv2d, F.conv3d, F.pad),
     *(F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d),
 )
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 UNBATCHED = Eager("the input has no dimension for the batch")
 
@@ -96,8 +96,8 @@ def call_convolved(operator, arguments):
 
     arguments: those of the operator; what has rows among them is [batch, channels, *positions].
     """
-    convolved = _padded(arguments[0])
-    given = [_convolve(convolved), *arguments[1:]]
+    convolved, package = _padded(arguments[0]), operator.package
+    given = [_convolve(package, convolved), *arguments[1:]]
     # PyTorch's result is in channels_last where an operand is.
     is_last = _is_last(convolved.x) or _is_last(convolved.weight)
     batch, channels, *positions = given[0].shape
@@ -107,7 +107,7 @@ def call_convolved(operator, arguments):
         given[0] = given[0].mT
         return operator.run(given).view(batch, channels, *positions)
     for index in operator.with_rows:
-        given[index] = given[index].movedim(1, -1)
+        given[index] = with_channels_innermost(package, given[index])
     result = operator(*given)
     if operator.drops_channels:
         return result
@@ -115,7 +115,7 @@ def call_convolved(operator, arguments):
     if is_last:
         return result
     if not result.is_contiguous():
-        return result.contiguous()
+        return as_contiguous(package, result)
     # Sizes of 1 make both formats one, but the strides would make PyTorch go on in channels_last.
     return result.flatten(1).view(result.shape)
 
@@ -129,7 +129,7 @@ def _padded(convolved):
     return convolved._replace(x=F.pad(x, around, mode=module.padding_mode))
 
 
-def _convolve(convolved):
+def _convolve(package, convolved):
     """The convolution without its bias, made in channels_last. Its input is padded."""
     module, x, weight, dtype = convolved
     padding = module.padding
@@ -146,9 +146,9 @@ def _convolve(convolved):
             for one, each in zip(nothing, options, strict=True)
         ]
     stride, padding, dilation, output_padding = options
-    x = _channels_last(x, dtype)
+    x = as_channels_last(package, x, dtype)
     if weight.dtype != dtype:  # else PyTorch brings it into the format of x, and saves no copy
-        weight = _channels_last(weight, dtype)
+        weight = as_channels_last(package, weight, dtype)
     if module.transposed:
         function = F.conv_transpose3d if x.dim() == 5 else F.conv_transpose2d
         result = function(x, weight, None, stride, padding, output_padding, module.groups, dilation)
@@ -158,18 +158,10 @@ def _convolve(convolved):
     return result.squeeze(2) if is_1d else result
 
 
-def _channels_last(x, dtype):
-    """`x` in the dtype, with channels as the innermost dimension of its memory."""
-    if x.shape[1] > 1:
-        return x.to(dtype=dtype, memory_format=_FORMATS[x.dim()])
-    # Of one channel a contiguous tensor is that already, but PyTorch tells formats by strides.
-    return x.to(dtype).contiguous().squeeze(1).unsqueeze(-1).movedim(-1, 1)
-
-
 def _is_last(x):
     """Whether PyTorch takes an operand for one in channels_last: by its strides, dense or not."""
     strides = x.stride()
-    if x.dim() not in _FORMATS or strides[1] == 0:
+    if x.dim() not in (4, 5) or strides[1] == 0:
         return False
     least = 0
     for index in (1, *range(x.dim() - 1, 1, -1), 0):

@@ -139,12 +139,13 @@ __device__ __forceinline__ auto load_pack(
   return load_pack(columns.here, tensor, row, vector_end);
 }
 
-// As that of unaligned.cuh.
+// As that of unaligned.cuh, for the row of the program that begins at element `begin`: all vectors
+// are of one row of the tensor, whose divisions are made once.
 template <typename ColumnsOf, typename E, bool kAgain>
 __device__ __forceinline__ auto issue_load(
-    const ColumnsOf& columns, const SpreadPointer<E, kAgain>& tensor, int64_t row, int64_t,
-    int64_t vector_end) {
-  return load_pack(columns, tensor, row, vector_end);
+    const ColumnsOf& columns, const SpreadPointer<E, kAgain>& tensor, int64_t begin, int64_t,
+    int64_t) {
+  return load_pack(columns, tensor.row(quotient(begin, tensor.channels)));
 }
 
 }  // namespace fusegen

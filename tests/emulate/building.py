@@ -32,10 +32,10 @@ def write(name: str, text: str, root: Path, multiprocessors: int | None = None) 
     return plan
 
 
-def kernels_of(package: Path, mode: Mode, cache: Path, *, checked: bool = True) -> EmulatedLibrary:
-    """The launchers of a generated package in one dtype configuration; cache, checked: see compile_kernels()."""
+def kernels_of(package: Path, mode: Mode, cache: Path, **looked_at: bool) -> EmulatedLibrary:
+    """The launchers of a generated package in one dtype configuration; cache, looked_at: see compile_kernels()."""
     defines = ["FUSEGEN_VERIFICATION"] if mode.roles["activation"] == "float64" else []
-    return compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=[mode.index], checked=checked)
+    return compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=[mode.index], **looked_at)
 
 
 def module_class(plan: Plan, root: Path) -> type[nn.Module]:

@@ -41,7 +41,7 @@ LIMITS = {torch.float64: 1e-11, torch.float32: 2e-4, torch.bfloat16: 1e-2, torch
 def library(name: str, mode: int, cache: Path):
     """The committed kernels in one mode."""
     plan = plan_file(ROOT / "specs" / f"{name}.yaml")
-    return kernels_of(ROOT / "generated" / name, plan.modes[mode], cache)
+    return kernels_of(ROOT / "generated" / name, plan.modes[mode], cache, references=True)
 
 
 def modes_of(chain, plan):

@@ -243,9 +243,11 @@ def test_one_channel(packages) -> None:
     assert y.is_contiguous()
     torch.testing.assert_close(y, copy.deepcopy(fused).fusegen_reference(x), rtol=1e-4, atol=1e-5)
     made = fused._fusegen_call(x, _device="cpu", _count=False)[1][0]
-    assert convolution_of(fused)._convolve(made).movedim(1, -1).is_contiguous()
+    package, formats = cls._fusegen_package, part_of_support(cls, "memory_formats")
+    convolved = part_of_support(cls, "convolution")._convolve(package, made)
+    assert convolved.movedim(1, -1).is_contiguous()
     for given in (x, fused.conv.weight):
-        assert convolution_of(fused)._channels_last(given, torch.float32).stride(1) == 1
+        assert formats.as_channels_last(package, given, torch.float32).stride(1) == 1
 
 
 def formats_of(batch, channels, positions):
@@ -306,10 +308,10 @@ def test_batches_that_pytorch_refuses_are_not_counted(packages) -> None:
     assert torch.equal(fused.bn.num_batches_tracked, before)
 
 
-def convolution_of(module):
-    """support/convolution.py of a package."""
-    support = sys.modules[type(module).__module__]._support
-    return sys.modules[f"{support.__name__}.convolution"]
+def part_of_support(cls, name):
+    """A file of support/ of a package."""
+    support = sys.modules[cls.__module__]._support
+    return sys.modules[f"{support.__name__}.{name}"]
 
 
 def test_calls_that_pytorch_refuses(packages) -> None:

@@ -23,6 +23,7 @@ __global__ void faults(int mode, int* y, int zero) {
   if (mode == 1) *y = array[4 + zero];
   if (mode == 2) *y = 0x7fffffff + (zero + 1);
   if (mode == 3) *reinterpret_cast<volatile int*>(16) = 1;
+  if (mode == 6) *reinterpret_cast<int*>(reinterpret_cast<char*>(y) + 2) = 1;
   if (mode != 4) return;
   volatile char large[80 * 1024];
   for (int i = 0; i < 80 * 1024; ++i) large[80 * 1024 - 1 - i] = 0;
@@ -45,6 +46,7 @@ extern "C" int run_nothing() { return fusegen::launch(nothing, 1, 8, 0, nullptr)
         (2, "overflows a signed integer"),
         (3, "global memory at 0x10"),
         (4, "overflows its stack"),
+        (6, "makes a misaligned access, of 4 bytes"),
     ],
 )
 def test_faults_name_thread_and_line(build, number, message):

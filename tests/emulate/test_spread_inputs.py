@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
+from tests.emulate.test_convolutions import Calls  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -89,7 +90,33 @@ chain:
   - {op: mul, mask: keep}
   - {op: masked_fill, mask: pixel, constant: 0.5}
 """
-SPECS = {"film": FILM, "scores": SCORES, "convolved": CONVOLUTION}
+# Contiguous tensors go through tiles here: no input has one value for all channels of a position.
+TILES = """
+fusegen: 1
+name: tiled
+dims: {batch: 4, channels: 6, height: 8, width: 9, hidden: 16}
+arguments: {channels: {type: dim}, hidden: {type: dim}}
+inputs:
+  x: [batch, channels, height, width]
+  gate: [batch, hidden, 1, 1]
+  line: [batch, hidden, height, 1]
+  channel: [hidden, 1, 1]
+  everywhere: [1, hidden, height, width]
+  full: [batch, hidden, height, width]
+  number: [1]
+dtypes: [float32]
+chain:
+  - {op: conv2d, name: conv, out_channels: hidden, kernel_size: 1}
+  - {op: add, input: line}
+  - {op: batch_norm, name: bn}
+  - {op: mul, input: gate, plus: 1}
+  - {op: add, input: everywhere}
+  - {op: silu}
+  - {op: mul, input: channel}
+  - {op: add, input: full}
+  - {op: mul, input: number}
+"""
+SPECS = {"film": FILM, "scores": SCORES, "convolved": CONVOLUTION, "tiled": TILES}
 # Values of the symbols; the results of a convolution follow.
 SIZES = {
     "film": (
@@ -104,6 +131,11 @@ SIZES = {
     "convolved": (
         {"batch": 2, "channels": 3, "height": 5, "width": 4, "hidden": 6, "out_height": 3, "out_width": 2},
         {"batch": 3, "channels": 1, "height": 3, "width": 4, "hidden": 8, "out_height": 1, "out_width": 2},
+    ),
+    "tiled": (
+        {"batch": 2, "channels": 3, "height": 5, "width": 7, "hidden": 7},
+        {"batch": 3, "channels": 2, "height": 9, "width": 12, "hidden": 12},
+        {"batch": 1, "channels": 2, "height": 33, "width": 33, "hidden": 4},
     ),
 }
 CASES = [(name, sizes) for name in SPECS for sizes in SIZES[name]]
@@ -163,6 +195,25 @@ def test_output_and_every_gradient(built, name, sizes):
         for mine, theirs in zip(found, expected, strict=True):
             assert mine.shape == theirs.shape and mine.dtype == torch.float32
             torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=2e-5 * max(1, float(theirs.abs().max())))
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels_last"])
+def test_inputs_of_fewer_rows_beside_tiles(built, last):
+    """In a call with images the ops take them as in one with rows: the result is the same."""
+    plan, cls = built("tiled")
+    sizes = SIZES["tiled"][1]
+    module = cls(sizes["channels"], sizes["hidden"])
+    x, *others = drawn(plan, sizes)
+    expected, grad = results(module, module, [x, *others])
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    with Calls() as calls:
+        found, _ = results(module, module, [x, *others], grad)
+    images, rows = (3, 12, 108), (3 * 108, 12)
+    assert all((rows if last else images) in shapes for shapes in calls.ours)
+    assert all((3, 12) in shapes and (108, 12) in shapes for shapes in calls.ours[:1])
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5 * max(1, float(theirs.abs().max())))
 
 
 def test_a_row_whose_scores_are_all_masked_is_nan_as_in_pytorch(built):

@@ -67,6 +67,21 @@ def test_an_exported_file_returns_one_result(capsys, tmp_path: Path) -> None:
     assert code == 2 and "an exported file returns one result" in err
 
 
+def test_a_plan_of_several_results(capsys, tmp_path: Path) -> None:
+    """The backward pass reads a result, which costs nothing; the inputs have one gradient, which is written once."""
+    (tmp_path / "add_norm.yaml").write_text(RESULTS)
+    code, out, _ = said(capsys, "plan", tmp_path / "add_norm.yaml", "--format", "json")
+    assert code == 0
+    (variant,) = json.loads(out)["variants"]
+    assert ("total", 0) in [(each["name"], each["bytes"]) for each in variant["saved"]]
+    backward = variant["programs"][1]
+    assert {"grad_x", "grad_y"} <= set(backward["writes"])
+    rows = [kernel for kernel in backward["schedules"][0]["kernels"] if kernel["kind"] == "row"]
+    assert [[each["name"] for each in kernel["writes"] if each["shape"] == [16, 32]] for kernel in rows] == [["grad_x"]]
+    # Both gradients that come, the sum, and one gradient; the norm's weight, and the statistics of each row.
+    assert backward["floor_bytes"] == 4 * (4 * 16 * 32 + 3 * 32 + 2 * 16)
+
+
 def test_what_measures_takes_one_region_and_one_result(tmp_path: Path) -> None:
     from fusegen.errors import SpecError
     from fusegen.plan.composition import refuse_several

@@ -22,13 +22,14 @@ dims: {batch: 4, features: 24}
 arguments:
   features: {type: dim}
   scale_by: {type: float, default: 1.25}
-inputs: {x: [batch, features], residual: [batch, features]}
+inputs: {x: [batch, features], shift: [batch, features], residual: [batch, features]}
 dtypes: [float32]
 chain:
+  - {op: add, input: shift}
   - {op: rms_norm, name: norm, eps: null}
   - {op: mul, constant: scale_by}
-  - {op: add, input: residual}
   - {op: prelu, name: act}
+  - {op: add, input: residual}
 """
 
 
@@ -37,8 +38,8 @@ class Tail(nn.Module):
         super().__init__()
         self.norm, self.act, self.scale_by = nn.RMSNorm(features), nn.PReLU(), scale_by
 
-    def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        return self.act(self.norm(x) * self.scale_by + residual)
+    def forward(self, x: torch.Tensor, shift: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        return self.act(self.norm(x + shift) * self.scale_by) + residual
 
 
 class Geglu(nn.Module):
@@ -110,10 +111,23 @@ def test_a_linear_layer_and_a_batch_norm(linear, momentum) -> None:
         compare(original.train(training), exported.train(training), torch.randn(9, 12))
 
 
-def test_a_tail_with_leading_dimensions_and_a_further_input(tail) -> None:
+def test_a_tail_with_leading_dimensions_and_further_inputs(tail) -> None:
     original, exported = pair(tail, Tail, 24, 0.75)
     for shape in ((24,), (5, 24), (2, 3, 24)):
-        compare(original, exported, torch.randn(shape), torch.randn(shape))
+        compare(original, exported, *(torch.randn(shape) for _ in range(3)))
+
+
+@pytest.mark.parametrize("wanted", [(0, 1, 2), (1, 2), (1,), (2,)])
+def test_gradients_that_are_others(wanted, tail) -> None:
+    """That of the residual is the one that comes, and x and shift have one."""
+    _, exported = pair(tail, Tail, 24)
+    given = [torch.randn(5, 24, requires_grad=index in wanted) for index in range(3)]
+    grad = torch.randn(5, 24)
+    found = dict(zip(wanted, torch.autograd.grad(exported(*given), [given[i] for i in wanted], grad), strict=True))
+    expected = torch.autograd.grad(Tail(24)(*given), [given[i] for i in wanted], grad)
+    torch.testing.assert_close(list(found.values()), list(expected))
+    assert 2 not in found or found[2].data_ptr() == grad.data_ptr()
+    assert wanted[:2] != (0, 1) or found[0].data_ptr() == found[1].data_ptr()
 
 
 def test_parts_of_the_channels(files) -> None:
@@ -202,8 +216,8 @@ def test_shapes_that_do_not_fit_are_refused(linear, tail) -> None:
     with pytest.raises(ValueError, match=r"bias_shape must be \(1,\)"):
         linear["ModelNew"](12, 20, bias_shape=(20,))
     with pytest.raises(ValueError, match="leading dimensions"):
-        tail["ModelNew"](24)(torch.randn(2, 3, 24), torch.randn(6, 24))
+        tail["ModelNew"](24)(torch.randn(2, 3, 24), *(torch.randn(6, 24),) * 2)
     with pytest.raises(ValueError, match="leading dimensions"):
-        tail["ModelNew"](24)(torch.randn(24), torch.tensor(1.0))
+        tail["ModelNew"](24)(torch.randn(24), *(torch.tensor(1.0),) * 2)
     with pytest.raises(ValueError, match="dimension of channels"):
-        tail["ModelNew"](24)(torch.tensor(1.0), torch.tensor(1.0))
+        tail["ModelNew"](24)(*(torch.tensor(1.0),) * 3)

@@ -23,5 +23,5 @@ def written(source: str, root: Path) -> Path:
 
 
 def compiled(source: str, root: Path, cache: Path, *, checked: bool = True) -> EmulatedLibrary:
-    """For the emulator; cache, checked: see compile_kernels()."""
-    return compile_kernels(written(source, root), cache=cache, checked=checked)
+    """For the emulator; cache, checked: see compile_kernels(). Every array in shared memory is looked at."""
+    return compile_kernels(written(source, root), cache=cache, checked=checked, references=True)

@@ -143,7 +143,8 @@ void check_global(Region& region, const Attempt& attempt) {
   }
 }
 
-void check(const void* address, std::size_t bytes, bool writes, const void* caller) {
+// alignment: what the access's type promises of the address.
+void check(const void* address, std::size_t bytes, bool writes, const void* caller, std::size_t alignment = 1) {
   if (!engine.current) return;  // a launcher's own access
   const Attempt attempt{static_cast<const unsigned char*>(address), bytes, writes};
   if (engine.stacks.contains(address)) return;
@@ -152,6 +153,9 @@ void check(const void* address, std::size_t bytes, bool writes, const void* call
   if (!owner && !region) return;
   // The call returns behind itself; the instruction before that has the line of the access.
   engine.code_address = reinterpret_cast<std::uint64_t>(caller) - 1;
+  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
+    fail(engine.current, "makes a misaligned access, of %zu bytes", bytes);
+  }
   if (owner) {
     check_shared(*owner, attempt);
   } else {
@@ -163,17 +167,17 @@ void check(const void* address, std::size_t bytes, bool writes, const void* call
 }  // namespace
 }  // namespace fusegen::emulate
 
-#define FUSEGEN_HOOK(name, bytes, writes)                                                       \
+#define FUSEGEN_HOOK(name, bytes, writes, alignment)                                            \
   extern "C" void __tsan_##name(void* address) {                                                \
-    fusegen::emulate::check(address, bytes, writes, __builtin_return_address(0));               \
+    fusegen::emulate::check(address, bytes, writes, __builtin_return_address(0), alignment);    \
   }
-#define FUSEGEN_HOOKS(bytes)                            \
-  FUSEGEN_HOOK(read##bytes, bytes, false)               \
-  FUSEGEN_HOOK(write##bytes, bytes, true)               \
-  FUSEGEN_HOOK(unaligned_read##bytes, bytes, false)     \
-  FUSEGEN_HOOK(unaligned_write##bytes, bytes, true)
-FUSEGEN_HOOK(read1, 1, false)
-FUSEGEN_HOOK(write1, 1, true)
+#define FUSEGEN_HOOKS(bytes)                              \
+  FUSEGEN_HOOK(read##bytes, bytes, false, bytes)          \
+  FUSEGEN_HOOK(write##bytes, bytes, true, bytes)          \
+  FUSEGEN_HOOK(unaligned_read##bytes, bytes, false, 1)    \
+  FUSEGEN_HOOK(unaligned_write##bytes, bytes, true, 1)
+FUSEGEN_HOOK(read1, 1, false, 1)
+FUSEGEN_HOOK(write1, 1, true, 1)
 FUSEGEN_HOOKS(2)
 FUSEGEN_HOOKS(4)
 FUSEGEN_HOOKS(8)

@@ -93,7 +93,7 @@ class TileThread {
     for (int u = 0; u < kTileVectors; ++u, row += step) {
       if (!has_position(u)) break;
       each(
-          [&](auto i, auto& vector, auto* from) {
+          [&](auto i, auto& vector, const auto& from) {
             if constexpr (has_bit(kInnerReads, decltype(i)::value)) {
               vector = load_pack(columns_, from + row);
             }
@@ -145,10 +145,10 @@ class TileThread {
       Elements<P> x{};
       each(TakeElement<kInnerReads>{v}, x, inner);
       each(
-          [&](auto i, Acc& value, auto* from) {
+          [&](auto i, Acc& value, const auto& from) {
             constexpr int kField = decltype(i)::value;
-            using E = std::remove_pointer_t<decltype(from)>;
             if constexpr (has_bit(kReads, kField)) {
+              using E = std::remove_pointer_t<std::decay_t<decltype(from)>>;
               value = widen(arrays_.template read_array<kField, E>()[at]);
             }
           },

@@ -144,10 +144,12 @@ class TileArrays {
   template <int kStep>
   __device__ __forceinline__ void bring_by() const {
     each(
-        [&](auto i, auto* from) {
+        [&](auto i, const auto& from) {
           constexpr int kField = decltype(i)::value;
-          using E = std::remove_pointer_t<decltype(from)>;
-          if constexpr (has_bit(kReads, kField)) bring<kStep>(read_array<kField, E>(), from);
+          if constexpr (has_bit(kReads, kField)) {
+            using E = std::remove_pointer_t<std::decay_t<decltype(from)>>;
+            bring<kStep>(read_array<kField, E>(), from);
+          }
         },
         p_.reads);
   }

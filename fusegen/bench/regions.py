@@ -1,0 +1,105 @@
+"""What a benchmark asks of a plan, be it that of one region or of several: modes, products, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.bench.bytes import tail_bytes
+from fusegen.bench.names import STEP
+from fusegen.bench.work import Work, contraction_work
+from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.model import Mode
+from fusegen.plan.plan import Plan
+from fusegen.verify.composed import composed_modes
+from fusegen.verify.sizes import Sizes, sizes_at
+
+
+class Portion(NamedTuple):
+    """A region that has kernels, with its own mode and sizes."""
+
+    plan: Plan
+    mode: Mode
+    sizes: Sizes
+
+
+def mode_of(planned: Planned, dtype: str) -> Mode | None:
+    """The mode of a dtype outside of autocast."""
+    modes = composed_modes(planned) if isinstance(planned, Composition) else planned.modes
+    return next((mode for mode in modes if mode.plain and mode.roles["activation"] == dtype), None)
+
+
+def portions(planned: Planned, mode: Mode, sizes: Sizes) -> list[Portion]:
+    """The regions of a plan, in order; a plan of one region is its own."""
+    if not isinstance(planned, Composition):
+        return [Portion(planned, mode, sizes)]
+    found = []
+    for plan in planned.plans:
+        own = mode_of(plan, mode.roles["activation"])
+        assert own is not None, "a region has every dtype of the whole"
+        found.append(Portion(plan, own, sizes_at(plan, sizes.symbols)))
+    return found
+
+
+def why_no_precision(planned: Planned) -> str | None:
+    """Why a module cannot be told how float32 is multiplied."""
+    if not has_anchor(planned) or not (isinstance(planned, Composition) or planned.chain.contraction):
+        return "the chain has no matrix product"
+    if isinstance(planned, Composition) and not planned.has_precisions:
+        return "PyTorch makes the product of a layer that is a region alone"
+    return None
+
+
+def has_anchor(planned: Planned) -> bool:
+    """Whether there is a product or a convolution, which libraries make."""
+    if isinstance(planned, Composition):
+        return any(step.anchor for step in planned.spec.chain)
+    return planned.chain.has_anchor
+
+
+def bytes_of_regions(planned: Planned, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:
+    """The fewest bytes that all regions move, by direction: what one leaves for another is written and read."""
+    counts = [tail_bytes(*portion, what) for portion in portions(planned, mode, sizes)]
+    return tuple(map(sum, zip(*counts, strict=True)))
+
+
+def products_work(
+    planned: Planned,
+    mode: Mode,
+    sizes: Sizes,
+    original: nn.Module,
+    inputs: Sequence[Tensor],
+    grad_output: Tensor,
+    what: str,
+) -> Work | None:
+    """The library calls that the fused module makes for its layers, on their own; None where it has none."""
+    if not isinstance(planned, Composition):
+        if planned.chain.of_rows:  # the product's gradient has its shape, not that of the result
+            grad_output = torch.randn(sizes.result, device=grad_output.device, dtype=grad_output.dtype)
+        return contraction_work(planned, mode, original, inputs, grad_output, what)
+    calls = []
+    for part in planned.parts:
+        first = part.region.steps[0]
+        if first.op == "linear":
+            layer = original.get_submodule(first.name)
+            # In float32 the kernels add the bias, see docs/architecture.md.
+            with_bias = part.plan is None or inputs[0].dtype.itemsize == 2
+            calls.append(_product(layer, sizes.rows, with_bias, inputs[0], what))
+    return Work(lambda: [call() for call in calls]) if calls else None
+
+
+def _product(layer: nn.Module, rows: int, with_bias: bool, like: Tensor, what: str):
+    weight = layer.weight.detach()
+    bias = layer.bias.detach() if with_bias and layer.bias is not None else None
+    data, grad = (torch.randn(rows, width, device=like.device, dtype=like.dtype) for width in weight.shape[::-1])
+
+    def forward() -> Tensor:
+        return nn.functional.linear(data, weight, bias)
+
+    def step() -> tuple[Tensor, ...]:
+        return forward(), grad @ weight, grad.t() @ data
+
+    return step if what == STEP else forward

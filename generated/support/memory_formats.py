@@ -1,0 +1,109 @@
+"""Tensors [batch, channels, *positions] from one memory format to the other.
+
+A package with a convolution has a kernel for that (kernels/image_copy.cuh), because PyTorch's copy
+has half the bandwidth of one that keeps the order. It copies what is dense in one of both formats.
+PyTorch copies
+
+- what has other strides, one channel or one position, or elements that are not of 16 or 32 bits,
+- tensors of less than a megabyte: the time of the call, which is longer, counts more,
+- small images, of which the kernel has a block each,
+- under torch.compile, which may fuse a copy with what comes before.
+"""
+
+import functools
+
+import torch
+
+from .operators import _describe
+
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+_LEAST_BYTES = 1 << 20
+_LEAST_IMAGE = 256  # elements, as in torch_image_copy.h
+
+
+def as_channels_last(package, x, dtype):
+    """`x` in the dtype, with channels as the innermost dimension of its memory."""
+    if _is_copied(x, dtype) and x.is_contiguous():
+        return _recorded(_ToChannelsLast, package, x, dtype)
+    if x.shape[1] > 1:
+        return x.to(dtype=dtype, memory_format=_FORMATS[x.dim()])
+    # Of one channel a contiguous tensor is that already, but PyTorch tells formats by strides.
+    return x.to(dtype).contiguous().squeeze(1).unsqueeze(-1).movedim(-1, 1)
+
+
+def with_channels_innermost(package, x):
+    """`x` as [batch, *positions, channels]. In memory it is that, too, if it was contiguous."""
+    if _is_copied(x, x.dtype) and x.is_contiguous():
+        x = _recorded(_ToChannelsLast, package, x, x.dtype)
+    return x.movedim(1, -1)
+
+
+def as_contiguous(package, x):
+    """`x` in contiguous memory. It is in channels_last."""
+    if _is_copied(x, x.dtype) and x.movedim(1, -1).is_contiguous():
+        return _recorded(_ToContiguous, package, x, x.dtype)
+    return x.contiguous()
+
+
+def _is_copied(x, dtype):
+    """Whether the kernel copies such a tensor, if it has the strides for it."""
+    if torch.compiler.is_compiling() or x.shape[0] == 0 or x.shape[1] == 1:
+        return False
+    image = x.numel() // x.shape[0]
+    if x.nbytes < _LEAST_BYTES or image < _LEAST_IMAGE or image == x.shape[1]:
+        return False
+    if not x.dtype.is_floating_point or x.dtype.itemsize not in (2, 4):
+        return False
+    return x.dtype == dtype or (x.dtype == torch.float32 and dtype.itemsize == 2)
+
+
+def _recorded(function, package, x, dtype):
+    """What the function's forward returns; autograd knows of it where it has to."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        return function.apply(x, package, dtype)
+    return function.forward(None, x, package, dtype)
+
+
+class _ToChannelsLast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, package, dtype):
+        if ctx is not None:
+            ctx.dtype = x.dtype
+        mode = -1 if x.dtype == dtype else _mode(package, dtype)
+        return _op(package)(x.flatten(2), mode).mT.view(x.shape)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.to(ctx.dtype), None, None  # in any format, as it comes
+
+
+class _ToContiguous(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, package, dtype):
+        if ctx is not None:
+            ctx.package = package
+        images = x.movedim(1, -1).flatten(1, -2)
+        return _op(package)(images, -1).view(x.shape)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return with_channels_innermost(ctx.package, grad).movedim(-1, 1), None, None
+
+
+@functools.cache
+def _op(package):
+    op = package.find_op("copy_images")
+
+    def fake(images, dtype_mode):
+        dtype = images.dtype if dtype_mode < 0 else package.dtypes[dtype_mode]["activation"]
+        count, rows, columns = images.shape
+        return images.new_empty((count, columns, rows), dtype=dtype)
+
+    _describe(op, fake, lambda *_, **__: 0)
+    return op
+
+
+@functools.cache
+def _mode(package, dtype):
+    """A dtype mode with such activations."""
+    return next(i for i, row in enumerate(package.dtypes) if row["activation"] == dtype)

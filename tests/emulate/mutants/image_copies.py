@@ -1,0 +1,33 @@
+"""The copy of images: who waits for whom, where a tile ends, and where its elements are."""
+
+from __future__ import annotations
+
+from tests.emulate.mutants.barriers import NOTHING
+from tests.emulate.mutants.mutant import BEYOND_SHARED, BLOCKS, EARLY, UNWRITTEN_SHARED, Mutant
+
+_KERNEL, _SHAPES = "kernels/image_copy.cuh", "image_copy_shapes.cuh"
+_COPY = """__pipeline_memcpy_async(
+    reinterpret_cast<W*>(own), reinterpret_cast<const W*>(source), sizeof(W));"""
+_OUTSIDE = r"(reads|writes) .*\d+ bytes past its end"
+
+IMAGE_COPIES = [
+    Mutant(f"image copy: {name}", run, file, within, old, new, caught, "image_copy_kernel")
+    for name, run, file, within, old, new, caught in (
+        ("copies do not end", "a tile", _KERNEL, "image_copy_kernel", "end_row();", NOTHING, UNWRITTEN_SHARED),
+        ("no copy is waited for", "a tile", _KERNEL, "image_copy_kernel", "wait_for_rows<0>();", NOTHING,
+         UNWRITTEN_SHARED),
+        ("written before all threads have read", "a tile", _KERNEL, "image_copy_kernel", "__syncthreads();", NOTHING,
+         EARLY),
+        ("nothing is read", "a tile", _KERNEL, "read_by", _COPY, NOTHING, UNWRITTEN_SHARED),
+        ("columns past the end", "several tiles", _KERNEL, "read_by", "column >= columns_", "false", _OUTSIDE),
+        ("too few elements in shared memory", "a tile", _SHAPES, "elements", "index_of(tile_rows, 0) + padding",
+         "index_of(tile_rows, 0) / 2", BEYOND_SHARED),
+        ("vectors of an odd number of columns", "odd", _SHAPES, "copy_step", "length % step == 0", "true",
+         "copies 16 bytes to or from an address between them"),
+        ("the first tile again", "several tiles", _KERNEL, None, "int64_t(across) << tiles.shift", "0", BLOCKS),
+        ("the first image again", "a tile", _KERNEL, None, "image * (tiles.rows * tiles.columns)", "0", BLOCKS),
+    )
+] + [
+    Mutant("image copy: the last column again", "few rows", _KERNEL, "write_in_order", "++column;", NOTHING,
+           "not the copy")
+]  # fmt: skip
