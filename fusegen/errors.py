@@ -56,6 +56,7 @@ CODES: dict[str, str] = {
     "FG508": "a file edited by hand that would be overwritten",
     "FG509": "a wheel that would not run where it says, or that no tool packs",
     "FG510": "what an exported file cannot have, or cannot be made of",
+    "FG511": "a plugin whose ops cannot be taken",
     "FG601": "a tuning of what the plan lacks",
     "FG602": "a size that is tuned twice",
     "FG701": "a module that cannot be loaded, made or traced",

@@ -16,7 +16,7 @@ from fusegen.cli import app
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 # Of PyTorch, of who follows a page.
-ELSEWHERE = {"derivatives.yaml", "wrong.py", "threshold_backward"}
+ELSEWHERE = {"derivatives.yaml", "wrong.py", "threshold_backward", "squared_tail.py"}
 SUFFIXES = (".py", ".cuh", ".cu", ".cpp", ".h", ".j2", ".csv", ".md", ".yaml", ".toml")
 COMMANDS: typing.Any = typer.main.get_command(app)
 

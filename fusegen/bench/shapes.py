@@ -36,7 +36,7 @@ def sizes_of(plan: Planned, shape: str) -> Sizes:
     if shape == TYPICAL:
         return usual
     extents = [int(extent) for extent in shape.split("x")]
-    if usual.given:
+    if plan.chain.convolution:
         return _in_front_of_convolution(plan, usual, shape, extents)
     expected = 2 if usual.source is None else 3
     if len(extents) != expected:

@@ -72,13 +72,16 @@ def contraction_work(
     """
     if plan.chain.convolution:
         return _convolution_work(plan.chain.convolution, original, inputs[0], grad_output, what)
+    if plan.chain.batched:
+        return _batched_work(plan, inputs, grad_output, what)
     contraction = plan.chain.contraction
     if contraction is None:
         return None
-    linear = original.get_submodule(contraction.name)
-    weight = linear.weight.detach()
+    weight = original.get_parameter(contraction.attribute).detach()
+    weight = weight.t() if contraction.by_columns else weight
     with_bias = any(in_product(plan, mode, name) for name in plan.chain.parameters)
-    bias = linear.bias.detach() if with_bias else None
+    added = [p.attribute for p in plan.chain.parameters.values() if p.in_product] if with_bias else []
+    bias = original.get_parameter(added[0]).detach() if added else None
     data = inputs[[given.name for given in plan.chain.inputs].index(contraction.source)].detach()
     grad = grad_output.to(data.dtype).repeat(1, plan.chain.number_of_parts)
 
@@ -87,6 +90,22 @@ def contraction_work(
 
     def step() -> tuple[Tensor, ...]:
         return forward(), grad @ weight, grad.t() @ data
+
+    return Work(step if what == STEP else forward)
+
+
+def _batched_work(plan: Plan, inputs: Sequence[Tensor], grad_output: Tensor, what: str) -> Work:
+    """The product of two inputs alone, for each element of the batch, and its two gradients."""
+    b, names = plan.chain.batched, [given.name for given in plan.chain.inputs]
+    left, right = (inputs[names.index(name)].detach() for name in (b.source, b.other))  # type: ignore[union-attr]
+    right = right.mT if b.transposed else right  # type: ignore[union-attr]
+    grad = grad_output.to(left.dtype)
+
+    def forward() -> Tensor:
+        return left @ right
+
+    def step() -> tuple[Tensor, ...]:
+        return forward(), grad @ right.mT, left.mT @ grad
 
     return Work(step if what == STEP else forward)
 

@@ -6,6 +6,7 @@ from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
 from fusegen.chain.operands import KEEP
+from fusegen.chain.parts import refuse_multiples
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import verify
 
@@ -54,8 +55,12 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if why is not None:
             diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
             continue
+        if builder.in_batches and step.needs_matrix():
+            hint = "PyTorch takes dimension 1 for its channels, which are the last here"
+            diagnostics.refuse("FG308", f"{step.op} cannot be behind bmm", "op", hint)
+            continue
         if not step.divides:
-            builder.refuse_multiples()
+            refuse_multiples(builder)
         try:
             running = step.build(builder, running)
         except StepError as error:
@@ -68,7 +73,7 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if not step.divides or step.save in step.saved:
             builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
-    builder.refuse_multiples()
+    refuse_multiples(builder)
     chain = builder.finish(running)
     if not diagnostics.found:
         verify([chain.result, *chain.further_results.values(), *chain.updates.values()])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Contraction, Convolution, Dropout, RankNorm
-from fusegen.chain.parts import divide, why_not_divided
+from fusegen.chain.model import Batched, Chain, Contraction, Convolution, Dropout, RankNorm
+from fusegen.chain.parts import divide, refuse_other_multiples, why_not_divided
 from fusegen.chain.values import ValuesBuilder
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
 from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
-from fusegen.ir.multiples import factors, part_of
+from fusegen.ir.multiples import part_of
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
@@ -25,6 +25,7 @@ class ChainBuilder(ValuesBuilder):
         self.over_ranks = over_ranks
         self.contraction: Contraction | None = None
         self.convolution: Convolution | None = None
+        self.batched: Batched | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.rank_norms: list[RankNorm] = []
@@ -36,13 +37,13 @@ class ChainBuilder(ValuesBuilder):
 
     def start(self) -> Node | None:
         """The running value before the first step; None where that is an anchor, whose result is a leaf."""
-        self._refuse_other_multiples()
+        refuse_other_multiples(self)
         first = self.spec.chain[0] if self.spec.chain else None
         if first is not None and first.anchor:
             return None
-        return self._begin(self.inputs[0].name if self.inputs else "x")
+        return self.begin(self.inputs[0].name if self.inputs else "x")
 
-    def _begin(self, name: str) -> Node:
+    def begin(self, name: str) -> Node:
         self._source = self.graph.tensor(name, self.graph.view)
         return self._source
 
@@ -57,13 +58,13 @@ class ChainBuilder(ValuesBuilder):
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_features")
         if out != self.channels:
-            self._check_leading((out,))
+            self.check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
         names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
-        self.contraction = Contraction(step.name, source, self.channels, out, *names)
+        self.contraction = Contraction(step.name, source, self.channels, out, *names, f"{step.name}.weight")
         self.places.setdefault(step.name, self.diagnostics.place("name"))
         self.channels = out
-        return self._begin(self.contraction.product)
+        return self.begin(self.contraction.product)
 
     def convolve(self, step, x: Node | None) -> Node:
         """The result of a convolution of the running value x, without its bias."""
@@ -72,7 +73,7 @@ class ChainBuilder(ValuesBuilder):
         if x is not None or self.positions is None:
             self.refuse("FG308", f"{step.op} can only be the first step of a chain")
             self.channels = None
-            return x or self._begin("x")
+            return x or self.begin("x")
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_channels")
         source = self.inputs[0].name if self.inputs else "x"
@@ -81,7 +82,7 @@ class ChainBuilder(ValuesBuilder):
         self.convolution = self.positions.begin(step, source, (self.channels, out), names)
         self.places.setdefault(step.name, self.diagnostics.place("name"))
         self.channels = out
-        return self._begin(self.convolution.result)
+        return self.begin(self.convolution.result)
 
     def divide(self, x: Node, count: int) -> tuple[Node, ...]:
         """The running value x as so many equal parts of its channels, which are the channels from now on."""
@@ -99,26 +100,6 @@ class ChainBuilder(ValuesBuilder):
         self.parts |= leaves
         return found
 
-    def refuse_multiples(self) -> None:
-        """Refuses channels that are a multiple of a symbol, once nothing can divide them any more."""
-        if self.channels is None or factors(self.channels)[1] in (None, self.channels):
-            return
-        anchor = self.contraction or self.convolution
-        path = self.places[anchor.name] if anchor else ("inputs", self.inputs[0].name)
-        message = f"nothing divides the '{self.channels}' channels into parts"
-        self.diagnostics.add(
-            "FG308", message, path, "'chunk' or a gated linear unit comes next, or a symbol of its own"
-        )
-        self.channels = None
-
-    def _refuse_other_multiples(self) -> None:
-        """The channels of the first input may be divided, and nothing else of the inputs."""
-        for index, given in enumerate(self.inputs):
-            for place, dim in enumerate(given.shape):
-                if dim is not None and factors(dim)[1] not in (None, dim) and (index, place) != (0, 1):
-                    message = f"'{dim}' is a multiple, which only the channels of the first input may be"
-                    self.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")
-
     def pass_over(self, written: Any, running: Node | None) -> None:
         """Takes a step that nobody can read for one that makes whatever it says."""
         op = written.get("op") if isinstance(written, dict) else None
@@ -132,7 +113,7 @@ class ChainBuilder(ValuesBuilder):
         further = self.further_results(result or self.graph.tensor("x", self.graph.view))
         if self.training and not self.over_ranks:  # the others have no use for everything
             self.symbols.report_unused(self._saved_by)
-        source = self._source or self._begin("x")
+        source = self._source or self.begin("x")
         return Chain(
             graph=self.graph,
             rows=self.rows,
@@ -144,6 +125,7 @@ class ChainBuilder(ValuesBuilder):
             result=result or source,
             contraction=self.contraction,
             convolution=self.convolution,
+            batched=self.batched,
             training=self.training,
             drops_channels=self.dropped_channels,
             loss=self.loss,

@@ -24,8 +24,9 @@ class Input:
 class Contraction:
     """The matrix product that the chain begins with: its result is the graph's leaf `product`.
 
-    name: the linear layer it belongs to. source: the module's input that it multiplies. operand, weight, product: what
-    the ops call that input, the layer's weight and the result.
+    name: the linear layer it belongs to, or the weight where that is the module's own parameter. source: the module's
+    input that it multiplies. operand, weight, product: what the ops call that input, the weight and the result.
+    attribute: where the module holds the weight. by_columns: whether that is [in_features, out_features].
     """
 
     name: str
@@ -35,11 +36,13 @@ class Contraction:
     operand: str
     weight: str
     product: str
+    attribute: str
+    by_columns: bool = False
 
 
 ROWS = "_rows"
-"""The symbol of the rows where several dimensions have them, as behind a convolution: each position of each of the
-batch's elements is one."""
+"""The symbol of the rows where several dimensions have them, as behind a convolution or bmm: each position or row of
+each of the batch's elements is one."""
 
 Sizing = int | str
 """A size of a convolution in one dimension of positions: a number, or an argument of type int."""
@@ -85,6 +88,25 @@ class Convolution:
             else:
                 found.append((size + 2 * padding - reach) // stride + 1)
         return tuple(found)
+
+
+@dataclass(frozen=True)
+class Batched:
+    """The product of matrices that the chain begins with: its result is the graph's leaf `result`, as [rows, channels].
+
+    PyTorch's own op makes it, in front of the tail's, for each element of the batch. source, other: the module's inputs
+    that it multiplies, [batch, rows, in_features] and [batch, in_features, channels]. transposed: whether the other has
+    its last two dimensions exchanged.
+    """
+
+    source: str
+    other: str
+    transposed: bool
+    batch: Dim
+    rows: Dim
+    in_features: Dim
+    out_features: Dim
+    result: str
 
 
 @dataclass(frozen=True)
@@ -166,8 +188,8 @@ class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
-    contraction, convolution: the anchor; at most one of them is there. rows is ROWS behind a convolution, and where
-    there are leading dimensions.
+    contraction, convolution, batched: the anchor; at most one of them is there. rows is ROWS behind the last two, and
+    where there are leading dimensions.
     parts: where the source is divided into parts of its channels, the leaves that stand for those of the source and
         of what belongs to the same channels, by name. channels are those of one part.
     running: the value before each step; None before an anchor.
@@ -197,6 +219,7 @@ class Chain:
     contraction: Contraction | None
     convolution: Convolution | None
     training: bool
+    batched: Batched | None = None
     drops_channels: bool = False
     loss: Loss | None = None
     parameters: dict[str, Parameter] = field(default_factory=dict)
@@ -229,6 +252,11 @@ class Chain:
     @property
     def has_anchor(self) -> bool:
         """Whether the tail's source is made by a layer, in the dtype that autocast gives it."""
+        return self.has_weight or self.batched is not None
+
+    @property
+    def has_weight(self) -> bool:
+        """Whether the anchor has a weight, which is in the module's dtype."""
         return self.contraction is not None or self.convolution is not None
 
     @property

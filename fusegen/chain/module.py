@@ -35,17 +35,19 @@ class ModuleBuilder:
         self.graph = Graph(_names(spec), MATRIX)
         self.symbols = Symbols(spec, diagnostics)
         self.spatial = spec.chain[0].spatial if spec.chain and spec.chain[0] is not None else 0
+        self.in_batches = bool(spec.chain) and spec.chain[0] is not None and spec.chain[0].in_batches
         form = shape_form(self.spatial) if self.spatial else ("rows", "channels")
+        form = ("batch", "rows", "channels") if self.in_batches else form
         of_unknown = bool(spec.chain) and spec.chain[0] is None
         self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
         first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
         self.of_rows: tuple[Dim | None, ...] = first[:-1]
-        self.leading = () if self.spatial or len(first) == 2 else first[:-1]
+        self.leading = () if self.spatial or self.in_batches or len(first) == 2 else first[:-1]
         self.rows, self.channels = (
-            (ROWS if self.spatial or self.leading else first[0]),
+            (ROWS if self.spatial or self.in_batches or self.leading else first[0]),
             first[1 if self.spatial else -1],
         )
-        self._check_leading(first[-1:])
+        self.check_leading(first[-1:])
         self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
@@ -60,7 +62,7 @@ class ModuleBuilder:
         self.seed = self.graph.claim("seed") if dropouts else ""
         self._owners: dict[str, object] = {}
 
-    def _check_leading(self, channels: tuple[Dim | None, ...]) -> None:
+    def check_leading(self, channels: tuple[Dim | None, ...]) -> None:
         """Refuses numbers, and symbols of other dimensions, as sizes of rows. channels: of the input or the result."""
         known = [dim for dim in self.leading if dim is not None]
         if any(isinstance(dim, int) for dim in known) or len(set(known)) < len(known) or set(known) & {*channels}:
@@ -79,7 +81,7 @@ class ModuleBuilder:
             self.refuse("FG202", f"parameter '{name}' needs an init", "parameter")
         elif isinstance(init, str) and init not in INITS:
             self.symbols.argument(init, "init", ("float", "int"), INITS)
-        dims = self._shape(shape)
+        dims = self.shape(shape)
         axes = None if dims is None else self._axes_of(dims, "shape")
         if dims is None or axes is None:
             return self.stand_in(name)
@@ -103,7 +105,8 @@ class ModuleBuilder:
         self._stand_ins.add(name)
         return self.graph.tensor(name, CHANNEL)
 
-    def _shape(self, shape: Any) -> tuple[Dim | None, ...] | None:
+    def shape(self, shape: Any) -> tuple[Dim | None, ...] | None:
+        """The sizes of a step's `shape`: a list, or the name of a shape argument."""
         if isinstance(shape, str):
             argument = self.symbols.argument(shape, "shape", ("shape",))
             # The spec's own checks report a symbol in `is` that is not declared.
@@ -128,6 +131,9 @@ class ModuleBuilder:
         self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, axes, in_product, repeated), "name")
         return self.graph.tensor(name, axes)
 
+    def declare_parameter(self, parameter: Parameter, field: str) -> None:
+        self._declare(self.parameters, parameter, field)
+
     def buffer(self, module: str, key: str, axes: Axes = CHANNEL) -> Node:
         name = self.name_of(module, key)
         self._declare(self.buffers, Buffer(name, f"{module}.{key}", axes, integer=axes == SCALAR), "name")
@@ -140,7 +146,7 @@ class ModuleBuilder:
             if isinstance(found, str):
                 self.refuse("FG303", f"the shape {shape_text(shape)} {found}", field)
             return None if isinstance(found, str) else found
-        if self.leading:
+        if self.leading or self.in_batches:
             return self._axes_of_leading(shape, field)
         rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
         pairs = ((rows, self.rows), (channels, self.channels))
@@ -151,7 +157,7 @@ class ModuleBuilder:
         return Axes.of(*(name for name, size in (("N", rows), ("C", channels)) if size != 1))
 
     def _axes_of_leading(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
-        form = (*self.leading, self.channels)
+        form = (*self.of_rows, self.channels)
         found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] in (dim, None))
         if found is None or found.batched:
             self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {shape_text(form)}", field)
@@ -235,6 +241,7 @@ def _names(spec) -> frozenset[str]:
     """What the spec calls its tensors and constants."""
     steps = [step for step in spec.chain if step is not None]
     operands = [step.parameter or step.name for step in steps if hasattr(step, "parameter")]
+    operands += [step.bias for step in steps if isinstance(getattr(step, "bias", None), str)]
     # An argument of a norm is its attribute, not the module's.
     constants = [value for step in steps if not step.module for value in vars(step).values() if isinstance(value, str)]
     return frozenset({*spec.inputs, *operands, *spec.arguments.keys() & constants} - {None})

@@ -73,7 +73,7 @@ class OperandBuilder(ModuleBuilder):
         if shape is None:
             return self.graph.tensor(name, self.graph.view)
         ours, others = (self.masks, self.tail_inputs) if field == "mask" else (self.tail_inputs, self.masks)
-        if name in others or (field == "mask" and name == self.inputs[0].name):
+        if name in others or (field == "mask" and name in self._multiplied()):
             self.refuse("FG307", f"the input '{name}' cannot be both a mask and a number", field)
             return self.graph.tensor(name, self.graph.view)
         if self.dropped_channels:
@@ -84,6 +84,10 @@ class OperandBuilder(ModuleBuilder):
             self.spread[name] = found
         ours[name] = self.graph.tensor(name, found.axes)
         return ours[name]
+
+    def _multiplied(self) -> tuple[str, ...]:
+        """The first input, and the other one of a product of two."""
+        return (self.inputs[0].name, *((self.spec.chain[0].input,) if self.in_batches else ()))
 
     def _reach(self, name: str, shape: tuple[Dim | None, ...], field: str) -> Reach:
         """What an input varies over; all there is, if it does not fit."""

@@ -12,6 +12,7 @@ from typing import Any
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes
 from fusegen.ir.graph import Graph, Node
+from fusegen.ir.multiples import factors
 
 
 def divide(graph: Graph, x: Node, count: int) -> tuple[tuple[Node, ...], dict[str, tuple[Node, ...]]]:
@@ -46,3 +47,29 @@ def why_not_divided(steps: Sequence[Any], index: int) -> str | None:
     if index == 1 and steps[0].save is not None:
         return "the value that is divided cannot be saved as well: save its parts"
     return None
+
+
+def refuse_multiples(chain: Any) -> None:
+    """Refuses channels that are a multiple of a symbol, once nothing can divide them any more. chain: its builder."""
+    if chain.channels is None or factors(chain.channels)[1] in (None, chain.channels):
+        return
+    anchor = chain.contraction or chain.convolution
+    given = chain.batched.other if chain.batched else chain.inputs[0].name
+    path = chain.places[anchor.name] if anchor else ("inputs", given)
+    message = f"nothing divides the '{chain.channels}' channels into parts"
+    hint = "'chunk' or a gated linear unit comes next, or a symbol of its own"
+    chain.diagnostics.add("FG308", message, path, hint)
+    chain.channels = None
+
+
+def refuse_other_multiples(chain: Any) -> None:
+    """The channels of the first input may be divided, or those of bmm's other one, and nothing else of them."""
+    divisible, what = (chain.inputs[0].name if chain.inputs else "", 1), "the channels of the first input"
+    if chain.in_batches:
+        first = chain.spec.chain[0]
+        divisible, what = (first.input, 1 if first.transposed else 2), f"the channels of '{first.input}'"
+    for given in chain.inputs:
+        for place, dim in enumerate(given.shape):
+            if dim is not None and factors(dim)[1] not in (None, dim) and (given.name, place) != divisible:
+                message = f"'{dim}' is a multiple, which only {what} may be"
+                chain.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")

@@ -12,6 +12,7 @@ from fusegen.check.diff import unified
 from fusegen.check.disk import read_disk
 from fusegen.check.findings import Finding
 from fusegen.check.libraries import stale_libraries
+from fusegen.check.plugins import told
 from fusegen.check.repair import repair_command
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.plan.composition import package_names
@@ -58,7 +59,10 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
     """
     complete = any(path.is_dir() for path in arguments)
     files = spec_files(arguments)
-    plans = plan_packages(files)
+    try:
+        plans = plan_packages(files)
+    except SpecError as error:
+        raise told(error, output) from None
     rendered = render_all(plans)
     pairs = list(zip(plans, files, strict=True))
     specs = {name: file.as_posix() for plan, file in pairs for name in package_names(plan)}

@@ -13,6 +13,7 @@ from fusegen.explain import model, wording
 from fusegen.explain.choices import Question, choices, device_of, mode_of, size_of, why_not_in_epilogue
 from fusegen.explain.times import of_bytes
 from fusegen.explain.totals import operators_and_totals
+from fusegen.ir.rewrites import REWRITES
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Kernel, Mode, Program, Tensor, Variant
 from fusegen.plan.plan import Plan
@@ -85,6 +86,8 @@ class _Build:
             chain=tuple(map(wording.step, plan.spec.chain)),
             contraction=contraction,
             convolution=convolution,
+            rewrites=tuple(name for name in REWRITES if any(name in each.rewrites for each in plan.programs)),
+            without=plan.spec.without_rewrites,
             variants=tuple(map(self._variant, plan.variants, data["variants"])),
             dtypes=wording.dtypes(plan),
             tuning=tuple(wording.tuning(plan, each) for each in plan.tuning),

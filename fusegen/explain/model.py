@@ -208,7 +208,8 @@ class Tuning(Part):
 
 
 class Report(Part):
-    """A plan, as it is shown. chosen: whether launchers chose the schedules, for these sizes. dtypes: of each dtype
+    """A plan, as it is shown. chosen: whether launchers chose the schedules, for these sizes. rewrites: the planner's
+    algebra that its programs went through. without: what the spec switches off of that. dtypes: of each dtype
     configuration, by what has them."""
 
     fusegen_plan: int = FORMAT_VERSION
@@ -223,6 +224,8 @@ class Report(Part):
     chain: tuple[str, ...]
     contraction: Contraction | None
     convolution: Convolution | None
+    rewrites: tuple[str, ...]
+    without: tuple[str, ...]
     variants: tuple[Variant, ...]
     dtypes: dict[str, dict[str, str]]
     tuning: tuple[Tuning, ...]

@@ -63,6 +63,9 @@ def _plan(report: model.Report) -> Iterator[str]:
         yield from (f"             {line}" for line in wrap(f"in {v.memory_format}: {v.reason}", 100))
         yield from [f"             {v.bias}"] if v.bias else []
         yield ""
+    if report.rewrites or report.without:
+        off = f"; switched off: {', '.join(report.without)}" if report.without else ""
+        yield from [f"rewrites     {', '.join(report.rewrites) or 'none'}{off}", ""]
     for variant in report.variants:
         saved = [f"its input {each.name}" if each.is_input else each.name for each in variant.saved]
         yield f"{variant.name}: saves {enumeration(saved) or 'nothing'} for the backward pass"

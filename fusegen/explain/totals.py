@@ -28,8 +28,11 @@ def operators_and_totals(
         for program, each in zip(planned, programs, strict=True)
     ]
     columns = [[shared[side].moves(each[side]) for each in traffic] for side in (0, 1)]
+    multiplies = plan.chain.contraction is not None
     found = tuple(
-        model.Operator(step=wording.step(step), is_product=step.op == "linear", forward=forward, backward=backward)
+        model.Operator(
+            step=wording.step(step), is_product=multiplies and step.anchor, forward=forward, backward=backward
+        )
         for step, forward, backward in zip(plan.spec.chain, *columns, strict=True)
     )
     products = None

@@ -93,6 +93,9 @@ def why_input_saved(variant: Variant, name: str) -> str:
     convolution = variant.chain.convolution
     if convolution is not None and convolution.source == name:
         return "the weight's gradient is a convolution with it"
+    batched = variant.chain.batched
+    if batched is not None and name in (batched.source, batched.other):
+        return "the other operand's gradient is a product with it"
     return "the gradient reads it"
 
 

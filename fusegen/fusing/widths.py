@@ -34,7 +34,11 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
         message = f"it works for {rows} rows alone"
         raise refusal("FG705", message, None, "a view or a parameter has the number of rows of the example")
     step = data["chain"][0]
-    channels = step["out_features"] if step["op"] == "linear" else width
+    multiplies = step["op"] in ("linear", "matmul")
+    if step["op"] == "matmul":
+        channels = step["shape"][0 if step.get("transposed") else 1]
+    else:
+        channels = step["out_features"] if multiplies else width
     parts = _number_of_parts(data["chain"])
     channels = channels // parts if isinstance(channels, int) else channels
     sizes: dict[str, int] = {}
@@ -46,7 +50,7 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
         return name
 
     again = any(each.get("input") == first for each in data["chain"])
-    if step["op"] == "linear":
+    if multiplies:
         channels = size("features" if again or parts > 1 else "out_features", channels)
         width = channels if again else size("in_features", width)
     else:
@@ -56,7 +60,11 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
         for key in ("out_features", "num_parameters"):
             if isinstance(each.get(key), int) and each[key] != 1:
                 each[key] = times(parts, channels) if key == "out_features" else channels
-        if "shape" in each:
+        if each["op"] == "matmul":
+            whole = times(parts, channels)
+            each["shape"] = [whole, width] if each.get("transposed") else [width, whole]
+            each |= {"init": "zeros"} | ({"bias_init": "zeros"} if "bias" in each else {})
+        elif "shape" in each:
             each["shape"] = [value if value == 1 else channels for value in each["shape"]]
             each["init"] = "zeros"
     data["dims"] = {**data.get("dims", {}), rows: count, **sizes}

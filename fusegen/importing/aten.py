@@ -105,6 +105,10 @@ DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout"})
 # Sizes and checks, which are nothing of the result unless an operator that is takes them.
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
 
+# Of a parameter with two dimensions: these are exchanged, if the arguments say so.
+EXCHANGES = frozenset("t numpy_T transpose permute adjoint mT".split())
+PRODUCTS = frozenset({"matmul", "mm"})
+
 # What is refused in words of its own: what it is, and what to do.
 _CAST = ("a cast to another dtype", "leave it out: the kernels compute in float32")
 _NUMBER = "write a number, or make it an nn.Parameter"

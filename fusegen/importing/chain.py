@@ -25,6 +25,7 @@ _COMMUTATIVE = ("add", "mul", "minimum", "maximum")
 _ASSIGNED = re.compile(r"\s*([A-Za-z]\w*)\s*=[^=]")
 _MINUS = Number(-1.0)
 _FIRST = "a chain begins with the first argument of forward"
+_ANCHORS = {"linear": "a linear layer", "matmul": "a matrix product"}
 
 
 @dataclass
@@ -80,8 +81,11 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
             raise _branch(value, running, not found)
         if MODELS[value.op].anchor and found:
             hint = "end the chain before it: import what is in front and behind as modules of their own"
-            what = "a linear layer" if value.op == "linear" else "a convolution"
+            what = _ANCHORS.get(value.op, "a convolution")
             raise refusal("FG707", f"{what} is not the first step", value.place, hint)
+        if value.op == "matmul":
+            for each in value.values[1:]:
+                _check_parameter(each, value)
         if MODELS[value.op].divides:
             _check_divided(value, running, found)
         _check_inputs(value, running if first is None else first)

@@ -94,6 +94,9 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
         if name is None or name in seen:
             continue
         seen.add(name)
+        if draft.data["op"] == "matmul":
+            _complete_product(draft, arguments, sizes)
+            continue
         tensor = arguments.module.get_parameter(name)
         dims = list(tensor.shape)
         if len(dims) > 2 + sizes.spatial or not _lies_as_written(dims, draft.value, name, sizes.spatial):
@@ -104,6 +107,21 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
             )
         draft.data["shape"] = arguments.shape(name) or _shape(dims, sizes)
         draft.data["init"] = arguments.initial(name)
+
+
+def _complete_product(draft: Draft, arguments: Arguments, sizes: Sizes) -> None:
+    draft.data["shape"] = arguments.shape(draft.data["parameter"]) or _shape_of(draft, arguments, sizes)
+    draft.data["init"] = arguments.initial(draft.data["parameter"])
+    if "bias" in draft.data:
+        draft.data["bias_init"] = arguments.initial(draft.data["bias"])
+
+
+def _shape_of(draft: Draft, arguments: Arguments, sizes: Sizes) -> list[Size]:
+    """Of a step's parameter, in the spec's symbols."""
+    if draft.data["op"] == "matmul":
+        dims = [sizes.width, sizes.channels]
+        return dims[::-1] if draft.data.get("transposed") else dims
+    return _shape(list(arguments.module.get_parameter(draft.data["parameter"]).shape), sizes)
 
 
 def _shape(dims: list[int], sizes: Sizes) -> list[Size]:
@@ -130,9 +148,8 @@ def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> dict[
         if name in sizes.dims:
             found[name] = {"type": "dim"}
         elif name in shapes:
-            tensor = arguments.module.get_parameter(shapes[name].data["parameter"])
             default = {key: list(each) for key, each in default.items()}
-            found[name] = {"type": "shape", "is": _shape(list(tensor.shape), sizes), **default}
+            found[name] = {"type": "shape", "is": _shape_of(shapes[name], arguments, sizes), **default}
         elif name in whole:
             found[name] = {"type": "int", "typical": value, **default}
         elif name in arguments.used and _is_used(name, drafts):
@@ -201,7 +218,7 @@ def _check_state(module: nn.Module, drafts: list[Draft]) -> None:
         if parameter._backward_hooks:
             raise refusal("FG706", f"the parameter '{name}' has a hook on its gradient", forward_of(module), hint)
     held = [name for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]]
-    used = {draft.data.get("parameter") for draft in drafts}
+    used = {draft.data.get(key) for draft in drafts for key in ("parameter", "bias")}
     parts = {draft.data.get("name") for draft in drafts}
     left = [name for name in held if name not in used and name.rpartition(".")[0] not in parts]
     if left:

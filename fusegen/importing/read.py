@@ -102,6 +102,10 @@ class Reader(Convolutions):
             return self._make(node, "detach", (source,), layout=source.layout)
         if name in ("full", "new_full", "scalar_tensor"):
             return self._filled(node, name)
+        if name in aten.EXCHANGES and self._is_exchanged(node):
+            return self._make(node, "transpose", (self._operand(node, 0),), layout=())
+        if name in aten.PRODUCTS:
+            return self._product(node, name)
         if name in aten.CONVOLUTIONS:
             return self._convolution(node, name)
         if self._is_padding(node, name):
@@ -229,6 +233,12 @@ class Reader(Convolutions):
 
     def _module(self, node: fx.Node, op: str) -> Value:
         x = self._operand(node, 0)
+        if op == "linear" and self.owners.owner(node, op) is None:
+            weight, *bias = (self._operand(node, i) for i in (1, 2) if self._argument(node, i, "") is not None)
+            by_columns = weight.op == "transpose" and not bias
+            tensors = (weight.values[0] if by_columns else weight, *bias)
+            if all(each.op == "parameter" and "." not in each.name for each in tensors):
+                return self._multiplied(node, x, tensors, transposed=not by_columns)
         name, keys, tensors = self.owners.step(node, op, x, self.arguments)
         found = self._make(node, op, (x,), keys, name, layout=x.layout)
         for function, tensor in zip(("mul", "add"), tensors, strict=False):
@@ -237,6 +247,37 @@ class Reader(Convolutions):
                 raise self._lacking(node, op)
             found = self._make(node, function, (found, self._aligned(operand, x.layout)), layout=x.layout)
         return found
+
+    def _is_exchanged(self, node: fx.Node) -> bool:
+        """Whether a parameter that is a matrix has its dimensions exchanged."""
+        source = self._found.get(self._node(node, 0))
+        is_matrix = isinstance(source, Value) and source.op == "parameter" and len(shape(self._node(node, 0))) == 2
+        return is_matrix and shape(node) == shape(self._node(node, 0))[::-1] and self._exchanges(node)
+
+    @staticmethod
+    def _exchanges(node: fx.Node) -> bool:
+        dims: Any = node.args[1:]
+        if dims and isinstance(dims[0], list | tuple):  # an order, not a pair
+            return [each % 2 for each in dims[0]] == [1, 0]
+        return not dims or sorted(each % 2 for each in dims) == [0, 1]
+
+    def _product(self, node: fx.Node, name: str) -> Value:
+        """With a parameter of the module itself, as it is or with its dimensions exchanged."""
+        x, right = self._operand(node, 0), self._operand(node, 1)
+        transposed = right.op == "transpose"
+        weight = right.values[0] if transposed else right
+        if weight.op != "parameter" or len(weight.layout) != 2 or x.op == "parameter":
+            raise self._lacking(node, name)
+        return self._multiplied(node, x, (weight,), transposed)
+
+    def _multiplied(self, node: fx.Node, x: Value, tensors: tuple[Value, ...], transposed: bool) -> Value:
+        if not is_channels(x.layout, -1):
+            hint = "a chain multiplies the channels, the last dimension"
+            raise refusal("FG707", "a product over other dimensions than the channels", self.trace.place(node), hint)
+        keys: dict[str, Any] = {"parameter": tensors[0].name, **({"transposed": True} if transposed else {})}
+        if len(tensors) > 1:
+            keys["bias"] = tensors[1].name
+        return self._make(node, "matmul", (x, *tensors), keys, layout=x.layout)
 
     def _filled(self, node: fx.Node, name: str) -> Number:
         position = {"full": 1, "new_full": 2, "scalar_tensor": 0}[name]

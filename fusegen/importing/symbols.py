@@ -23,7 +23,9 @@ class Sizes:
         self.taken |= {part for draft in drafts for part in draft.data.get("parts", ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
+        product = drafts[0].data if drafts[0].data["op"] == "matmul" else {}
         shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
+        shaped = (shaped - {product.get("parameter")}) | ({product["bias"]} if "bias" in product else set())
         self.spatial = arguments.positions.spatial if arguments.positions else 0
         self.positions: list[Size] = []  # of the first input
         self.of_result: list[Size] = []  # positions of the convolution's result
@@ -41,10 +43,13 @@ class Sizes:
             behind = [fact for fact in of_channels if not fact.startswith(f"{name}.")]
             self.width = self._symbol(arguments.sizes([f"{name}.weight[1]"]), width[1])
             self.channels = self._symbol(arguments.part(behind, str(name), self.parts), width[0] // self.parts)
-        elif first_op == "linear":
-            inner = [f"{name}.weight[1]"]
+        elif first_op in ("linear", "matmul"):
+            weight = product["parameter"] if product else f"{name}.weight"
+            by_columns = bool(product) and not product.get("transposed")
+            inner = [f"{weight}[{0 if by_columns else 1}]"]
+            of_channels += [f"{weight}[{1 if by_columns else 0}]"] if product else []
             again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
-            count = tensors[f"{name}.weight"].shape[0]
+            count = tensors[weight].shape[1 if by_columns else 0]
             self.width = self._symbol(arguments.sizes([*inner, *of_channels] if again else inner), last)
             self.channels = self._symbol(arguments.sizes([*inner, *of_channels] if again else of_channels), count)
         elif of_channels:

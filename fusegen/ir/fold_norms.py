@@ -124,9 +124,8 @@ def _owner(hat: Node) -> str:
     return hat.name.removesuffix("_hat")
 
 
-RULES: dict[str, Rule] = {
-    "standardize": _standardize,
-    "rescale": _rescale,
+NORMS: dict[str, Rule] = {"standardize": _standardize, "rescale": _rescale}
+GRADIENTS: dict[str, Rule] = {
     "standardize_backward": _standardize_backward,
     "rescale_backward": _rescale_backward,
 }

@@ -68,4 +68,5 @@ def _of_base(s: Rewriter, moments: Node, op: str, name: str) -> Node:
     return s.graph.add(op, s.value(moments), name=f"{name}_of_{form.base.name}" if form.shift is not None else name)
 
 
-RULES: dict[str, Rule] = {"sum": _sum, "moments": _moments, "mean": _mean, "variance": _variance}
+SUMS: dict[str, Rule] = {"sum": _sum}
+MOMENTS: dict[str, Rule] = {"moments": _moments, "mean": _mean, "variance": _variance}

@@ -18,6 +18,7 @@ class Rewriter:
 
     forms: each node of the program as an affine form over a node of the new graph. moments_of: for moments, the form
     of what they are of; the new moments are of its base. summed: what a sum is taken of, and all that this needs.
+    changed: the nodes of which a rule has made something else than the same function.
     element_wise, reductions: the rules, by the operation of the nodes that they are for.
     """
 
@@ -38,6 +39,7 @@ class Rewriter:
         self.summed = set(ancestors(sums, self.given))
         self.forms: dict[Node, Form] = {}
         self.moments_of: dict[Node, Form] = {}
+        self.changed: set[Node] = set()
         self._values: dict[Node, Node] = {}
 
     def rewrite(self, sinks: Iterable[Node]) -> dict[Node, Node]:
@@ -49,7 +51,13 @@ class Rewriter:
                 self.forms[node] = self._rule(node)(self, node)
                 if node in self.barriers:
                     self.forms[node] = Form(self.value(node))
+                elif self._is_changed(node):
+                    self.changed.add(node)
         return {sink: self.value(sink) for sink in sinks}
+
+    def _is_changed(self, node: Node) -> bool:
+        form, moments = self.forms[node], self.moments_of.get(node)
+        return not form.is_bare or form.base.op != node.op or (moments is not None and not moments.is_bare)
 
     def _rule(self, node: Node) -> Rule:
         if node.op in self._reductions:

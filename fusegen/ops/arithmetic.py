@@ -7,14 +7,15 @@ from typing import Annotated, Literal
 from fusegen.chain.diagnostics import StepError
 from fusegen.ir.axes import SCALAR, Dim
 from fusegen.ir.graph import Node
-from fusegen.ops.scalars import Number, Scalar, scalar_text
+from fusegen.ops import parameters
+from fusegen.ops.parameters import Init
+from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, promote
 from fusegen.spec.base import Given, meaning
 from fusegen.spec.model import Shape
 from fusegen.spec.names import AttributeName, Identifier
 from fusegen.spec.wording import alternatives
 
-Init = Literal["randn", "rand", "ones", "zeros"] | Number | Identifier
 _OPERANDS = ("parameter", "constant", "value", "input", "mask")
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FORMULAS = {
@@ -118,22 +119,10 @@ class Arithmetic(Step):
             return [f"self.{self.name} = {float(self.constant)!r}"]
         if self.init is None:
             return []
-        shape = self.shape if isinstance(self.shape, str) else f"({''.join(f'{dim}, ' for dim in self.shape).rstrip()})"
-        if shape.count(",") > 1:
-            shape = shape.replace(",)", ")")
-        if self.init in ("randn", "rand", "ones", "zeros"):
-            return [f"self.{self.parameter} = nn.Parameter(torch.{self.init}({shape}, **_factory))"]
-        fill = self.init if isinstance(self.init, str) else repr(float(self.init))
-        return [f"self.{self.parameter} = nn.Parameter(torch.full({shape}, float({fill}), **_factory))"]
+        return [parameters.made(self.parameter, self.shape, self.init)]
 
     def reset(self) -> list[str]:
-        if self.init is None:
-            return []
-        drawn = {"randn": "normal_", "rand": "uniform_", "ones": "ones_", "zeros": "zeros_"}
-        if self.init in drawn:
-            return [f"nn.init.{drawn[self.init]}(self.{self.parameter})"]
-        fill = f"self._fusegen_initial_{self.init}" if isinstance(self.init, str) else repr(float(self.init))
-        return [f"nn.init.constant_(self.{self.parameter}, {fill})"]
+        return [] if self.init is None else [parameters.drawn(self.parameter, self.init)]
 
     def eager(self, x: str) -> str:
         operand = self.value or self.input or self.mask

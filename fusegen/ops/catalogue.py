@@ -11,8 +11,10 @@ from fusegen.ops import (
     linear,
     losses,
     masks,
+    matmul,
     norms,
     parts,
+    plugins,
     powers,
     reductions,
     rounding,
@@ -20,8 +22,12 @@ from fusegen.ops import (
     transcendental,
 )
 
-STEPS = (
-    *(*linear.STEPS, *convolution.STEPS, *parts.STEPS, *arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
+_OWN = (
+    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *parts.STEPS),
+    *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS),
 )
+
+PLUGINS = plugins.load(_OWN)
+STEPS = (*_OWN, *PLUGINS.steps)

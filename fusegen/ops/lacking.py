@@ -30,9 +30,9 @@ _FAMILIES = {
         "apply it to the module's input or result",
         "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rrelu bernoulli",
     ),
-    "the only matrix product is that of 'linear'": (
-        "if one operand is a learnt weight, that is 'linear'; otherwise " + _IN_FRONT,
-        "matmul mm bmm batch_matmul addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
+    "the matrix products are those of 'linear', 'matmul' and 'bmm'": (
+        "with a learnt weight it is 'linear' or 'matmul', of two inputs 'bmm'; otherwise " + _IN_FRONT,
+        "mm addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),
     "the norms are batch_norm, group_norm, layer_norm, rms_norm and instance_norm of a row": (
         "kernels take no sums over positions",
@@ -134,7 +134,10 @@ def unknown_op(op: str, known: Iterable[str]) -> tuple[str, str | None]:
         return f"unknown op {quote(op)}", f"{quote(name)}, if that is meant, is not supported: {reason}"
     if likeness >= _LIKE:
         return f"unknown op {quote(op)}", f"did you mean {quote(names[meant])}?"
-    return f"unknown op {quote(op)}", "`fusegen ops` lists those that there are"
+    return (
+        f"unknown op {quote(op)}",
+        "`fusegen ops` lists those that there are; one of a plugin needs the plugin installed",
+    )
 
 
 def _plain(op: str) -> str:

@@ -135,6 +135,11 @@ class Step(BaseModel):
         """How many dimensions of positions the values behind it have, as a convolution says."""
         return 0
 
+    @property
+    def in_batches(self) -> bool:
+        """Whether the first input is [batch, rows, channels]."""
+        return False
+
     def not_over_positions(self) -> str | None:
         """Why it cannot be behind a convolution, whose channels are dimension 1; None where it can."""
         if self.matrix_only == "never" and not self.needs_elements:

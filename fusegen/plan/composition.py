@@ -152,10 +152,14 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
     precisions: set[str] = set()
     parameters: set[str] = set()
     for index, step in enumerate(spec.chain):
-        if step.anchor and step.op != "linear":
+        if step.anchor and step.op not in ("linear", "matmul"):
             message = f"{step.op} has to be the only layer of a chain without branches"
             yield document.diagnostic("FG308", message, ("chain", index, "op"))
-        if step.ends_chain:
+        elif step.anchor and isinstance(getattr(step, "shape", None), str):
+            message = "a weight has its sizes here where the chain has several regions"
+            hint = f"write them in place of '{step.shape}'"
+            yield document.diagnostic("FG308", message, ("chain", index, "shape"), hint=hint)
+        elif step.ends_chain:
             message = f"{step.op} cannot be in a module of several regions"
             hint = "call it on the module's result"
             yield document.diagnostic("FG308", message, ("chain", index, "op"), hint=hint)
@@ -174,10 +178,13 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
         parameters.add(parameter)
         if getattr(step, "constant", None) is not None and getattr(step, "name", None) is not None:
             owned.append(step.name)
+        if isinstance(getattr(step, "bias", None), str):
+            owned.append(step.bias)
         for name in owned:
             if owners.setdefault(name, index) != index:
                 message = f"two steps would own the attribute '{name}'"
-                yield document.diagnostic("FG305", message, ("chain", index, "name"))
+                key = next((key for key in ("bias", "parameter") if getattr(step, key, None) == name), "name")
+                yield document.diagnostic("FG305", message, ("chain", index, key))
     for region in regions:
         name = f"{spec.name}_{region.name}"
         if len(name) > MAX_NAME_LENGTH:

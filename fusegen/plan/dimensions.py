@@ -34,6 +34,10 @@ def dimensions(plan: Plan) -> Dimensions:
     for parameter in chain.parameters.values():
         if "N" in parameter.axes:
             return Dimensions(2, 2, f"the parameter {parameter.attribute} differs from row to row")
+    if chain.batched and chain.spread:
+        return Dimensions(3, 3, "the spec gives its inputs so many")
+    if chain.batched:
+        return Dimensions(2, None, "bmm multiplies matrices")
     if any(dropout.by_sample for dropout in chain.dropouts):
         return Dimensions(2, None, "drop_path draws for each index of the first dimension")
     if not has_free_rows(chain):

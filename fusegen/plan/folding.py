@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fusegen.ir.graph import Graph, Node, ancestors
+from fusegen.ir.rewrites import REWRITES
 from fusegen.ir.simplify import ELEMENT_WISE, simplify
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.schedule import Scheduler
@@ -14,7 +15,7 @@ from fusegen.plan.schedule import Scheduler
 class Folding:
     """Makes a program's schedules, from the graph as it is and from simplified ones, and takes the cheapest.
 
-    inexact: see `simplify`.
+    inexact, without: see `simplify`.
     """
 
     def __init__(
@@ -25,8 +26,10 @@ class Folding:
         outputs: Sequence[Tensor],
         reasons: Sequence[str] = (),
         inexact: Collection[Node] = (),
+        without: Collection[str] = (),
     ) -> None:
         self.graph, self.name, self.reasons, self.inexact = graph, name, reasons, inexact
+        self.without = without
         self.inputs, self.outputs = inputs, outputs
         self.given = {tensor.node for tensor in inputs}
 
@@ -42,33 +45,36 @@ class Folding:
         """
         candidates = self._candidates()
         barriers: set[Node] = set()
-        best, folded = self._simplified(barriers)
+        best, folded, used = self._simplified(barriers)
         least = _total(best)
         for node in candidates:
             if node not in folded:
                 continue
-            attempt, changed = self._simplified(barriers | {node})
+            attempt, changed, rewrites = self._simplified(barriers | {node})
             cost = _total(attempt)
             if cost < least:
-                best, least, barriers, folded = attempt, cost, barriers | {node}, changed
-        plain, _ = self._simplified(candidates)
+                best, least, barriers, folded, used = attempt, cost, barriers | {node}, changed, rewrites
+        plain, _, of_plain = self._simplified(candidates)
         found, limits = best.costs, plain.costs
         better = found.keys() == limits.keys() and all(found[k].elements <= limits[k].elements for k in found)
-        return (best if better else plain).program()
+        chosen, rewrites = (best, used) if better else (plain, of_plain)
+        return replace(chosen.program(), rewrites=tuple(name for name in REWRITES if name in rewrites))
 
     def _candidates(self) -> list[Node]:
         nodes = ancestors([tensor.node for tensor in self.outputs], self.given)
         return [n for n in nodes if n.op in ELEMENT_WISE and n.is_full and n not in self.given]
 
-    def _simplified(self, barriers: Collection[Node]) -> tuple[Scheduler, Collection[Node]]:
-        """The schedules of the simplified graph, and the values that are folded: another barrier changes nothing.
+    def _simplified(self, barriers: Collection[Node]) -> tuple[Scheduler, Collection[Node], set[str]]:
+        """The schedules of the simplified graph, and the values that are folded: another barrier changes nothing. And
+        the names of the rewrites that were made.
 
         No kernel is made before a graph has been chosen.
         """
         nodes = [tensor.node for tensor in self.outputs]
-        found, folded = simplify(self.graph, nodes, self.given, self.inexact, barriers)
+        used: set[str] = set()
+        found, folded = simplify(self.graph, nodes, self.given, self.inexact, barriers, self.without, used)
         outputs = [replace(tensor, node=found[tensor.node]) for tensor in self.outputs]
-        return Scheduler(self.name, self.inputs, outputs, self.reasons), folded
+        return Scheduler(self.name, self.inputs, outputs, self.reasons), folded, used
 
 
 def _total(scheduler: Scheduler) -> tuple[float, int]:

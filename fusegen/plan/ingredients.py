@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ class Ingredients:
 
     result: the name of the chain's result. grad: the gradient that comes to it. gradients: of the tensors, with what is
     to be told of them. saved: what the forward program makes for the backward one. sources: what the chain reads.
-    further: the other results. grads: the gradients that come to them. again: those of them that the backward program
-    reads.
+    without: the rewrites that are switched off. further: the other results. grads: the gradients that come to them.
+    again: those of them that the backward program reads.
     """
 
     chain: Chain
@@ -36,6 +36,7 @@ class Ingredients:
     reasons: Sequence[str]
     saved: Sequence[Tensor]
     sources: Sequence[Tensor]
+    without: Collection[str] = ()
     further: tuple[FurtherResult, ...] = ()
     grads: Sequence[Tensor] = ()
     again: Sequence[Tensor] = ()
@@ -77,6 +78,7 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
         reasons,
         saved,
         _sources(chain),
+        spec.without_rewrites,
         further,
         grads,
         _read_again(further, targets, nodes),

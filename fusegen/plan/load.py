@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fusegen.chain.build import examine_chain
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.ops.catalogue import STEPS
+from fusegen.ops.catalogue import PLUGINS, STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.plan.composition import Composition, Planned, compose, package_names, refuse_compositions
 from fusegen.plan.plan import Plan, make_plan
@@ -42,6 +42,7 @@ def plan_document(document: Document) -> Plan:
 
 def planned_document(document: Document) -> Planned:
     """As planned_file, of a file that has been read, without a tuning."""
+    PLUGINS.check()
     try:
         spec = validate(spec_model(STEPS, unknown_op), document)
     except SpecError as error:

@@ -171,7 +171,7 @@ class Program:
     draws: what its dropouts draw.
 
     schedules: alternatives, the launcher takes the first that is eligible; the last fits every size.
-    scalar_reductions: kernels for scalar results, run after any schedule.
+    scalar_reductions: kernels for scalar results, run after any schedule. rewrites: those that its graph went through.
     outer: the full-size tensors that may be [batch, channels, positions], all or none of them in a call.
     """
 
@@ -187,6 +187,7 @@ class Program:
     terminal: tuple[Node, ...] = ()
     scalar_sums: tuple[Node, ...] = ()
     first_resident: int = 0
+    rewrites: tuple[str, ...] = ()
     outer: tuple[str, ...] = ()
     draws: tuple[Node, ...] = ()
 

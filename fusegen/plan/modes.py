@@ -38,7 +38,7 @@ def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
     for dtype in spec.dtypes:
         if chain.has_anchor and dtype == "float32":
             continue
-        parameter = "float32" if chain.has_anchor or chain.parameters or chain.buffers else dtype
+        parameter = "float32" if chain.has_weight or chain.parameters or chain.buffers else dtype
         # A residual in float32 meets what a layer has made in 16 bits.
         narrow = spec.dtypes if dtype == "float32" else (dtype,)
         for other in dict.fromkeys(("float32", *narrow)) if further else ("float32",):

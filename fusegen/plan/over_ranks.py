@@ -46,16 +46,18 @@ def plan_over_ranks(of: Ingredients) -> RankPlan:
     (norm,) = chain.rank_norms
     exchanged = rank_sums(graph, [tensor.node for tensor in of.gradients])
     forward_outputs = [Tensor(of.result, chain.result, "output"), *of.saved]
-    forward = Folding(graph, f"{NAME}_forward", of.sources, forward_outputs, inexact=of.inexact).program()
+    forward = Folding(
+        graph, f"{NAME}_forward", of.sources, forward_outputs, inexact=of.inexact, without=of.without
+    ).program()
     moments = graph.add("moments", norm.operand, axes=CHANNEL, name=f"{norm.name}_moments")
     own = [_own(graph, f"{norm.name}_{each}", graph.add(each, moments, name=each)) for each in ("mean", "variance")]
-    statistics = Folding(graph, f"{NAME}_statistics", of.sources, own, inexact=of.inexact).program()
+    statistics = Folding(graph, f"{NAME}_statistics", of.sources, own, inexact=of.inexact, without=of.without).program()
     early, late = _split(of.gradients, {exchanged.mean_g, exchanged.mean_g_xhat})
     read = [of.grad, *of.sources, *of.saved]
     own = [_own(graph, "sum_g", exchanged.sum_g), _own(graph, "sum_g_xhat", exchanged.sum_g_xhat)]
-    sums = Folding(graph, f"{NAME}_sums", read, [*own, *early], inexact=of.inexact).program()
+    sums = Folding(graph, f"{NAME}_sums", read, [*own, *early], inexact=of.inexact, without=of.without).program()
     read += [Tensor(node.name, node, "accumulator") for node in (exchanged.mean_g, exchanged.mean_g_xhat)]
-    backward = Folding(graph, f"{NAME}_backward", read, late, of.reasons, of.inexact).program()
+    backward = Folding(graph, f"{NAME}_backward", read, late, of.reasons, of.inexact, of.without).program()
     variant = Variant(
         NAME,
         replace(chain, contraction=None),

@@ -87,12 +87,14 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     forward_outputs = [Tensor(of.result, chain.result, "output"), *(each.tensor for each in of.further), *of.saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     forward_outputs += [tensor for tensor in of.sources if tensor.role == "count"]
-    forward = Folding(graph, f"{prefix}forward", of.sources, forward_outputs, inexact=of.inexact).program()
+    forward = Folding(
+        graph, f"{prefix}forward", of.sources, forward_outputs, inexact=of.inexact, without=of.without
+    ).program()
     if is_split(spec):
         forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
     gradients = with_same(chain, of.gradients, [of.grad, *of.grads])
     reasons = [*of.reasons, *why_same(gradients)]
-    backward = Folding(graph, f"{prefix}backward", of.read, gradients, reasons, of.inexact).program()
+    backward = Folding(graph, f"{prefix}backward", of.read, gradients, reasons, of.inexact, of.without).program()
     forward, backward = with_outer(chain, forward, backward, of.saved)
     needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
     return Variant(name, chain, forward, backward, tuple(of.saved), needs_source, of.result, of.grad.name, of.further)

@@ -125,7 +125,7 @@ class Partition:
             self._kind(given, index, key)
             now.inputs.setdefault(given, self._shape(given))
         name = getattr(step, "parameter", None)
-        if name is not None and step.shape is not None:
+        if name is not None and step.shape is not None and not step.anchor:
             self._parameters.setdefault(name, step)
         elif name in self._parameters and not any(getattr(each, "parameter", None) == name for each in now.steps):
             changes |= {"shape": self._parameters[name].shape, "init": self._parameters[name].init}

@@ -55,8 +55,10 @@ def shape_of_input(plan: Plan, name: str, sizes: Mapping[str, int]) -> tuple[int
 
 
 def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
-    """The rows behind a convolution: each position of its result, for each element of the batch."""
+    """The rows behind a convolution or bmm: each position or row of the result, for each element of the batch."""
     c = plan.chain.convolution
+    if plan.chain.batched:
+        return math.prod(dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape[:2])
     if c is None:
         raise InternalError(f"{plan.spec.name} has no convolution")
     batch, _, *given = (dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape)

@@ -33,6 +33,7 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
         "inputs": {tensor.name: list(tensor.shape) for tensor in plan.chain.inputs},
         "chain": [step_data(step) for step in plan.spec.chain],
         "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes if is_built(mode)],
+        **({"without_rewrites": list(plan.spec.without_rewrites)} if plan.spec.without_rewrites else {}),
         "contraction": _contraction(plan),
         **({"convolution": _convolution(plan, sizes, plan.chain.convolution)} if plan.chain.convolution else {}),
         "variants": [_variant(plan, mode, sizes, variant) for variant in plan.variants],
@@ -67,6 +68,9 @@ def _architecture(plan: Plan, architecture: Architecture) -> dict[str, Any]:
 
 def _contraction(plan: Plan) -> dict[str, Any] | None:
     c = plan.chain.contraction
+    if b := plan.chain.batched:
+        ends = {"in_features": b.in_features, "out_features": b.out_features}
+        return {"name": plan.spec.chain[0].op, **ends, "bias": False, "by": "torch.matmul"}
     if c is None:
         return None
     built = {WIDTH[mode.roles["activation"]] for mode in plan.modes if is_built(mode)}
@@ -121,7 +125,7 @@ def _variant(plan: Plan, mode: Mode, sizes: Mapping[str, int], variant: Variant)
 def _saved(variant: Variant) -> list[str]:
     """What the forward op makes for the backward op."""
     c = variant.chain.contraction
-    made = c.product if c else variant.chain.convolution.result if variant.chain.convolution else None
+    made = c.product if c else variant.chain.source.name if variant.chain.has_anchor else None
     read = {tensor.name for tensor in variant.backward.inputs}
     results = [name for name in variant.results if name in read]
     return [*([made] if made and variant.needs_source else []), *results, *(tensor.name for tensor in variant.saved)]
@@ -133,6 +137,8 @@ def _inputs_saved(variant: Variant) -> list[str]:
     read = {tensor.name for tensor in variant.backward.given} | ({c.source} if c else set())
     if variant.chain.convolution:
         read.add(variant.chain.convolution.source)  # by PyTorch's own node
+    if b := variant.chain.batched:
+        read |= {b.source, b.other}
     return [tensor.name for tensor in variant.chain.inputs if tensor.name in read]
 
 

@@ -14,7 +14,7 @@ from fusegen.ops.step import Step
 from fusegen.plan.devices import DEVICES
 from fusegen.reference.keys import Key, keys_of
 from fusegen.reference.ops import example, own_keys, remarks
-from fusegen.spec.model import ARGUMENTS, SpecModel
+from fusegen.spec.model import ARGUMENTS, Rewrites, SpecModel
 
 _SECTION = re.compile(r"(?s)(<!-- derived: ([\w ]+) -->\n).*?(<!-- end -->)")
 
@@ -26,6 +26,10 @@ def filled(page: str) -> str:
 
 def _top_level() -> str:
     return _table(keys_of(SpecModel))
+
+
+def _rewrites() -> str:
+    return _table(keys_of(Rewrites))
 
 
 def _arguments() -> str:
@@ -73,6 +77,7 @@ def _targets() -> str:
 _SECTIONS = {
     "top level": _top_level,
     "arguments": _arguments,
+    "rewrites": _rewrites,
     "every step": _every_step,
     "ops": _ops,
     "lacking": _lacking,

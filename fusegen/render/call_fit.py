@@ -13,10 +13,13 @@ def tensors_fit(call: CallNames) -> list[str]:
     checks: list[str] = []
     c = call.chain.contraction
     if c:
-        checks.append(f'_support.misfit_operand("{c.name}.weight", {c.weight}, _activation, _autocast)')
+        checks.append(f'_support.misfit_operand("{c.attribute}", {c.weight}, _activation, _autocast)')
     v = call.chain.convolution
     if v:
         checks.append(f'_support.misfit_operand("{v.name}.weight", {v.weight}, _activation, _autocast)')
+    b = call.chain.batched
+    if b:
+        checks.append(f'_support.misfit_operand("{b.other}", {b.other}, _activation, _autocast)')
     groups: dict[tuple[Dim, ...], list[tuple[str, str]]] = {}
     for p in call.chain.parameters.values():
         groups.setdefault(p.shape, []).append((p.attribute, p.name))
@@ -59,7 +62,7 @@ def _unexpected(call: CallNames) -> list[str]:
     known = {p.attribute for p in call.chain.parameters.values()}
     known |= {b.attribute for variant in call.plan.variants for b in variant.chain.buffers.values()}
     if call.chain.contraction:
-        known.add(f"{call.chain.contraction.name}.weight")
+        known.add(call.chain.contraction.attribute)
     if call.chain.convolution:
         known.add(f"{call.chain.convolution.name}.weight")
     tracked = call.tracked()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.chain.convolution import shape_form
-from fusegen.chain.model import Convolution
+from fusegen.chain.model import Batched, Convolution
 from fusegen.ir.axes import CHANNEL
 from fusegen.render.call_names import CallNames, refuse
 from fusegen.render.functions import as_tuple
@@ -14,7 +14,7 @@ def parameters(call: CallNames) -> list[str]:
     lines = []
     if call.chain.contraction:
         c = call.chain.contraction
-        lines.append(f"{c.weight} = {call.tensor(f'{c.name}.weight')}")
+        lines.append(f"{c.weight} = {call.tensor(c.attribute)}")
     v = call.chain.convolution
     if v:
         lines.append(f"{v.weight} = {call.tensor(f'{v.name}.weight')}")
@@ -26,9 +26,12 @@ def sizes(call: CallNames) -> list[str]:
     if call.chain.convolution:
         return _sizes_of_convolution(call, call.chain.convolution)
     name, c = call.first, call.chain.contraction
+    if call.chain.batched:
+        return _sizes_of_batches(call, call.chain.batched)
     if c:
         lines = [
-            *refuse([f'_support.misfit_weight("{c.name}.weight", {c.weight})']),
+            *refuse([f'_support.misfit_weight("{c.attribute}", {c.weight})']),
+            *([f"{c.weight} = {c.weight}.t()"] if c.by_columns else []),
             f"_channels, _width = {c.weight}.shape",
             *_of_part(call),
         ]
@@ -68,6 +71,22 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
     if call.further or call.chain.masks or call.chain.targets or call.chain.batch_norms or samples:
         lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
     return lines
+
+
+def _sizes_of_batches(call: CallNames, b: Batched) -> list[str]:
+    inner, out = (-1, -2) if b.transposed else (-2, -1)
+    form = "{_width}, *" if not b.transposed else "*, {_width}"
+    return [
+        f"_width, _channels = {b.source}.shape[-1], {b.other}.shape[{out}]",
+        f"if {b.other}.shape[{inner}] != _width:",
+        f"    _came = list({b.other}.shape)",
+        f'    raise ValueError(f"{{_package.name}}: {b.other} must be [..., {form}], got {{_came}}")',
+        "if _channels == 0:",
+        "    return None, _support.EMPTY",
+        f"if {b.other}.shape[:-2] != {b.source}.shape[:-2]:",
+        "    return None, _support.OTHER_BATCH",
+        *_of_part(call),
+    ]
 
 
 def _of_part(call: CallNames) -> list[str]:
@@ -135,6 +154,9 @@ def operands(call: CallNames) -> list[str]:
     if v:
         given = f"{call.local[v.name]}, {call.first}, {v.weight}, _activation"
         return [f"{v.result} = _support.Convolved(", f"    {given}", ")"]
+    b = call.chain.batched
+    if b:
+        return [f"{b.result} = _support.Multiplied({b.source}, {b.other}, {b.transposed})"]
     c = call.chain.contraction
     if not c:
         return []

@@ -68,6 +68,4 @@ def _full_sizes(call: CallNames) -> list[str]:
     chain = call.chain
     if chain.convolution:
         return ["_shape[0]", "_channels", *(f"_shape[{index + 2}]" for index in range(chain.spatial))]
-    if chain.leading:
-        return [*(f"{call.first}.shape[{index}]" for index in range(len(chain.leading))), "_channels"]
-    return [f"{call.first}.shape[0]", "_channels"]
+    return [*(f"{call.first}.shape[{index}]" for index in range(len(chain.inputs[0].shape) - 1)), "_channels"]

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fusegen.ir.functions.catalogue import FUNCTIONS, known_of
+from fusegen.ir.graph import ancestors
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
@@ -50,6 +52,7 @@ def render_kernels(plan: Plan) -> str:
         name=plan.spec.name,
         about=plan.spec.about or plan.spec.name,
         formula=chain_lines(plan),
+        definitions=_definitions(plan),
         namespace=namespace(plan.spec.name),
         device=plan.device,
         roles=_roles(plan),
@@ -59,6 +62,13 @@ def render_kernels(plan: Plan) -> str:
         copier=_copier(plan),
     )
     return tidy(text)
+
+
+def _definitions(plan: Plan) -> list[str]:
+    """The C++ of the functions that templates/support lacks, each once, line by line."""
+    used = {known_of(node) for program in plan.programs for node in ancestors([t.node for t in program.outputs])}
+    found = [function.definition.strip() for function in FUNCTIONS.values() if function.definition and function in used]
+    return [line for text in dict.fromkeys(found) for line in ["", *text.splitlines()]]
 
 
 def chain_lines(plan: Plan) -> list[str]:

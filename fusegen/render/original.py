@@ -67,7 +67,8 @@ def constructor(
     arguments = [name for name in arguments if name not in parameters]  # an init, not an attribute
     text = "\n".join(eager)
     lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
-    initial = sorted({step.init for step in spec.chain if getattr(step, "init", None) in spec.arguments})
+    given = {getattr(step, key, None) for step in spec.chain for key in ("init", "bias_init")}
+    initial = sorted(each for each in given if isinstance(each, str) and each in spec.arguments)
     lines += [f"self._fusegen_initial_{name} = {name}" for name in initial]
     if precisions:
         lines.append("self.fusegen_precision = _support.check_precision(_package.name, precision)")
@@ -81,8 +82,10 @@ def reset(spec: SpecModel) -> list[str]:
 
 def extra_repr(*chains: Chain) -> str:
     """The module's own parameters and constants, as the inside of an f-string."""
+    # A layer's weight shows in the layer's own line.
+    weights = [chain.contraction.attribute for chain in chains if chain.contraction]
     every = [p.attribute for chain in chains for p in chain.parameters.values()]
-    parameters = dict.fromkeys(each for each in every if "." not in each)
+    parameters = dict.fromkeys(each for each in (*weights, *every) if "." not in each)
     every = [c.attribute for chain in chains for c in chain.constants.values()]
     constants = dict.fromkeys(each for each in every if "." not in each)
     shown = [f"{name}={{list(self.{name}.shape)}}" for name in parameters]
@@ -103,11 +106,13 @@ def shapes(plan: Plan) -> list[str]:
         lines.append(f"Returns {text(returned)}.")
         lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
-        each = text(chain.result_shape(chain.leading or (chain.rows,), chain.channels))
+        each = text(chain.result_shape(chain.inputs[0].shape[:-1], chain.channels))
         lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
-        lines.append(f"In place of {chain.rows} there may be {any_number}, alike for all of these.")
+        leading = chain.inputs[0].shape[0] if chain.batched else chain.rows
+        any_number = "any number of dimensions" if chain.batched else any_number
+        lines.append(f"In place of {leading} there may be {any_number}, alike for all of these.")
     return [*lines, *dtypes_text(spec)]
 
 
@@ -139,7 +144,7 @@ def _autocast(spec: SpecModel) -> str:
 
 def batched_lines(chain: Chain) -> list[str]:
     """Statements that give the inputs [batch, channels] the dimensions of the running value."""
-    between = ", ".join(["None"] * (len(chain.leading) - 1))
+    between = ", ".join(["None"] * (len(chain.inputs[0].shape) - 2))
     return [f"{name} = {name}[:, {between}]" for name, reach in chain.spread.items() if reach.batched]
 
 

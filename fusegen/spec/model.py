@@ -120,6 +120,16 @@ ARGUMENTS = (DimArgument, IntArgument, FloatArgument, ShapeArgument)
 Argument = Annotated[DimArgument | IntArgument | FloatArgument | ShapeArgument, Field(discriminator="type")]
 
 
+class Rewrites(SpecPart):
+    """Which rewrites the planner may make."""
+
+    affine: Annotated[bool, meaning("additions and multiplications in a row are one multiply-add", False)] = True
+    moments: Annotated[bool, meaning("statistics are taken without an offset in front of them", False)] = True
+    sums: Annotated[bool, meaning("factors that are the same for all terms leave a sum", False)] = True
+    norms: Annotated[bool, meaning("an offset in front of a norm is taken into its mean", False)] = True
+    norm_gradients: Annotated[bool, meaning("a norm's gradient is a multiply-add of each element", False)] = True
+
+
 class SpecModel(SpecPart):
     """A whole spec. Use spec_model() for one whose chain is typed."""
 
@@ -166,6 +176,9 @@ class SpecModel(SpecPart):
         AfterValidator(_distinct),
         meaning("what kernels are compiled for; autocast needs float32 and one of 16 bits", ["float32", "bfloat16"]),
     ] = DTYPES
+    rewrites: Annotated[
+        Given[Rewrites], meaning("algebra of the planner, each of which may be switched off", {"sums": False})
+    ] = None
     targets: Annotated[
         Listing[Annotated[str, AfterValidator(_target), Plain("a target")]],
         Field(min_length=1),
@@ -210,6 +223,11 @@ class SpecModel(SpecPart):
     def class_name(self) -> str:
         """The nn.Module's name: `class`, or the spec's name in CamelCase."""
         return self.class_ or camel_case(self.name)
+
+    @property
+    def without_rewrites(self) -> tuple[str, ...]:
+        """The rewrites that are switched off."""
+        return tuple(name for name, is_on in self.rewrites or () if not is_on)
 
     @property
     def running_input(self) -> str:

@@ -94,7 +94,7 @@ class Call:
     def _parameter_dtype(self) -> str:
         chain = self.chain
         attributes = [p.attribute for p in chain.parameters.values()]
-        attributes += [f"{chain.contraction.name}.weight"] if chain.contraction else []
+        attributes += [chain.contraction.attribute] if chain.contraction else []
         attributes += [b.attribute for b in chain.buffers.values() if not b.integer]
         return f"self.{attributes[0]}.dtype" if attributes else "_activation"
 
@@ -103,7 +103,7 @@ class Call:
         c = self.chain.contraction
         if c is None:
             return []
-        weight = f"self.{c.name}.weight"
+        weight = f"self.{c.attribute}{'.t()' if c.by_columns else ''}"
         lines = [f"_operand, _weight = {self.first}.to(_activation), {weight}.to(_activation)"]
         if self.plan.has_precisions:
             lines += [
@@ -132,7 +132,7 @@ class Call:
 
     def _channels(self) -> str:
         c, parts = self.chain.contraction, self.chain.number_of_parts
-        width = f"self.{c.name}.weight.shape[0]" if c else f"{self.first}.shape[-1]"
+        width = f"self.{c.attribute}.shape[{int(c.by_columns)}]" if c else f"{self.first}.shape[-1]"
         return width if parts == 1 else f"{width} // {parts}"
 
     def _eps(self) -> list[str]:

@@ -51,6 +51,9 @@ def standalone_plan(
     if whole.chain.targets:
         place, hint = ("chain", len(spec.chain) - 1), "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no losses", place, hint=hint)])
+    if whole.chain.batched is not None:
+        hint = "`fusegen build` makes a package that has it"
+        raise SpecError([document.diagnostic("FG510", "an exported file has no bmm", ("chain", 0), hint=hint)])
     if spec.outputs is not None:
         raise SpecError([document.diagnostic("FG510", "an exported file returns one result", ("outputs",), key=True)])
     if whole.chain.leading:
@@ -64,7 +67,7 @@ def standalone_plan(
         if step.draws:
             message, hint = f"an exported file has no {step.op}", "`fusegen build` makes a package that has it"
             raise SpecError([document.diagnostic("FG510", message, ("chain", index), hint=hint)])
-    if first.op == "linear" and "float32" in (dtypes or spec.dtypes):
+    if first.op in ("linear", "matmul") and "float32" in (dtypes or spec.dtypes):
         wanted = precision or first.precision
         if wanted not in (IEEE, SPLIT):
             message = f"an exported file has no float32 products by {quote(wanted)}"
@@ -72,7 +75,7 @@ def standalone_plan(
             raise SpecError([document.diagnostic("FG510", message, ("chain", 0, "precision"), hint=hint)])
         if first.precision != wanted:
             changes["chain"] = (first.model_copy(update={"precision": wanted}), *spec.chain[1:])
-    elif first.op == "linear" and first.precision != IEEE:
+    elif first.op in ("linear", "matmul") and first.precision != IEEE:
         changes["chain"] = (first.model_copy(update={"precision": IEEE}), *spec.chain[1:])
     if dtypes is not None:
         lacking = [each for each in dtypes if each not in spec.dtypes]

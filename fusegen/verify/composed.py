@@ -20,6 +20,7 @@ from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.verify import behaviour, execution, leading, memory, operators
 from fusegen.verify.findings import Finding, Report
+from fusegen.verify.joined import of_several_widths
 from fusegen.verify.sizes import LARGE, SMALL, Sizes, leading_sizes
 from fusegen.verify.subject import Subject
 from fusegen.verify.suite import BEHAVIOUR_SIZE, MEMORY_SIZE, STEPS, Check, Suite
@@ -105,6 +106,12 @@ class ComposedSubject(Subject):
         name = plan.spec.name.removeprefix(f"{self.plan.spec.name}_")
         package = sys.modules[getattr(self.package, f"_region_{name}").__module__]
         return Subject(plan, package, self.device)
+
+    @property
+    def original_class(self) -> Callable[..., nn.Module]:
+        """As of one chain; of a user's class one that says that its parameters meet values of several widths."""
+        found = super().original_class
+        return of_several_widths(found) if isinstance(self.original, type) else found
 
     def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
         return made  # no region has any

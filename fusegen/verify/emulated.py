@@ -3,6 +3,7 @@ precision."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from fusegen.plan.shapes import AUTOMATIC, Shapes
 from fusegen.render.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.verify.drawn import replay
+from fusegen.verify.products import Given
 
 SEED = 0x123456789ABCDEF  # of dropouts
 
@@ -202,13 +204,20 @@ def tail_reference(
     given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
     leaves = {name: _leaf(value) for name, value in given.items()}
     anchor, ones = chain.contraction or chain.convolution, (1,) * chain.spatial
-    if anchor:
+    given_result: contextlib.AbstractContextManager = contextlib.nullcontext()
+    if anchor and chain.contraction and "." not in chain.contraction.attribute:
+        added = any(in_product(plan, mode, name) for name in chain.parameters)
+        weight = exact.get_parameter(chain.contraction.attribute)
+        given_result = Given(weight, leaves[chain.source.name], add_bias=not added)
+    elif chain.batched:
+        given_result = Given(None, leaves[chain.source.name], add_bias=False)
+    elif anchor:
         bias = getattr(exact, anchor.name).bias
         added = any(in_product(plan, mode, name) for name in chain.parameters)
-        given_result = _Given(None if added else bias, leaves[chain.source.name], chain.spatial)
-        setattr(exact, anchor.name, given_result)
-    inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
-    result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs))
+        setattr(exact, anchor.name, _Given(None if added else bias, leaves[chain.source.name], chain.spatial))
+    inputs = [leaves.get(tensor.name, torch.empty(0, 0)) for tensor in chain.inputs]
+    with given_result:
+        result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs))
     result = result.reshape(len(result), -1)
     result.backward(tensors[variant.result_gradient].double().view_as(result))
     values = {variant.result: result.detach()}

@@ -54,6 +54,11 @@ class Beside(nn.Module):
         return torch.cat(self.apart(*inputs), dim=-1)
 
 
+def of_several_widths(original: type[nn.Module]) -> type[nn.Module]:
+    """The same class, known to be a module whose values have several widths."""
+    return type(original.__name__, (original,), {"is_joined": True})
+
+
 def acts_by_element(module: nn.Module) -> bool:
     """Whether each parameter of the module's own meets values of the result's shape."""
     return not getattr(type(module), "is_joined", False) and not hasattr(type(module), "_fusegen_chain")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fusegen.plan.epilogue import SPLIT
 from fusegen.verify.drawn import own_draws
 from fusegen.verify.policy import Comparison
+from fusegen.verify.products import matrices
 from fusegen.verify.run import channel_dim, draw_gradient, leaves, row_count, undisturbed, widest
 
 # The allocator rounds every request up to a multiple of this.
@@ -48,7 +49,7 @@ def _footprint(
     rows = row_count(grad_output, dim, inputs[0].ndim)
     statistics = 8 * (rows + channels) + 4 * _ROUNDING
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
-    pieces = _pieces_bytes(fused, inputs) + (_bytes(inputs) if layers else 0)
+    pieces = _pieces_bytes(fused, original, inputs) + (_bytes(inputs) if layers else 0)
     pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim))
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
@@ -62,13 +63,14 @@ def _footprint(
     return found
 
 
-def _pieces_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
+def _pieces_bytes(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> int:
     """Of the pieces of the product's operands; 0 where it has none. Rows are padded to 16 bytes."""
     if getattr(fused, "fusegen_precision", "") != SPLIT or inputs[0].dtype != torch.float32:
         return 0
-    weight = next(each.weight for each in fused.modules() if isinstance(each, nn.Linear))
-    rows = inputs[0].numel() // inputs[0].shape[-1] + weight.shape[0]
-    return rows * (4 * (weight.shape[1] + 8) + 8) + 4 * _ROUNDING
+    weights = [each.weight for each in original.modules() if isinstance(each, nn.Linear)]
+    weight = weights[0] if weights else original.get_parameter(next(iter(matrices(original, inputs, ()))))
+    rows = inputs[0].numel() // inputs[0].shape[-1] + weight.numel() // inputs[0].shape[-1]
+    return rows * (4 * (inputs[0].shape[-1] + 8) + 8) + 4 * _ROUNDING
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from fusegen.verify.policy import Comparison, Error, compare
+from fusegen.verify.products import is_product, matrices
 from fusegen.verify.reference import Reference, reference
 from fusegen.verify.run import Run, draw_gradient, input_name, run
 
@@ -44,6 +46,48 @@ class _RoundedLinear(nn.Linear):
         return product if self.bias is None else product + self.bias
 
 
+class _Rounded(torch.autograd.Function):
+    """Rounds, with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, narrow: torch.dtype) -> Tensor:
+        return x.to(narrow).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0], None
+
+
+class _RoundedGradient(torch.autograd.Function):
+    """The identity, whose gradient is rounded."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, narrow: torch.dtype) -> Tensor:
+        ctx.narrow = narrow
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0].to(ctx.narrow).to(gradients[0].dtype), None
+
+
+class _RoundedOperands(TorchFunctionMode):
+    """While active, the product with a weight is made of rounded operands, which stand for the plain ones."""
+
+    def __init__(self, weight: Tensor, narrow: torch.dtype) -> None:
+        super().__init__()
+        self.weight, self.narrow = weight, narrow
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if not is_product(func) or args[1] is not self.weight:
+            return func(*args, **(kwargs or {}))
+        operands = [_Rounded.apply(each, self.narrow) for each in args[:2]]
+        for rounded, plain in zip(operands, args[:2], strict=True):
+            rounded.stands_for = plain
+        product = _RoundedGradient.apply(func(*operands), self.narrow)
+        return product if len(args) < 3 or args[2] is None else product + args[2]
+
+
 def rounded_operands(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
     """The precisions that round operands, beside the original with operands rounded alike, in train and eval.
 
@@ -51,15 +95,16 @@ def rounded_operands(fused: nn.Module, original: nn.Module, inputs: Sequence[Ten
     by an ulp of the narrow dtype there. That is rare: operands that were rounded otherwise are off ten times as far.
     """
     results = []
+    weight = _weight(original, inputs)
     for precision, narrow in ROUNDED.items():
         mine = with_precision(copy.deepcopy(fused), precision)
-        theirs = _with_rounded_linear(original, narrow)
+        theirs = _with_rounded_product(original, weight, narrow)
         for train in (True, False):
             label = f"{precision}, {'train' if train else 'eval'}: "
             grad_output = draw_gradient(theirs, inputs, train=train)
             found, eager = (run(module, inputs, grad_output, train=train) for module in (mine, theirs))
             exact = reference(theirs, inputs, grad_output, train=train)
-            results += _judged(label, found, eager, exact, narrow, {input_name(0), f"{_linear(original)}.weight"})
+            results += _judged(label, found, eager, exact, narrow, {input_name(0), weight})
     return results
 
 
@@ -91,15 +136,26 @@ def with_precision(module: nn.Module, precision: str) -> nn.Module:
     return module
 
 
-def _with_rounded_linear(original: nn.Module, narrow: torch.dtype) -> nn.Module:
-    """A copy of the original in which the linear layer rounds its operands."""
-    changed = copy.deepcopy(original)
-    linear = changed.get_submodule(_linear(changed))
-    linear.__class__ = _RoundedLinear
-    linear.narrow = narrow
+def _with_rounded_product(original: nn.Module, weight: str, narrow: torch.dtype) -> nn.Module:
+    """A copy of the original in which the product with that weight is made of rounded operands."""
+    changed: Any = copy.deepcopy(original)
+    layer = weight.rpartition(".")[0]
+    if layer:
+        linear: Any = changed.get_submodule(layer)
+        linear.__class__ = _RoundedLinear
+        linear.narrow = narrow
+        return changed
+    plain = type(changed)
+
+    def forward(self: nn.Module, *inputs: Tensor) -> Tensor:
+        with _RoundedOperands(self.get_parameter(weight), narrow):
+            return plain.forward(self, *inputs)
+
+    changed.__class__ = type(plain.__name__, (plain,), {"forward": forward})
     return changed
 
 
-def _linear(module: nn.Module) -> str:
-    """The name of the linear layer."""
-    return next(name for name, each in module.named_modules() if type(each) is nn.Linear)
+def _weight(module: nn.Module, inputs: Sequence[Tensor]) -> str:
+    """The name of the weight: a linear layer's, or the module's own."""
+    layers = [name for name, each in module.named_modules() if type(each) is nn.Linear]
+    return f"{layers[0]}.weight" if layers else next(iter(matrices(module, inputs, ())))

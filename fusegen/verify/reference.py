@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from fusegen.verify.joined import acts_by_element
 from fusegen.verify.kinks import Kinks, narrowed
+from fusegen.verify.products import Product, Products, of_products, product_terms
 from fusegen.verify.run import Run, channel_dim, input_name, wanting
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -42,7 +43,7 @@ class Reference:
 @dataclass
 class _Seen:
     name: str
-    module: Any  # an anchor or a norm; their attributes differ
+    module: Any  # an anchor, a norm or a product; their attributes differ
     input: Tensor
     output: Tensor
     gradient: Tensor | None = None
@@ -77,19 +78,25 @@ def exact_pass(
         for name, module in exact.named_modules()
         if isinstance(module, (*ANCHORS, *NORMS))
     ]
-    spread = _spread(exact, grad_output.shape, inputs[0].dim())
+    held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
+    multiplied, added = of_products(exact, inputs64, held)
+    held |= {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
+    spread = _spread(exact, grad_output.shape, inputs[0].dim(), held)
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
     try:
-        with Kinks(dtype or inputs[0].dtype) as kinks:
+        of_layers = held - {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
+        with Kinks(dtype or inputs[0].dtype) as kinks, Products(of_layers) as products:
             output = torch.func.functional_call(exact, spread, tuple(inputs64))
     finally:
         for module in learnt:
             del module.forward
         for hook in hooks:
             hook.remove()
-    terms = {}
+    names = {id(p): name for name, p in exact.named_parameters()}
+    seen += [_Seen(names.get(id(each.right), ""), each, each.left, each.output) for each in products.seen]
+    terms: dict[str, Tensor] = {}
     if output.requires_grad:
         terms = _backward(exact, inputs64, output, grad_output.double(), seen, spread)
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
@@ -105,16 +112,15 @@ def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
     return torch.where(x > 0, x, module.weight * x)
 
 
-def _spread(exact: nn.Module, shape: Sequence[int], dimensions: int) -> dict[str, Tensor]:
-    """The parameters that no anchor or norm holds, one copy per element of the running value, which has so many
-    dimensions. shape: of the result. One that has no dimension of channels leaves open where single numbers are used:
-    those stay as they are."""
+def _spread(exact: nn.Module, shape: Sequence[int], dimensions: int, held: set[int]) -> dict[str, Tensor]:
+    """The parameters that no anchor, norm or product holds, one copy per element of the running value, which has so
+    many dimensions. shape: of the result. One that has no dimension of channels leaves open where single numbers are
+    used: those stay as they are."""
     if not acts_by_element(exact):
         return {}
     without_channels = len(shape) < dimensions
     if without_channels:
         shape = (*shape[:1], 1, *shape[1:]) if channel_dim(exact) == 1 else (*shape, 1)
-    held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
     spread = {}
     for name, parameter in exact.named_parameters():
         if id(parameter) in held or (without_channels and parameter.numel() == 1):
@@ -147,7 +153,7 @@ def _backward(
     output.backward(grad_output, retain_graph=True)
     for item in seen:
         item.gradient = item.output.grad
-    anchors = [s for s in seen if isinstance(s.module, ANCHORS) and s.gradient is not None]
+    anchors = [s for s in seen if isinstance(s.module, (*ANCHORS, Product)) and s.gradient is not None]
     norms = [s for s in seen if isinstance(s.module, NORMS) and s.gradient is not None]
     squares: dict[Any, Tensor] = {id(s): s.gradient.square() for s in (*anchors, *norms)}
     squares |= {name: copies.grad.square() for name, copies in spread.items() if copies.grad is not None}
@@ -163,6 +169,9 @@ def _backward(
         terms |= _norm_terms(item, squares[id(item)])
     for item in anchors:
         square = squares[id(item)]
+        if isinstance(item.module, Product):
+            terms |= product_terms(item.module, square, exact, inputs)
+            continue
         terms[f"{item.name}.bias"] = _sum_to_channels(square, item.module).sqrt()
         terms[f"{item.name}.weight"] = _weight_terms(item, square)
         for index, x in enumerate(inputs):

@@ -62,6 +62,7 @@ class Sizes:
 # rows, input features, channels, groups. One row and two; odd and prime sizes, which no vector of 4 divides; a
 # multiple of every vector and warp; a last block that is nearly empty.
 SMALL = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 36, 4), (31, 37, 41, 1), (64, 48, 128, 8), (129, 16, 30, 3))
+_BATCH = 3  # of a product of two inputs
 # Tiles of it stay in the L2: blocks wait for each other.
 L2 = (16411, 33, 512, 1)
 # Beyond what a block holds, in each direction; sizes at which the vendor library takes other kernels; short
@@ -94,11 +95,14 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     if chain.leading:
         rows = leading_sizes(chain.leading, rows, symbols)
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
-    rows = settle(chain.rows, rows) if not chain.leading else rows
+    rows = settle(chain.rows, rows) if not (chain.leading or chain.batched) else rows
     width = settle(chain.contraction.in_features, source) if chain.contraction else None
     for block in blocks:
         if isinstance(block, str):
             symbols.setdefault(block, channels // math.gcd(groups, channels))
+    if b := chain.batched:
+        settle(b.rows, max(1, rows // settle(b.batch, _BATCH if rows > _BATCH else 1)))
+        settle(b.in_features, source)
     for count in chain.group_counts:
         if isinstance(count, str) and dividend(count) is None:
             symbols.setdefault(count, math.gcd(groups, channels))
@@ -107,7 +111,9 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
             symbols.setdefault(name, argument.typical)
     for name, value in plan.spec.dims.items():
         symbols.setdefault(name, value)
-    return with_leading(plan, symbols) if chain.leading else Sizes(symbols, rows, channels, width)
+    if chain.leading or chain.batched:
+        return with_leading(plan, symbols)
+    return Sizes(symbols, rows, channels, width)
 
 
 def typical(plan: Plan) -> Sizes:
@@ -122,7 +128,7 @@ def sizes_at(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     chain = plan.chain
     if chain.convolution:
         return with_positions(plan, symbols)
-    if chain.leading:
+    if chain.leading or chain.batched:
         return with_leading(plan, symbols)
     width = value_of(chain.contraction.in_features, symbols) if chain.contraction else None
     return Sizes(symbols, value_of(chain.rows, symbols), value_of(chain.channels, symbols), width)
@@ -139,11 +145,11 @@ def leading_sizes(leading: Sequence[Dim], rows: int, symbols: dict[str, int]) ->
 
 
 def with_leading(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
-    """The sizes that the values of all symbols give where the spec's inputs have leading dimensions."""
+    """The sizes that the values of all symbols give where the spec's inputs have leading dimensions, or a batch."""
     chain = plan.chain
     given = tuple(value_of(dim, symbols) for dim in chain.inputs[0].shape)
     channels = value_of(chain.channels, symbols)
-    rows, width = math.prod(given[:-1]), given[-1] if chain.contraction else None
+    rows, width = math.prod(given[:-1]), given[-1] if chain.has_anchor else None
     return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (*given[:-1], channels))
 
 

@@ -157,12 +157,11 @@ class Subject:
             if given.name in chain.targets:
                 continue  # the modules make them
             role = mode.roles.get(f"input {given.name}")
-            if index == 0:
-                role = mode.roles["parameter" if chain.has_anchor else "activation"]
-            elif given.name in chain.masks:
+            if given.name in chain.masks:
                 role = "bool"
-            shape = tuple(map(sizes.number, given.shape))
-            found.append((shape, getattr(torch, role)))
+            elif index == 0 or role is None:
+                role = mode.roles["parameter" if chain.has_anchor else "activation"]
+            found.append((tuple(map(sizes.number, given.shape)), getattr(torch, role)))
         return found
 
 

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
-from fusegen.plan.dimensions import has_free_rows
+from fusegen.plan.dimensions import fixed_dimensions, has_free_rows
 from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
 from fusegen.verify import (
+    batches,
     behaviour,
     execution,
     formats,
@@ -171,14 +172,17 @@ class Suite:
 
     def leading(self) -> Iterator[Finding]:
         """Inputs with more dimensions than two, and with one; in front of a convolution, in other memory formats."""
-        if self.subject.plan.chain.leading:
+        chain = self.subject.plan.chain
+        if chain.leading or (chain.batched and fixed_dimensions(chain)):
             return  # the spec says how many there are
-        of_positions = self.subject.plan.chain.convolution is not None
+        of_positions = chain.convolution is not None
         check = "memory formats" if of_positions else "leading dimensions"
         for mode in self._representatives():
             for size in self._fitting(check, [self._size()], mode):
                 if of_positions:
                     yield from self._one(check, size, mode, "", self._behaviour, formats.memory_formats, size, mode)
+                elif chain.batched:
+                    yield from self._one(check, size, mode, "", self._behaviour, batches.batches, size, mode)
                 else:
                     yield from self._one(check, size, mode, "", self._leading, size, mode)
 

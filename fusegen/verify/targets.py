@@ -4,6 +4,7 @@ from its first input."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -68,10 +69,11 @@ def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
 
 def _channels(plan: Plan, module: nn.Module, x: Tensor) -> int:
     """Those of the running value, which may be a part of the source."""
-    anchor, width = plan.chain.contraction or plan.chain.convolution, x.shape[-1]
-    if anchor is not None:
-        layer = module.get_submodule(anchor.name)
-        width = layer.weight.shape[0] if plan.chain.contraction else layer.out_channels
+    product, convolution, width = plan.chain.contraction, plan.chain.convolution, x.shape[-1]
+    if product is not None:
+        width = attrgetter(product.attribute)(module).shape[1 if product.by_columns else 0]
+    elif convolution is not None:
+        width = module.get_submodule(convolution.name).out_channels
     return width // plan.chain.number_of_parts
 
 

@@ -3,6 +3,7 @@
 It needs torch and nothing else.
 """
 
+from .batches import EMPTY, OTHER_BATCH, Multiplied
 from .composed_module import ComposedModule, Composition, region
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
@@ -38,9 +39,11 @@ from .stand_in import (
 
 __all__ = [
     "DROPS_FROZEN",
+    "EMPTY",
     "HALF_TRACKED",
     "NEGATIVE_MOMENTUM",
     "NO_ROWS",
+    "OTHER_BATCH",
     "OTHER_GROUPS",
     "RANKS_COMPILED",
     "RANKS_PRECISION",
@@ -57,6 +60,7 @@ __all__ = [
     "FusedModule",
     "KernelUse",
     "Loss",
+    "Multiplied",
     "Operator",
     "Package",
     "RankOperator",

@@ -7,11 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from .batches import Multiplied
 from .convolution import Convolved, call_convolved
 from .dropout import DrawsFactors
+from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .ranks import RankOperator
-from .stand_in import NO_ROWS, elsewhere
+from .stand_in import COMPUTED, NO_ROWS, elsewhere
 
 
 class KernelUse(NamedTuple):
@@ -45,6 +47,9 @@ class FusedModule(DrawsFactors, nn.Module):
         Raises what the call would raise for inputs that fit neither.
         """
         operator, found = self._fusegen_choose(inputs, count=False)
+        if found is COMPUTED:
+            with once(self, shapes_alone=True):
+                operator, found = self._fusegen_choose(inputs, count=False)
         if operator is None:
             return KernelUse(False, found.reason)
         return KernelUse(True, "", "" if operator.split is None else precision_name(found[-3]))
@@ -86,20 +91,26 @@ class FusedModule(DrawsFactors, nn.Module):
             return self._fusegen_leaf(inputs)
         return self._fusegen_run_part(inputs)
 
-    def _fusegen_run_part(self, inputs, part=None):
+    def _fusegen_run_part(self, inputs, part=None, deeper=0):
+        """A call of the module, or of a region of it. deeper: how many calls of this are around."""
         of_part = {} if part is None else {"part": part}
         operator, found = self._fusegen_choose(inputs, count=True, **of_part)
         if operator is not None:
             if type(found[0]) is Convolved:
                 result = call_convolved(operator, found)
             else:
+                if type(found[0]) is Multiplied:
+                    found = (found[0].result(), *found[1:])
                 if operator.split is not None and found[-3] == FP32_SPLIT:
                     found = with_pieces(self, operator, found)
                 result = operator(*found)
             loss = (part or self)._fusegen_loss
             return result if loss is None else loss(result, inputs)
+        if found is COMPUTED:
+            with once(self):
+                return self._fusegen_run_part(inputs, part, deeper=deeper + 1)
         package = (part or self)._fusegen_package
-        self._fusegen_tell(found, package, depth=7 if part is None else 9)
+        self._fusegen_tell(found, package, depth=(7 if part is None else 9) + deeper)
         result = part.fusegen_reference(self, *inputs) if part else self.fusegen_reference(*inputs)
         if found.first_order and not torch.compiler.is_compiling():
             for each in result if isinstance(result, tuple) else (result,):

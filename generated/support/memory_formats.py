@@ -7,6 +7,7 @@ PyTorch copies
 - what has other strides, one channel or one position, or elements that are not of 16 or 32 bits,
 - tensors of less than a megabyte: the time of the call, which is longer, counts more,
 - small images, of which the kernel has a block each,
+- few channels in 16 bits from channels_last, for which the kernel has no vectors,
 - under torch.compile, which may fuse a copy with what comes before.
 """
 
@@ -19,6 +20,7 @@ from .operators import _describe
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _LEAST_BYTES = 1 << 20
 _LEAST_IMAGE = 256  # elements, as in torch_image_copy.h
+_LEAST_VECTOR = 16  # bytes, as there
 
 
 def as_channels_last(package, x, dtype):
@@ -40,7 +42,8 @@ def with_channels_innermost(package, x):
 
 def as_contiguous(package, x):
     """`x` in contiguous memory. It is in channels_last."""
-    if _is_copied(x, x.dtype) and x.movedim(1, -1).is_contiguous():
+    narrow = x.dtype.itemsize == 2 and x.shape[1] * x.dtype.itemsize < _LEAST_VECTOR
+    if not narrow and _is_copied(x, x.dtype) and x.movedim(1, -1).is_contiguous():
         return _recorded(_ToContiguous, package, x, x.dtype)
     return x.contiguous()
 

@@ -19,6 +19,7 @@ from torch.utils.module_tracker import ModuleTracker
 
 from .dimensions import check_dimensions, check_own_dimensions
 from .dropout import DropPath
+from .parametrised import computed, is_parametrised, is_ready, renew_weight
 
 
 class Eager(NamedTuple):
@@ -74,6 +75,7 @@ FUNCTION_MODE = Eager("a TorchFunctionMode is active")
 RMS_NORM_AS_IT_IS = Eager("autocast runs rms_norm in float32 from torch 2.12 on, as the kernels do")
 REFUSED = Eager("PyTorch refuses the call", expected=True)
 UNEQUAL_PARTS = Eager("the channels have no equal parts")
+COMPUTED = Eager("a tensor is computed by a parametrization")  # FusedModule makes the call anew
 
 
 def obstacle(owner, inputs, submodules, dimensions=None):
@@ -101,8 +103,9 @@ def obstacle(owner, inputs, submodules, dimensions=None):
         return TRANSFORM
     if forward_ad._current_level >= 0:
         return FORWARD_MODE
+    is_computed = "parametrizations" in owner._modules
     if not submodules:
-        return None
+        return COMPUTED if is_computed and not is_ready(owner) else None
     if _PRE_HOOKS or _HOOKS or _BACKWARD_PRE_HOOKS or _BACKWARD_HOOKS:
         for hooks in (_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS):
             if not all(map(_only_watches, hooks.values())):
@@ -114,10 +117,12 @@ def obstacle(owner, inputs, submodules, dimensions=None):
     attributes = owner.__dict__
     for attribute, module, kind in submodules:
         if type(module) is not kind or attribute in attributes:
-            return Eager(f"{attribute} is of type {type(module).__name__}, not {kind.__name__}")
+            if attribute in attributes or module is None or not is_parametrised(module, kind):
+                return Eager(f"{attribute} is of type {type(module).__name__}, not {kind.__name__}")
+            is_computed = True
         own = module.__dict__
         if (
-            own["_forward_pre_hooks"]
+            (own["_forward_pre_hooks"] and not renew_weight(module))
             or own["_forward_hooks"]
             or own["_backward_pre_hooks"]
             or own["_backward_hooks"]
@@ -143,7 +148,7 @@ def obstacle(owner, inputs, submodules, dimensions=None):
             return Eager(f"a method of {kind.__name__} was replaced")
         if kind is nn.RMSNorm and not _RMS_NORM_IN_FLOAT32 and is_autocast(inputs[0].device.type):
             return RMS_NORM_AS_IT_IS
-    return None
+    return COMPUTED if is_computed and not is_ready(owner) else None
 
 
 def tensor(module, name):
@@ -153,6 +158,8 @@ def tensor(module, name):
         found = module._parameters.get(name)
         if found is None:
             found = module._buffers.get(name)
+            if found is None and "parametrizations" in module._modules:
+                return computed(module, name)
     return found
 
 

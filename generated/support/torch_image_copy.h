@@ -20,6 +20,8 @@ struct ImageCopier {
 
 // A block of the kernel copies a part of one image: smaller images are left to PyTorch.
 constexpr int64_t kLeastImage = 256;
+// Of fewer channels in 16 bits, an image in channels_last is read element by element.
+constexpr int64_t kLeastVector = 16;
 
 // Bytes of an element, or 0 where the kernel copies no such elements.
 inline int64_t copied_bytes(ScalarType dtype) {
@@ -67,7 +69,9 @@ inline Tensor copy_images(
     const int64_t channels = tensor.size(1), positions = tensor.size(2);
     const bool is_last = tensor.stride(1) == 1 && tensor.stride(2) == channels &&
                          tensor.stride(0) == channels * positions;
-    if (is_last && channels * positions >= kLeastImage) {
+    const int64_t bytes = copied_bytes(dtype);
+    const bool is_narrow = bytes == 2 && channels * bytes < kLeastVector;
+    if (is_last && !is_narrow && channels * positions >= kLeastImage) {
       return exchanged(copier, tensor, positions, channels, dtype, 0);
     }
   }

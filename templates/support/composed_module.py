@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from .dimensions import check_dimensions, check_own_dimensions
 from .fused_module import FusedModule, KernelUse
 from .operators import _import_once
+from .parametrised import without_data
 from .precisions import precision_name
 
 
@@ -100,7 +101,7 @@ class ComposedModule(FusedModule):
                 precisions[precision_name(found[-3])] = None
             return operator.described(found, values[0])
 
-        with fake, torch.no_grad():
+        with without_data(self, fake), fake, torch.no_grad():
             try:
                 self._fusegen_chain(run, *(fake.from_tensor(each) for each in inputs))
             except _Obstacle as obstacle:

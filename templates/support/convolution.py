@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .memory_formats import as_channels_last, as_contiguous, with_channels_innermost
+from .parametrised import kind_of
 from .stand_in import FUNCTION, Eager, misfit_plain
 
 _KINDS = (
@@ -49,7 +50,7 @@ class Convolved(NamedTuple):
 
 def misfit_convolution(name, module, weight):
     """Why the layer is no plain convolution of torch.nn."""
-    own, kind = module.__dict__, type(module)
+    own, kind = module.__dict__, kind_of(module)
     if any(method in own for method in _METHODS):
         return Eager(f"{name} has a call of its own")
     dimensions = _DIMENSIONS[kind]
@@ -134,7 +135,7 @@ def _convolve(package, convolved):
     module, x, weight, dtype = convolved
     padding = module.padding
     if module.padding_mode != "zeros":
-        padding = (0,) * _DIMENSIONS[type(module)]
+        padding = (0,) * _DIMENSIONS[kind_of(module)]
     options = [module.stride, padding, module.dilation, module.output_padding]
     # PyTorch has no channels_last for one dimension of positions: it is the last of two.
     is_1d = x.dim() == 3

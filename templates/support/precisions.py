@@ -94,6 +94,10 @@ class _Kept(NamedTuple):
     stream: object  # of the split: on another one, nothing says that it is done
     pieces: Tensor
 
+    def __deepcopy__(self, _):
+        """A copy of a module has another weight. A parametrised one copies all that it has."""
+        return None
+
 
 def _kept_pieces(module, split, weight):
     """split(weight), or what it gave in an earlier call for the same weight.
@@ -103,11 +107,11 @@ def _kept_pieces(module, split, weight):
     """
     # By package: a module of several regions has a weight in each.
     every, version = module.__dict__.setdefault("_fusegen_kept", {}), weight._version
-    kept = every.get(split)
+    kept, parameter = every.get(split), _parameter(weight)
     stream = torch.cuda.current_stream(weight.device) if weight.is_cuda else None
     if (
         kept is None
-        or kept.weight() is not weight
+        or kept.weight() is not parameter
         or kept.version != version
         or kept.data.data_ptr() != weight.data_ptr()
         or kept.data.stride() != weight.stride()
@@ -118,9 +122,14 @@ def _kept_pieces(module, split, weight):
         with torch.inference_mode(False):  # a later call may save them for its backward pass
             data = weight.detach()
             pieces = split(data)
-        kept = _Kept(weakref.ref(weight), version, data, stream, pieces)
+        kept = _Kept(weakref.ref(parameter), version, data, stream, pieces)
         every[split] = kept
     return kept.pieces
+
+
+def _parameter(weight):
+    """What the module holds: the weight, or that with its dimensions exchanged."""
+    return weight if weight._base is None else weight._base
 
 
 def forget_pieces(module):
@@ -139,8 +148,11 @@ def _may_keep(weight):
     Not where the weight is to be trained: some trainers write to it in ways that count no version.
     Not in a trace, which would take them for a constant. Not in a CUDA graph: its replays have to
     see the weight as it is then, and would read memory that has been freed. An inference tensor
-    counts no versions, so nothing would tell that it was changed.
+    counts no versions, so nothing would tell that it was changed. What a parametrization computes
+    is another tensor in the next call.
     """
+    if not isinstance(_parameter(weight), torch.nn.Parameter):
+        return False
     if torch.is_grad_enabled() and weight.requires_grad:
         return False
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():

@@ -103,7 +103,7 @@ class Groups(nn.Module):
 
 
 class Head(nn.Module):
-    """Norms in two regions: each has an exchange of its own."""
+    """Norms in two regions: each has an exchange of its own. The second weight is the module's own."""
 
     text = SPEC.format(
         name="ranks_head", dims="batch: 16, width: 24, hidden: 40",
@@ -112,17 +112,17 @@ class Head(nn.Module):
         "  - {op: linear, name: gemm, out_features: hidden}\n"
         "  - {op: batch_norm, name: bn, sync: true}\n"
         "  - {op: relu}\n"
-        "  - {op: linear, name: second, out_features: hidden}\n"
+        "  - {op: matmul, parameter: second, shape: [hidden, hidden], init: randn}\n"
         "  - {op: batch_norm, name: second_bn, sync: true}\n"
     )  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
         self.gemm, self.bn = nn.Linear(WIDTH, CHANNELS), nn.BatchNorm1d(CHANNELS)
-        self.second, self.second_bn = nn.Linear(CHANNELS, CHANNELS), nn.BatchNorm1d(CHANNELS)
+        self.second, self.second_bn = nn.Parameter(torch.randn(CHANNELS, CHANNELS)), nn.BatchNorm1d(CHANNELS)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.second_bn(self.second(F.relu(self.bn(self.gemm(x)))))
+        return self.second_bn(F.relu(self.bn(self.gemm(x))) @ self.second)
 
 
 @dataclass(frozen=True)

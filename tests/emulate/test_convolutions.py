@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.nn.utils import parametrizations, weight_norm  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
@@ -231,6 +232,31 @@ def test_a_layer_as_it_is_now(packages, name, options) -> None:
             results.append([y, *torch.autograd.grad(y, [given, *module.parameters()], grad)])
         for mine, theirs in zip(*results, strict=True):
             torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
+
+
+PARAMETRISED = {
+    "weight norm": parametrizations.weight_norm,
+    "spectral norm": parametrizations.spectral_norm,
+    "old weight norm": weight_norm,
+}
+
+
+@pytest.mark.parametrize("kind", PARAMETRISED)
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
+def test_a_weight_that_is_computed(packages, kind) -> None:
+    """Gradients reach what it is computed of."""
+    fused, _ = pair(packages, "relu_hardswish")
+    PARAMETRISED[kind](fused.conv)
+    (x,) = drawn(packages, "relu_hardswish", last=True)
+    assert fused.fusegen_kernels(x)
+    state, results = copy.deepcopy(fused.state_dict()), []
+    for call in (fused, fused.fusegen_reference):
+        fused.load_state_dict(state)
+        y = call(x)
+        results.append([y, *torch.autograd.grad(y, [x, *fused.parameters()], torch.ones_like(y)), *fused.buffers()])
+    assert len(results[0]) == len(list(fused.state_dict())) + 2
+    for mine, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_one_channel(packages) -> None:

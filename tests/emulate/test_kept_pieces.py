@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.utils import parametrizations, parametrize, weight_norm  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from tests.emulate.precisions import emulated, operator_of  # noqa: E402
@@ -270,3 +271,33 @@ def test_the_precision_is_changed_between_calls(module, x) -> None:
     module(x)
     module.fusegen_precision = "fp32_split"
     assert torch.equal(module(x), fresh(module, x)) and not torch.equal(module(x), first)
+
+
+@pytest.mark.parametrize("kind", [parametrizations.weight_norm, parametrizations.spectral_norm, weight_norm])
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
+def test_a_weight_that_is_computed_is_split_each_time(module, x, kind, splits) -> None:
+    """It is another tensor in each call, of originals that may have changed."""
+    module(x)
+    kind(module.fc)
+    module.eval()
+    for _ in range(3):
+        splits.clear()
+        torch.testing.assert_close(module(x), module.fusegen_reference(x), rtol=1e-5, atol=1e-5)
+        assert splits == [ROWS, OUT] and "_fusegen_kept" not in vars(module)
+        for each in module.parameters():
+            each.mul_(torch.rand_like(each) + 0.5)
+    with parametrize.cached():
+        assert torch.equal(module(x), module(x))
+
+
+def test_a_copy_of_a_parametrised_module(module, x, splits) -> None:
+    """Its class, of parametrize's making, copies all that it has."""
+    module.register_buffer("more", torch.ones(2))
+    parametrize.register_parametrization(module, "more", torch.nn.Identity())
+    before = module(x)
+    other = copy.deepcopy(module)
+    assert not vars(other)["_fusegen_kept"]
+    in_place(other)
+    torch.testing.assert_close(other(x), other.fusegen_reference(x), rtol=1e-5, atol=1e-5)
+    splits.clear()
+    assert torch.equal(module(x), before) and splits == [ROWS]

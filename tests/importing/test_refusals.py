@@ -117,8 +117,8 @@ REFUSED = {
     "the number of rows": (Source("", "return y / x.shape[0]"), "FG703", "a size that changes", "x.shape[0]"),
     "a matrix product": (
         Source("self.p = nn.Parameter(torch.ones(24, 24))", "return y @ self.p"),
-        "FG703",
-        "the only matrix product",
+        "FG707",
+        "a matrix product is not the first step",
         "y @ self.p",
     ),
     "infinity": (Source("", "return y.clamp(max=float('inf')) * 2"), "FG703", "inf", "y.clamp"),
@@ -153,7 +153,7 @@ REFUSED = {
         "self.p.view",
     ),
     "a functional layer": (
-        Source("self.w = nn.Parameter(torch.ones(m, n))", "return F.linear(x, self.w).tanh()"),
+        Source("self.w = nn.Parameter(torch.ones(m, n))", "return F.linear(x, self.w * 2).tanh()"),
         "FG706",
         "linear of tensors that no nn.Linear holds",
         "F.linear",

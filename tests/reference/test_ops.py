@@ -36,16 +36,21 @@ def test_every_op_has_a_line() -> None:
 def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     text = example(op)
     assert text in details(op)
-    sizes = "hidden" in text
+    sizes, inner = "hidden" in text, "features" in text.replace("_features", "")
+    width = "hidden" if sizes and op != "linear" else "32"
     positions = ("depth", "height", "width")[-int(op[-2]) :] if op.startswith("conv") else ()
     spec = SPEC.format(
-        hidden=", hidden: 32" * sizes + "".join(f", {name}: 8" for name in positions),
-        arguments="arguments: {hidden: {type: dim}}\n" if sizes else "",
+        hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),
+        arguments=f"arguments: {{hidden: {{type: dim}}{', features: {type: dim}' * inner}}}\n" if sizes else "",
         inputs=", padding: [1]" * ("mask" in text) + ", target: [batch]" * ("target: target" in text),
-        width=", ".join(["32" if op == "linear" or positions or not sizes else "hidden", *positions]),
+        width=", ".join(["features" if inner else "32" if positions else width, *positions]),
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}" if "keepdim" in text else text,
     )
+    if op == "bmm":
+        inputs = "x: [batch, 32, hidden], keys: [batch, 16, hidden]"
+        spec = spec.replace(", hidden: 32" * sizes, "").replace("dims: {", "dims: {hidden: 32, ")
+        spec = re.sub(r"inputs: \{.*\}", f"inputs: {{{inputs}}}", spec)
     plan_document(parse_yaml(spec, "demo.yaml"))
 
 
@@ -70,7 +75,7 @@ def test_lacking_ops_are_lacking() -> None:
         ("torch.sigmoid", "did you mean 'sigmoid'?"),
         ("swich", "did you mean 'swish'?"),
         ("expit", "it is called 'sigmoid' here"),
-        ("qwertz", "`fusegen ops` lists those that there are"),
+        ("qwertz", "`fusegen ops` lists those that there are; one of a plugin needs the plugin installed"),
     ],
 )
 def test_what_may_be_meant(op: str, hint: str) -> None:
@@ -78,7 +83,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout2d",
-                                "matmul", "bmm", "instance_norm2d", "F.gumbel_softmax"])  # fmt: skip
+                                "mm", "baddbmm", "instance_norm2d", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))
     assert message.startswith(f"the op '{op}' is not supported: ") and hint and "did you mean" not in hint

@@ -22,7 +22,7 @@ def test_the_page_is_what_the_models_give() -> None:
         PAGE.write_text(filled(text), encoding="utf-8", newline="\n")
         text = PAGE.read_text(encoding="utf-8")
     assert text == filled(text)
-    assert text.count("<!-- derived: ") == 6
+    assert text.count("<!-- derived: ") == 7
 
 
 def test_its_example_can_be_planned() -> None:

@@ -107,7 +107,8 @@ def kernels_run(module, x) -> bool:
 
 def _is_constant(key: str, annotation: str) -> bool:
     """Whether a field takes a number or the name of an argument. Those of norms and dropouts are of submodules."""
-    return key not in ("init", "eps", "momentum", "p") and "float" in annotation and "check_identifier" in annotation
+    of_others = ("init", "bias_init", "eps", "momentum", "p")
+    return key not in of_others and "float" in annotation and "check_identifier" in annotation
 
 
 def test_every_op_with_constants_is_here() -> None:

@@ -25,6 +25,7 @@ class Function:
     costly: takes many times as long as an addition, so kernels keep the value for later passes.
     slope: a derivative that shares with the function itself what costs most of it; row kernels keep it in place of
     that.
+    definition: of the C++ function, where templates/support has none, as of a plugin. It is written into kernels.cu.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Function:
     by_result: bool = False
     costly: bool = False
     slope: bool = False
+    definition: str = ""
 
     @property
     def is_call(self) -> bool:

@@ -116,9 +116,23 @@ def _rescale(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return graph.add("rescale_backward", *operands, name=f"d_{x.name}"), None
 
 
+# Rewrites leave none of these, unless a spec switches them off. The difference comes before it is scaled.
+_STANDARDIZE = "FUSEGEN_MATH standardize(A x, A mean, A rstd) { return (x - mean) * rstd; }"
+_RESCALE = "FUSEGEN_MATH rescale(A x, A rrms) { return x * rrms; }"
+_STANDARDIZE_BACKWARD = """
+FUSEGEN_MATH standardize_backward(A g, A hat, A rstd, A sum_g, A sum_g_hat, A inverse_n) {
+  return rstd * (g - (hat * (sum_g_hat * inverse_n) + sum_g * inverse_n));
+}
+"""
+_RESCALE_BACKWARD = """
+FUSEGEN_MATH rescale_backward(A g, A hat, A rrms, A sum_g_hat, A inverse_n) {
+  return rrms * (g - hat * (sum_g_hat * inverse_n));
+}
+"""
+
 FUNCTIONS = (
-    Function("standardize", _standardize, operations=2, is_product=True),
-    Function("rescale", _rescale, is_product=True),
-    Function("standardize_backward", operations=3),
-    Function("rescale_backward", operations=3),
+    Function("standardize", _standardize, operations=2, is_product=True, definition=_STANDARDIZE),
+    Function("rescale", _rescale, is_product=True, definition=_RESCALE),
+    Function("standardize_backward", operations=3, definition=_STANDARDIZE_BACKWARD),
+    Function("rescale_backward", operations=3, definition=_RESCALE_BACKWARD),
 )

@@ -65,7 +65,7 @@ CHANGES = {
     "a hook": lambda m: m.fc.register_forward_hook(lambda *_: _[2] + 1),
     "a pre-hook": lambda m: m.bn.register_forward_pre_hook(lambda _, x: (x[0] + 1,)),
     "a backward hook": lambda m: m.bn.register_full_backward_hook(lambda _, g, __: (g[0] * 2,)),
-    "weight norm": lambda m: parametrizations.weight_norm(m.fc),
+    "a parametrised statistic": lambda m: parametrizations.weight_norm(m.bn, "running_var", dim=None),
     "pruning": lambda m: prune.l1_unstructured(m.fc, "weight", amount=0.4),
     "an identity": lambda m: setattr(m, "bn", nn.Identity()),
     "no bias in batch norm": lambda m: setattr(m.bn, "bias", None),
