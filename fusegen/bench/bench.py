@@ -84,6 +84,7 @@ class Bench:
     def _configurations(self, place: _Place, mode: Mode) -> None:
         subject, options = place.subject, self.options
         fused, original, inputs = subject.pair(place.sizes, mode, options.seed)
+        subject.fix_targets((fused, original), inputs)
         product = PRECISIONS[place.precision].product
         if product != "ieee":
             fused.fusegen_precision = product

@@ -14,7 +14,7 @@ from fusegen.verify.emulated import in_product
 from fusegen.verify.sizes import Sizes
 
 # Roles with a width of their own in every mode that is timed: float32 statistics, int64 counts.
-_FIXED = {"accumulator": 4, "count": 8, "seed": 8, "mask": 1}
+_FIXED = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
 
 
 def tail_bytes(plan: Plan, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:

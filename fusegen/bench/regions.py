@@ -77,6 +77,8 @@ def products_work(
 ) -> Work | None:
     """The library calls that the fused module makes for its layers, on their own; None where it has none."""
     if not isinstance(planned, Composition):
+        if planned.chain.of_rows:  # the product's gradient has its shape, not that of the result
+            grad_output = torch.randn(sizes.result, device=grad_output.device, dtype=grad_output.dtype)
         return contraction_work(planned, mode, original, inputs, grad_output, what)
     calls = []
     for part in planned.parts:

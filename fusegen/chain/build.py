@@ -5,6 +5,7 @@ from __future__ import annotations
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
+from fusegen.chain.operands import KEEP
 from fusegen.chain.parts import refuse_multiples
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import verify
@@ -45,6 +46,8 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if of_rows and not (step.takes_rows() and _keeps_dims(spec.chain[:index])):
             diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
             continue
+        if step.ends_chain and index + 1 < len(spec.chain):
+            diagnostics.refuse("FG308", f"{step.op} can only be the last step of a chain", "op")
         if builder.leading and step.needs_matrix():
             message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
             diagnostics.refuse("FG308", message, "op")
@@ -63,12 +66,14 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
             running = step.build(builder, running)
         except StepError as error:
             diagnostics.refuse(error.code, error.message, error.field, error.hint)
+        builder.dropped_channels |= step.drops_channels
+        if builder.dropped_channels and running is not None and running.is_full and not diagnostics.found:
+            diagnostics.refuse(
+                "FG309", f"{step.op} of [rows] and values of the channels: no dimension pairs", "op", KEEP
+            )
         if not step.divides or step.save in step.saved:
             builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
-    if running is not None and not running.is_full and not diagnostics.found:
-        hint = "combine it with a value of full size: save one before, and add, sub, mul or div it"
-        diagnostics.refuse("FG309", "the chain's result must be [rows, channels], and is [rows, 1]", "op", hint)
     refuse_multiples(builder)
     chain = builder.finish(running)
     if not diagnostics.found:

@@ -8,7 +8,7 @@ from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Batched, Chain, Contraction, Convolution, Dropout, RankNorm
 from fusegen.chain.parts import divide, refuse_other_multiples, why_not_divided
 from fusegen.chain.values import ValuesBuilder
-from fusegen.ir.axes import CHANNEL, ROW, Dim
+from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
 from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
 from fusegen.ir.multiples import part_of
@@ -127,6 +127,9 @@ class ChainBuilder(ValuesBuilder):
             convolution=self.convolution,
             batched=self.batched,
             training=self.training,
+            drops_channels=self.dropped_channels,
+            loss=self.loss,
+            targets=self.targets,
             parameters=self.parameters,
             buffers=self.buffers,
             constants=self.constants,
@@ -155,6 +158,21 @@ class ChainBuilder(ValuesBuilder):
             self.refuse("FG304", f"{count} groups do not divide {channels} channels", "num_groups")
         self.group_counts.setdefault(value, self.diagnostics.place("num_groups"))
         return value
+
+    def blocks(self, width: Dim) -> tuple[Dim | None, Dim]:
+        """The width of blocks of channels, and how many there are."""
+        known = self.symbols.size(width, "width")
+        if known is None or self.channels is None:
+            return known, 1
+        self.symbols.constructed((known,), "width")
+        size, channels = self.symbols.typical(known), self.symbols.typical(self.channels)
+        if known == self.channels:
+            self.refuse("FG304", f"blocks of {known} are all channels: leave the width out", "width")
+        elif size is not None and channels is not None and channels % size:
+            self.refuse("FG304", f"blocks of {size} do not divide {channels} channels", "width")
+        count = quotient(self.channels, known)
+        self.group_counts.setdefault(count, self.diagnostics.place("width"))
+        return known, count
 
     def update_buffer(self, buffer: Node, value: Node) -> None:
         self.updates[buffer.name] = value

@@ -117,6 +117,7 @@ class Parameter:
     dtypes the library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product
     first would lose the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the
     library's epilogue that would is slower than the plain product.
+    repeated: it has a value for each channel of a block, and the ops take it repeated for all blocks.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Parameter:
     shape: tuple[Dim, ...]
     axes: Axes
     in_product: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,16 @@ class Buffer:
     attribute: str
     axes: Axes
     integer: bool = False
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is made of the losses of rows, which are the graph's result. reduction: "none", "mean" or "sum", of those
+    whose target is not ignored. target: the input that has the number of a channel for each row."""
+
+    reduction: str
+    target: str
+    ignored: int
 
 
 @dataclass(frozen=True)
@@ -181,9 +193,12 @@ class Chain:
     parts: where the source is divided into parts of its channels, the leaves that stand for those of the source and
         of what belongs to the same channels, by name. channels are those of one part.
     running: the value before each step; None before an anchor.
+    drops_channels: whether the result has no dimension for the channels: [rows], where else it would be [rows, 1].
+    loss: what is made of a result that is a loss of each row.
     result, further_results: the value at the end, and what the module returns besides, by the names of `save`, in the
         order of `outputs`.
     tail_inputs, masks: the inputs that steps take besides the source: floating ones, and those of bool.
+    targets: the inputs that have the number of a channel for each row, with their leaves.
     leading: the dimensions of rows where the spec gives the inputs more than two.
     spread: the inputs that vary over some dimensions of rows alone, and over which.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
@@ -205,6 +220,8 @@ class Chain:
     convolution: Convolution | None
     training: bool
     batched: Batched | None = None
+    drops_channels: bool = False
+    loss: Loss | None = None
     parameters: dict[str, Parameter] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
@@ -212,6 +229,7 @@ class Chain:
     further_results: dict[str, Node] = field(default_factory=dict)
     masks: dict[str, Node] = field(default_factory=dict)
     spread: dict[str, Reach] = field(default_factory=dict)
+    targets: dict[str, Node] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
     rank_norms: list[RankNorm] = field(default_factory=list)
@@ -240,6 +258,18 @@ class Chain:
     def has_weight(self) -> bool:
         """Whether the anchor has a weight, which is in the module's dtype."""
         return self.contraction is not None or self.convolution is not None
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether the result has one value for each row."""
+        return not self.result.is_full
+
+    def result_shape(self, leading: Sequence[Dim], channels: Dim, positions: Sequence[Dim] = ()) -> tuple[Dim, ...]:
+        """The shape of the result for these sizes of what the tail's source has: [*leading, channels, *positions]."""
+        if self.loss is not None and self.loss.reduction != "none":
+            return ()
+        own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
+        return (*leading, *own, *positions)
 
     @property
     def spatial(self) -> int:

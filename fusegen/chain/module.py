@@ -117,12 +117,18 @@ class ModuleBuilder:
         return isinstance(dim, int) or dim in self.spec.dims
 
     def owned_parameter(
-        self, module: str, key: str, shape: tuple[Dim, ...], axes: Axes, in_product: bool = False
+        self,
+        module: str,
+        key: str,
+        shape: tuple[Dim, ...],
+        axes: Axes,
+        in_product: bool = False,
+        repeated: bool = False,
     ) -> Node:
         """A parameter of the submodule `module`."""
         name = self.name_of(module, key)
         self.own(module)
-        self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, axes, in_product), "name")
+        self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, axes, in_product, repeated), "name")
         return self.graph.tensor(name, axes)
 
     def declare_parameter(self, parameter: Parameter, field: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.operands import OperandBuilder
 from fusegen.ir.graph import Node
+from fusegen.spec.document import DocumentPath
 from fusegen.spec.model import RESULT
 
 
@@ -38,6 +39,8 @@ class ValuesBuilder(OperandBuilder):
             self.refuse("FG208", f"'{name}' is an input: a value needs another name", field)
         self._saved.setdefault(name, value or self.graph.tensor(name, self.graph.view))
         self._saved_by.setdefault(name, self.step)
+        if self.dropped_channels:
+            self._without_channels.add(name)
 
     def assume(self, names: Iterable[object], running: Node | None) -> None:
         """Takes the names for those of values and parameters: nobody can read what they are."""
@@ -50,6 +53,7 @@ class ValuesBuilder(OperandBuilder):
 
     def branch(self, name: str) -> Node:
         """The running value of a step that says where it is from: a saved value, or an input."""
+        self.dropped_channels = name in self._without_channels
         if self._source is not None and name == self._source.name and name in self.spec.inputs:
             return self._source
         return self.input(name) if name in self.spec.inputs else self.value(name, "from")
@@ -64,6 +68,7 @@ class ValuesBuilder(OperandBuilder):
             node = result if last else self.output(name, index)
             if last:
                 self.symbols.references.use("value", name)
+                self._refuse_rows(name, node, ("outputs", index))
             elif node is not None:
                 found[name] = node
         if self.spec.outputs and len(found) == len(self.spec.outputs) and self.spec.chain:
@@ -81,11 +86,21 @@ class ValuesBuilder(OperandBuilder):
             return None
         self.symbols.references.use("value", name)
         node, source = self._saved[name], self._source.name if self._source else ""
-        if not node.is_full:
-            self.diagnostics.add("FG309", f"an output must be [rows, channels], and '{name}' is [rows, 1]", place)
-        elif node.is_leaf and node not in (self._source, *self.parts.get(source, ())):
+        known = node in (self._source, *self.parts.get(source, ()))
+        if not self._refuse_rows(name, node, place) and node.is_leaf and not known:
             self.diagnostics.add("FG401", f"'{name}' is an input as it is, and no result", place)
         return node
+
+    def _refuse_rows(self, name: str, node: Node, place: DocumentPath) -> bool:
+        """Whether a result has one value for each row, which only a module of one result returns."""
+        if not node.is_full:
+            shape = "[rows]" if name in self._without_channels else "[rows, 1]"
+            message = f"an output must be [rows, channels], and '{name}' is {shape}"
+            if place not in self.diagnostics.document.values:  # of a region, whose outputs others take
+                message = f"other regions and 'outputs' take values of [rows, channels], and '{name}' is {shape}"
+                place = ("chain", self._saved_by.get(name, len(self.spec.chain) - 1))
+            self.diagnostics.add("FG309", message, place)
+        return not node.is_full
 
     @property
     def last_saved(self) -> str | None:

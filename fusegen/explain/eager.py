@@ -152,6 +152,8 @@ class _Operator:
             return f"input {name}"
         if name in self.chain.masks:
             return "mask"
+        if name in self.chain.targets:
+            return "index"
         return "parameter" if name in self.chain.parameters else "activation"
 
     def _tensors(self, nodes: Iterable[Node]) -> list[Tensor]:

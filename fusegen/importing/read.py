@@ -11,9 +11,9 @@ from torch import fx
 from fusegen.importing import aten
 from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import broadcast, is_channels, merged, reduced, shown, viewed
+from fusegen.importing.shapes import broadcast, is_channels, is_one, merged, reduced, shown, viewed
 from fusegen.importing.trace import forward_of, shape
-from fusegen.importing.values import ROWS, Layout, Number, Value, walk
+from fusegen.importing.values import CHANNELS, ROWS, Layout, Number, Value, walk
 
 # What PyTorch has for sizes that change, and for what is computed of them.
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -40,25 +40,32 @@ class Reader(Convolutions):
             )
         if not isinstance(found, Value):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
-        if found.layout != self._layout:  # [rows, 1] as well: the planner would refuse it, without a line
+        at = self._layout.index(CHANNELS)
+        before, after = self._layout[:at], self._layout[at + 1 :]
+        wrong = found.layout not in (self._layout, (*before, None, *after), (*before, *after))
+        if wrong or (found.layout == (*before, None, *after) and not is_one(shape(node)[at])):
             message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
-            raise refusal("FG705", message, self.trace.place(node), f"the result of a chain is {self._form}")
+            hint = f"the result of a chain is {self._form}, or one value for each of its rows"
+            raise refusal("FG705", message, self.trace.place(node), hint)
         if not self.trace.is_for_all:
             hint = "views of a chain are right for any number of rows"
             raise refusal(
                 "FG705", "the module works for some sizes of its inputs alone", forward_of(self.trace.module), hint
             )
-        return self._without_views(found)
+        return self._without_views(found, drops=found.layout == (*before, *after))
 
-    def _without_views(self, result: Value) -> Value:
-        """The same with one value for all shapes that it is viewed in."""
+    def _without_views(self, result: Value, drops: bool) -> Value:
+        """The same with one value for all shapes that it is viewed in. drops: the result has no dimension for the
+        channels: the last reductions drop it."""
         done: dict[int, Value] = {}
+        last = _last_reductions(result) if drops else set()
         for value in walk(result):
             operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
             layout: Layout = tuple(label for label in value.layout if label is not None)
             if layout[:1] == (ROWS,):
                 layout = (*self._layout[:-1], *layout[1:])
-            done[id(value)] = self.values.make(value.op, operands, value.keys, value.name, layout, value.place)
+            keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
+            done[id(value)] = self.values.make(value.op, operands, keys, value.name, layout, value.place)
         return done[id(result)]
 
     # Operators
@@ -317,3 +324,15 @@ class Reader(Convolutions):
             same = shape(other) == shape(node)
             self._found[other] = made if same else None
         return made
+
+
+def _last_reductions(result: Value) -> set[int]:
+    """The reductions to rows that nothing else reduces before the result."""
+    found, stack = set(), [result]
+    while stack:
+        value = stack.pop()
+        if "keepdim" in value.keys:
+            found.add(id(value))
+        else:
+            stack += value.values
+    return found

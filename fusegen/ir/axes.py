@@ -12,7 +12,22 @@ from functools import cache, reduce
 from operator import or_
 
 Dim = int | str
-"""A size: a number, or the symbol of a size that stays dynamic."""
+"""A size: a number, or the symbol of a size that stays dynamic, or one over another, such as "hidden/width"."""
+
+
+def quotient(length: Dim, part: Dim) -> Dim:
+    """How many parts a length has."""
+    if isinstance(length, int) and isinstance(part, int):
+        return length // part
+    return f"{length}/{part}"
+
+
+def dividend(dim: Dim) -> tuple[Dim, Dim] | None:
+    """The two sizes of one over another; None for any other size."""
+    if isinstance(dim, int) or "/" not in dim:
+        return None
+    length, part = (int(each) if each.isdecimal() else each for each in dim.split("/"))
+    return length, part
 
 
 @dataclass(frozen=True)

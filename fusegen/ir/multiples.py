@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fusegen.ir.axes import Dim
+from fusegen.ir.axes import Dim, dividend
 
 _TIMES = " * "
 
@@ -35,6 +35,9 @@ def part_of(dim: Dim, count: int) -> Dim | None:
 
 def value_of(dim: Dim, symbols: Mapping[str, int]) -> int:
     """What a size is for these values of symbols."""
+    over = dividend(dim)
+    if over is not None:
+        return value_of(over[0], symbols) // value_of(over[1], symbols)
     number, name = factors(dim)
     return number if name is None else number * symbols[name]
 

@@ -9,6 +9,7 @@ from fusegen.ops import (
     convolution,
     dropout,
     linear,
+    losses,
     masks,
     matmul,
     norms,
@@ -25,7 +26,7 @@ _OWN = (
     *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *parts.STEPS),
     *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
-    *(*norms.STEPS, *reductions.STEPS, *dropout.STEPS),
+    *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS),
 )
 
 PLUGINS = plugins.load(_OWN)

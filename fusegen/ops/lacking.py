@@ -34,10 +34,9 @@ _FAMILIES = {
         "with a learnt weight it is 'linear' or 'matmul', of two inputs 'bmm'; otherwise " + _IN_FRONT,
         "mm addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),
-    "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
+    "the norms are batch_norm, group_norm, layer_norm, rms_norm and instance_norm of a row": (
         "kernels take no sums over positions",
-        "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm "
-        "spectral_norm",
+        "instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm spectral_norm",
     ),
     "activations keep the shape [rows, channels]": (
         "change the shape of the module's input or result",
@@ -52,9 +51,9 @@ _FAMILIES = {
         _IN_FRONT,
         "attention scaled_dot_product_attention multihead_attention embedding embedding_bag rnn lstm gru",
     ),
-    "a loss is not a chain": (
+    "the loss is cross_entropy": (
         "call it on the module's result",
-        "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss bce_loss binary_cross_entropy kl_div",
+        "nll_loss mse_loss l1_loss smooth_l1_loss huber_loss bce_loss binary_cross_entropy kl_div",
     ),
     "its function is not in the catalogue yet": (
         "docs/adding_an_op.md says how to add one",

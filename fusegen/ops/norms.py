@@ -9,7 +9,7 @@ from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
 from fusegen.ops.step import Step
-from fusegen.spec.base import meaning
+from fusegen.spec.base import NO_TRUTH, Given, meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName, Identifier
 
@@ -29,18 +29,18 @@ class Norm(Step):
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
 
-    def _affine(self, chain, xhat: Node, bias: bool = True) -> Node:
-        """weight * xhat + bias, as far as the module has them."""
+    def _affine(self, chain, xhat: Node, bias: bool = True, width: Dim | None = None) -> Node:
+        """weight * xhat + bias, as far as the module has them. width: of blocks of channels that share them."""
         if not self.affine:
             return xhat
-        channels = chain.channels
-        weight = chain.owned_parameter(self.name, "weight", (channels,), CHANNEL)
+        shape, shared = (width or chain.channels,), width is not None
+        weight = chain.owned_parameter(self.name, "weight", shape, CHANNEL, repeated=shared)
         product = chain.graph.add(
             "mul", xhat, weight, name=self.name if not bias else f"{self.name}_scaled", temporary=bias
         )
         if not bias:
             return product
-        shift = chain.owned_parameter(self.name, "bias", (channels,), CHANNEL)
+        shift = chain.owned_parameter(self.name, "bias", shape, CHANNEL, repeated=shared)
         return chain.graph.add("add", product, shift, name=self.name)
 
     def _eps(self, chain) -> Node:
@@ -142,32 +142,53 @@ class GroupNorm(Norm):
         return [f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={eps}{affine}, **_factory)"]
 
 
-class LayerNorm(Norm):
-    """nn.LayerNorm over the channels."""
+class OverChannels(Norm):
+    """A norm over the channels of a row, or over each block of them, such as the heads of an attention."""
 
-    op: Literal["layer_norm"]
-    bias: Annotated[bool, meaning("whether an affine norm has a bias", False)] = True
-    formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row"
+    width: Annotated[
+        Given[Dimension], meaning("of blocks of channels that are normalised each, by the same weight", "width")
+    ] = None
     autocast = "float32"
-    module = "nn.LayerNorm"
-    tensors = ("weight", "bias")
     matrix_only = "never"
 
     def not_over_positions(self) -> str:
         return _LAST
 
+    def over(self, chain) -> tuple[Axes, Dim | None]:
+        """What there is one value each of that is reduced to, and the width of a block if there are blocks."""
+        if self.width is None:
+            return chain.graph.view - CHANNEL, None
+        width, count = chain.blocks(self.width)
+        return Axes.of("N", C=count), width
+
+    def eager(self, x: str) -> str:
+        if self.width is None:
+            return super().eager(x)
+        return f"self.{self.name}({x}.unflatten(-1, (-1, self.{self.name}.normalized_shape[0]))).flatten(-2)"
+
+
+class LayerNorm(OverChannels):
+    """nn.LayerNorm over the channels."""
+
+    op: Literal["layer_norm"]
+    bias: Annotated[bool, meaning("whether an affine norm has a bias", False)] = True
+    formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row"
+    module = "nn.LayerNorm"
+    tensors = ("weight", "bias")
+
     def build(self, chain, x: Node) -> Node:
-        xhat, _, _ = normalisation.centred(chain.graph, x, chain.graph.view - CHANNEL, self._eps(chain), self.name)
-        return self._affine(chain, xhat, self.bias)
+        over, width = self.over(chain)
+        xhat, _, _ = normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)
+        return self._affine(chain, xhat, self.bias, width)
 
     def construct(self, channels: Dim) -> list[str]:
         options = [f"eps={scalar_text(self.eps, '')}"]
         options += [] if self.affine else ["elementwise_affine=False"]
         options += [] if self.bias else ["bias=False"]
-        return [f"self.{self.name} = nn.LayerNorm({channels}, {', '.join(options)}, **_factory)"]
+        return [f"self.{self.name} = nn.LayerNorm({self.width or channels}, {', '.join(options)}, **_factory)"]
 
 
-class RmsNorm(Norm):
+class RmsNorm(OverChannels):
     """nn.RMSNorm over the channels. It has no bias."""
 
     op: Literal["rms_norm"]
@@ -176,22 +197,50 @@ class RmsNorm(Norm):
         meaning("what is added to the mean square; null: the least that counts beside 1 in the dtype", 1e-3),
     ] = 1e-5
     formula = "x / sqrt(mean(x^2) + eps) * weight, by row"
-    autocast = "float32"
     module = "nn.RMSNorm"
     tensors = ("weight",)
-    matrix_only = "never"
-
-    def not_over_positions(self) -> str:
-        return _LAST
 
     def build(self, chain, x: Node) -> Node:
-        xhat = normalisation.uncentred(chain.graph, x, chain.graph.view - CHANNEL, self._eps(chain), self.name)
-        return self._affine(chain, xhat, bias=False)
+        over, width = self.over(chain)
+        xhat = normalisation.uncentred(chain.graph, x, over, self._eps(chain), self.name)
+        return self._affine(chain, xhat, bias=False, width=width)
 
     def construct(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", elementwise_affine=False"
         eps = None if self.eps is None else scalar_text(self.eps, "")
-        return [f"self.{self.name} = nn.RMSNorm({channels}, eps={eps}{affine}, **_factory)"]
+        return [f"self.{self.name} = nn.RMSNorm({self.width or channels}, eps={eps}{affine}, **_factory)"]
 
 
-STEPS = (BatchNorm, GroupNorm, LayerNorm, RmsNorm)
+class InstanceNorm(Norm):
+    """nn.InstanceNorm2d of a row as one picture of one line, without running statistics: layer_norm without a weight,
+    which has another name in some modules."""
+
+    op: Literal["instance_norm"]
+    affine: Annotated[Literal[False], NO_TRUTH, meaning("whether a weight and a bias are learnt", False)] = False
+    momentum: Annotated[NotNegative | Identifier | None, meaning("the constructor's, which nothing reads", 0.3)] = 0.1
+    formula = "(x - mean) / sqrt(var + eps), by row"
+    module = "nn.InstanceNorm2d"
+    tensors = ("weight", "bias", "running_mean", "running_var")
+
+    def not_over_positions(self) -> str:
+        return "it needs sums over positions"
+
+    def build(self, chain, x: Node) -> Node:
+        if isinstance(self.momentum, str):
+            chain.symbols.argument(self.momentum, "momentum", ("float", "int"))
+        over = chain.graph.view - CHANNEL
+        return normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)[0]
+
+    def eager(self, x: str) -> str:
+        return f"self.{self.name}({x}[:, None, None])[:, 0, 0]"
+
+    def refused(self, owner: str, training: bool) -> list[str]:
+        return [f"{owner}.track_running_stats"]
+
+    def construct(self, channels: Dim) -> list[str]:
+        options = f"eps={scalar_text(self.eps, '')}"
+        options += f", momentum={None if self.momentum is None else scalar_text(self.momentum, '')}"
+        return [f"self.{self.name} = nn.InstanceNorm2d({channels}, {options}, **_factory)"]
+
+
+STEPS = (BatchNorm, GroupNorm, LayerNorm, RmsNorm, InstanceNorm)

@@ -75,9 +75,11 @@ class LogSoftmax(OverChannels):
 
 
 class ToRows(OverChannels):
-    """A reduction to one value for each row. Later steps combine it with values of full size."""
+    """A reduction to one value for each row: the chain's result, or what later steps go on with."""
 
-    keepdim: Annotated[Literal[True], meaning("the result is [rows, 1]", True)]
+    keepdim: Annotated[
+        bool, meaning("the result is [rows, 1], which combines with [rows, channels]; false: [rows]", True)
+    ]
 
     passes = 1
     # Whether of one channel it is that channel.
@@ -89,6 +91,13 @@ class ToRows(OverChannels):
     def build(self, chain, x: Node) -> Node:
         return super().build(chain, x) if x.is_full else x
 
+    @property
+    def drops_channels(self) -> bool:
+        return not self.keepdim
+
+    def eager(self, x: str) -> str:
+        return self.pytorch.format(x=x, dim=f"dim={self.dim}", keepdim=f"keepdim={self.keepdim}")
+
 
 class Sum(ToRows):
     """The sum over the channels."""
@@ -97,7 +106,7 @@ class Sum(ToRows):
     formula = "sum(x), by row"
     autocast = "float32"
     make = staticmethod(reduced.total)
-    pytorch = "{x}.sum({dim}, keepdim=True)"
+    pytorch = "{x}.sum({dim}, {keepdim})"
 
 
 class Mean(ToRows):
@@ -106,7 +115,7 @@ class Mean(ToRows):
     op: Literal["mean"]
     formula = "sum(x) / channels, by row"
     make = staticmethod(reduced.mean)
-    pytorch = "{x}.mean({dim}, keepdim=True)"
+    pytorch = "{x}.mean({dim}, {keepdim})"
 
 
 class Max(ToRows):
@@ -115,7 +124,7 @@ class Max(ToRows):
     op: Literal["max"]
     formula = "max(x), by row"
     make = staticmethod(reduced.largest)
-    pytorch = "{x}.max({dim}, keepdim=True).values"
+    pytorch = "{x}.max({dim}, {keepdim}).values"
 
 
 class Min(ToRows):
@@ -124,7 +133,7 @@ class Min(ToRows):
     op: Literal["min"]
     formula = "min(x), by row"
     make = staticmethod(reduced.smallest)
-    pytorch = "{x}.min({dim}, keepdim=True).values"
+    pytorch = "{x}.min({dim}, {keepdim}).values"
 
 
 class Amax(ToRows):
@@ -135,7 +144,7 @@ class Amax(ToRows):
     stores_operand = True
     passes = 2  # backward: the ties, then the gradient's sum
     make = staticmethod(reduced.tied_largest)
-    pytorch = "{x}.amax({dim}, keepdim=True)"
+    pytorch = "{x}.amax({dim}, {keepdim})"
 
 
 class Amin(ToRows):
@@ -146,7 +155,7 @@ class Amin(ToRows):
     stores_operand = True
     passes = 2
     make = staticmethod(reduced.tied_smallest)
-    pytorch = "{x}.amin({dim}, keepdim=True)"
+    pytorch = "{x}.amin({dim}, {keepdim})"
 
 
 class Logsumexp(ToRows):
@@ -157,7 +166,7 @@ class Logsumexp(ToRows):
     autocast = "float32"
     passes = 2
     make = staticmethod(softmax.logsumexp)
-    pytorch = "torch.logsumexp({x}, {dim}, keepdim=True)"
+    pytorch = "torch.logsumexp({x}, {dim}, {keepdim})"
 
 
 class Spread(ToRows):
@@ -175,7 +184,7 @@ class Spread(ToRows):
         return measure(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.correction)
 
     def eager(self, x: str) -> str:
-        return f"{x}.{self.op}(dim={self.dim}, correction={self.correction}, keepdim=True)"
+        return f"{x}.{self.op}(dim={self.dim}, correction={self.correction}, keepdim={self.keepdim})"
 
 
 class Var(Spread):
@@ -208,7 +217,7 @@ class VectorNorm(ToRows):
         return reduced.norm(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.p)
 
     def eager(self, x: str) -> str:
-        return f"torch.linalg.vector_norm({x}, {self.p}, dim={self.dim}, keepdim=True)"
+        return f"torch.linalg.vector_norm({x}, {self.p}, dim={self.dim}, keepdim={self.keepdim})"
 
 
 class Normalize(OverChannels):

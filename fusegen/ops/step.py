@@ -47,6 +47,7 @@ class Step(BaseModel):
     stores_operand: whether the backward pass needs the running value itself, in memory. passes: how many passes over
     all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
+    ends_chain: whether nothing can follow it.
     divides: whether it divides the channels into parts.
     draws: whether it draws random numbers in training.
     """
@@ -66,6 +67,7 @@ class Step(BaseModel):
     passes: ClassVar[int] = 0
     owns: ClassVar[tuple[str, ...]] = ()
     anchor: ClassVar[bool] = False
+    ends_chain: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     draws: ClassVar[bool] = False
 
@@ -146,6 +148,11 @@ class Step(BaseModel):
 
     def takes_rows(self) -> bool:
         """Whether an op that needs one value for each row and channel also takes [rows, 1]: one channel."""
+        return False
+
+    @property
+    def drops_channels(self) -> bool:
+        """Whether the result has no dimension for the channels."""
         return False
 
     def reset(self) -> list[str]:

@@ -128,10 +128,20 @@ def compose(spec: SpecModel, document: Document) -> Composition:
         else:
             known.layer(region)
         parts.append(Part(region, plan))
+    diagnostics += _of_rows(spec, parts, document)
     diagnostics = diagnostics or [*_unused(spec, regions, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     return Composition(spec, tuple(parts), partition.returned)
+
+
+def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
+    """Refuses values of one for each row where a region or a tuple of results would take them."""
+    for part in parts:
+        if part.plan is not None and part.plan.chain.of_rows and (part is not parts[-1] or spec.outputs is not None):
+            taker = "the next region" if part is not parts[-1] else "'outputs'"
+            message = f"{taker} takes values of [rows, channels], and '{part.region.name}' ends with one of each row"
+            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
 
 
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
@@ -154,6 +164,10 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
             message = "a weight has its sizes here where the chain has several regions"
             hint = f"write them in place of '{step.shape}'"
             yield document.diagnostic("FG308", message, ("chain", index, "shape"), hint=hint)
+        elif step.ends_chain:
+            message = f"{step.op} cannot be in a module of several regions"
+            hint = "call it on the module's result"
+            yield document.diagnostic("FG308", message, ("chain", index, "op"), hint=hint)
         if hasattr(step, "precision"):
             precisions.add(step.precision)
             if len(precisions) > 1:

@@ -8,9 +8,9 @@ from typing import Any
 
 from fusegen.chain.model import Chain
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.axes import SCALAR
+from fusegen.ir.axes import ROW, SCALAR
 from fusegen.ir.graph import Graph, Node, ancestors
-from fusegen.ir.reductions import stored_operand
+from fusegen.ir.reductions import channel_numbers, stored_operand
 from fusegen.ops.step import promote
 from fusegen.plan.model import FurtherResult, Mode, Part, Role, Tensor
 from fusegen.plan.modes import eager_dtypes
@@ -57,7 +57,7 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
     """Of one variant. found: the modes."""
     graph = chain.graph
     result = graph.claim(_RESULT)
-    grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
+    grad = graph.tensor(graph.claim(f"grad_{result}"), chain.result.axes)
     leaves = _leaves(chain)
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     further = _further(chain)
@@ -65,7 +65,8 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
     flows = {each.tensor.node: given.node for each, given in zip(further, grads, strict=True)}
     wanted = [node for nodes in leaves.values() for node in nodes]
     gradients = differentiate(graph, chain.result, grad, wanted, flows)
-    outputs, reasons = _gradient_outputs(spec, chain, gradients, names, found)
+    incoming = [grad, *(given.node for given in grads)]
+    outputs, reasons = _gradient_outputs(spec, chain, gradients, names, found, incoming)
     targets = [tensor.node for tensor in outputs]
     nodes = saved_nodes(targets, grad, *(given.node for given in grads))
     saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
@@ -139,6 +140,7 @@ def _sources(chain: Chain) -> list[Tensor]:
     for name, node in {**chain.further, **chain.masks}.items():
         compact = chain.compact[name].spread or "" if name in chain.compact else ""
         tensors.append(Tensor(name, node, roles[name], compact=compact))
+    tensors += [Tensor(name, node, "index") for name, node in chain.targets.items()]
     for parameter in chain.parameters.values():
         tensors += _tensors(parameter.name, leaves[parameter.name], "parameter", in_product=parameter.in_product)
     for buffer in chain.buffers.values():
@@ -151,15 +153,20 @@ def _sources(chain: Chain) -> list[Tensor]:
 
 
 def _gradient_outputs(
-    spec: SpecModel, chain: Chain, gradients: dict[Node, Node], names: dict[str, str], found: Sequence[Mode]
+    spec: SpecModel,
+    chain: Chain,
+    gradients: dict[Node, Node],
+    names: dict[str, str],
+    found: Sequence[Mode],
+    grads: Sequence[Node],
 ) -> tuple[list[Tensor], list[str]]:
     """The results of the backward program, and what is worth telling about them. names: of each tensor's gradient.
-    found: the modes."""
+    found: the modes. grads: of the chain's results."""
     leaves, reasons = _leaves(chain), []
     outputs: list[Tensor] = []
 
     def add(name: str, role: Role) -> None:
-        given = [gradients.get(node) for node in leaves[name]]
+        given = [_reduced(chain.graph, gradients.get(node), grads) for node in leaves[name]]
         # Parts are of one tensor: those that the result does not depend on have a gradient of zero there.
         nodes = [
             _zero(chain.graph, leaf) if each is None else each for leaf, each in zip(leaves[name], given, strict=True)
@@ -185,6 +192,18 @@ def _gradient_outputs(
                 f"the gradient of {parameter.attribute} is zero: a normalisation after it subtracts the mean"
             )
     return outputs, reasons
+
+
+def _reduced(graph: Graph, node: Node | None, grads: Sequence[Node]) -> Node | None:
+    """The same as a sum over the channels, if it is a value of each row that no reduction makes: kernels store such
+    values with the sums of rows."""
+    if node is None or node.axes != ROW:
+        return node
+    reductions = [each for each in ancestors([node]) if each.is_reduction]
+    if any(grad in ancestors(reductions) for grad in grads):
+        return node
+    one = graph.add("at_channel", node, channel_numbers(graph), graph.literal(0), name=f"{node.name}_once")
+    return graph.add("sum", one, axes=ROW, name=f"{node.name}_alone")
 
 
 def _zero(graph: Graph, leaf: Node) -> Node:

@@ -10,11 +10,11 @@ from fusegen.ir.graph import Draw, Node
 from fusegen.plan.units import Unit, unit_of
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "seed", "mask",
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "index", "seed", "mask",
 "input <name>", or "output <name>", that of a further result. A mask is an input of bool. A count is that of the batches
-of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign. A seed is what dropouts
-draw from. "channel" is the role of the numbers of the channels, and "draw" that of the factors of samples that a
-dropout draws, which lie nowhere: kernels make them."""
+of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign. An index is the number of
+a channel, in int64. A seed is what dropouts draw from. "channel" is the role of the numbers of the channels, and "draw"
+that of the factors of samples that a dropout draws, which lie nowhere: kernels make them."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 
 from fusegen.ir.axes import SCALAR
 from fusegen.ir.graph import Node, ancestors
@@ -158,9 +159,11 @@ class Passes:
 
     @cached_property
     def followed(self) -> set[Node]:
-        """What follows from sums and is needed further on: by elements of later passes, or by what follows there."""
+        """What follows from sums and is needed further on: by elements of later passes, or by what follows there or is
+        only stored there."""
         found: set[Node] = set()
         stack = [n for needed in self.needed_by_elements for n in needed if self._follows(n)]
+        stack += self._stored_later()
         stack += [n for tensors in self.scratch for n in (tensor.node for tensor in tensors) if self._follows(n)]
         while stack:
             node = stack.pop()
@@ -171,6 +174,15 @@ class Passes:
                 place = self.place(node)
                 follows = [o for o in node.operands if self._follows(o)]
                 stack += [o for o in follows if not o.is_reduction or self.place(o) != place]
+        return found
+
+    def _stored_later(self) -> list[Node]:
+        """What follows from sums, and outputs that are known with the sums of later passes follow from."""
+        found = []
+        for index, tensors in enumerate(self.stored):
+            for node in ancestors([t.node for t in tensors], self.given):
+                if node not in self.given and self.place(node) == index and not node.is_reduction:
+                    found += [o for o in node.operands if self.place(o) < index and self._follows(o)]
         return found
 
     def _follows(self, node: Node) -> bool:
@@ -240,8 +252,15 @@ class Passes:
         return [n | self._with_operands(more) for n, more in zip(self.needed_by_elements, operands, strict=True)]
 
     def uses(self, tensor: Tensor, made: int = BEFORE) -> int:
-        """The passes after the one that made a tensor, as bits, whose elements or what follows need it."""
-        return sum(1 << i for i, needed in enumerate(self._needed) if i > made and tensor.node in needed)
+        """The passes after the one that made a tensor, as bits, whose elements or what follows need it.
+
+        What is only stored follows, too, but that of columns: kernels of their own finish those, and read all there is.
+        """
+        needed = [*self._needed]
+        if tensor.unit in (Unit.ROW, Unit.GROUP):
+            stored = [self._with_operands(o for n in nodes for o in n.operands) for nodes in self.finished]
+            needed = [each | set(more) for each, more in zip_longest(needed, stored, fillvalue=())]
+        return sum(1 << i for i, nodes in enumerate(needed) if i > made and tensor.node in nodes)
 
     def tensors_of_elements(self, index: int) -> list[Tensor]:
         """The tensors of fewer elements that the elements of a pass need when it begins from memory."""

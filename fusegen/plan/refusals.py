@@ -59,6 +59,12 @@ def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     if chain.number_of_parts > 1:
         message = "a chain with a batch norm over ranks cannot divide its source into parts"
         yield document.diagnostic("FG401", message, place, hint=hint)
+    if chain.of_rows:
+        message = "a chain with a batch norm over ranks cannot have one value for each row as its result"
+        yield document.diagnostic("FG401", message, place, hint=hint)
+    if any(parameter.repeated for parameter in chain.parameters.values()):
+        message = "a chain with a batch norm over ranks can have no norm of blocks of channels"
+        yield document.diagnostic("FG401", message, place, hint=hint)
     if chain.dropouts:
         yield document.diagnostic("FG401", "a chain with a batch norm over ranks can have no dropout", place, hint=hint)
     broadcast = [name for name, node in {**chain.further, **chain.masks}.items() if not node.is_full]

@@ -46,7 +46,7 @@ class Partition:
         taken = {*spec.inputs, *spec.arguments, *spec.dims, *(name for step in spec.chain for name in step.saved)}
         self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
         self._names: set[str] = set()
-        self._masks = {spec.running_input: False}
+        self._kinds = {spec.running_input: "number"}
         self._parameters: dict[str, Step] = {}
         self._open: list[_Open] = []
         self._walk()
@@ -67,7 +67,7 @@ class Partition:
                 now = _Open(index, source)
                 now.inputs[source] = self._shape(source)
                 self._rows(source, index)
-                self._number(source, index, "from")
+                self._kind(source, index, "from")
                 self._open.append(now)
                 step = step.model_copy(update={"from_": None})
             elif step.from_ is not None:
@@ -115,14 +115,14 @@ class Partition:
                 self._known(value, index, "value")
             changes = {"value": None, "input": value}
             now.inputs.setdefault(value, self._shape(value))
-        for key in ("input", "mask"):
+        for key in ("input", "mask", "target"):
             given = getattr(step, key, None)
             if given is None:
                 continue
             if given not in self.spec.inputs:
                 self._add("FG301", f"no input named '{given}'", ("chain", index, key), _meant(given, self.spec.inputs))
             self.used.add(given)
-            self._number(given, index, key)
+            self._kind(given, index, key)
             now.inputs.setdefault(given, self._shape(given))
         name = getattr(step, "parameter", None)
         if name is not None and step.shape is not None and not step.anchor:
@@ -150,11 +150,13 @@ class Partition:
             message = f"'{source}' has other rows than '{first}', {have} and not {want}: a region cannot begin with it"
             self._add("FG303", message, ("chain", index, "from"))
 
-    def _number(self, name: str, index: int, key: str) -> None:
-        """An input is a mask wherever it is taken, or nowhere."""
-        is_mask = key == "mask"
-        if self._masks.setdefault(name, is_mask) != is_mask:
-            self._add("FG307", f"the input '{name}' cannot be both a mask and a number", ("chain", index, key))
+    def _kind(self, name: str, index: int, key: str) -> None:
+        """An input is a mask or a target wherever it is taken, or nowhere."""
+        kind = key if key in ("mask", "target") else "number"
+        other = self._kinds.setdefault(name, kind)
+        if other != kind:
+            first, second = sorted((kind, other), key=("mask", "target", "number").index)
+            self._add("FG307", f"the input '{name}' cannot be both a {first} and a {second}", ("chain", index, key))
 
     # What regions make
 

@@ -147,6 +147,8 @@ class Scheduler:
             return "nothing is reduced: one pass over memory"
         if kind == "pointwise":
             return "no result of a reduction is used element-wise: one pass over memory"
+        if not self.has_last:
+            return "for every size: each reduction phase reads its operands once"
         return "for every size: each reduction phase reads its operands once, the last pass once more"
 
     def _reduce_phases(self, begin: int, end: int) -> list[KernelSpec]:
@@ -173,12 +175,19 @@ class Scheduler:
         return found
 
     @property
+    def has_last(self) -> bool:
+        """Whether the pass behind the phases has anything to do."""
+        return bool(self.needs.full_outputs or self.needs.terminal)
+
+    @property
     def _last_pass(self) -> PassSpec:
         """Full results, and the column sums that nothing waits for."""
         return PassSpec(self.needs.terminal, self.needs.full_outputs)
 
     def _apply(self) -> list[KernelSpec]:
-        """The last pass of a two-pass or pointwise schedule."""
+        """The last pass of a two-pass or pointwise schedule; none where all results are of rows."""
+        if not self.has_last:
+            return []
         suffix = "_apply" if self.phases else ""
         about = "every result in one pass" if not self.phases else "results, with what is reduced at hand"
         terminal = self.needs.terminal

@@ -15,7 +15,7 @@ from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.plan.same import is_launched, is_written
 
-FIXED_WIDTH = {"accumulator": 4, "count": 8, "seed": 8, "mask": 1}
+FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
 """The bytes of an element where the mode has no say: statistics in float32, counts in int64, masks of bool."""
 
 
@@ -43,7 +43,7 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
             return math.prod(map(number, plan.chain.leading))
         if dim == ROWS:
             return positions_of(plan, sizes)
-        return dim if isinstance(dim, int) else sizes[dim]
+        return value_of(dim, sizes)
 
     return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))
 

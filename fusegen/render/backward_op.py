@@ -29,13 +29,18 @@ class BackwardOp(VariantOps):
         shapes = self.shapes()
         roles = ["output", *(each.tensor.role for each in self.variant.further)]
         for name, role in zip(self.variant.result_gradients, roles, strict=True):
-            op.checks.append(self.read_input(name, role, (chain.rows, chain.channels)))
+            if chain.of_rows:
+                op.checks.append(read(name, f"dtypes.{dtype_field(role)}", "{rows, 1}"))
+            else:
+                op.checks.append(self.read_input(name, role, (chain.rows, chain.channels)))
         self.check_rows(op)
         self.check_samples(op)
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
             expected = self.given_text(tensor.name, shape) if shape is not None else self.sizes_text(tensor)
+            if tensor.role == "index":
+                expected = "{rows}"
             op.checks.append(read(tensor.name, self.dtype_text(tensor), expected))
         self._backward_body(op, program)
         self.add_schema(op, "Tensor[]")

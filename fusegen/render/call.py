@@ -21,7 +21,7 @@ from fusegen.render.operators import OpRenderer
 from fusegen.render.preconditions import preconditions
 
 # Arguments that are none of the chain's. Pieces are made where the call is.
-_OURS = {"_dtype_mode": "_mode", "_groups": "_groups", "_precision": "_precision"}
+_OURS = {"_dtype_mode": "_mode", "_channels": "_channels", "_groups": "_groups", "_precision": "_precision"}
 _OURS |= {"_operand_pieces": "None", "_weight_pieces": "None"}
 
 
@@ -155,6 +155,10 @@ class CallRenderer:
         if name in chain.constants:
             owner, attribute = self.names.owner(chain.constants[name].attribute)
             return f"{owner}.{attribute}"
+        if name in chain.parameters and chain.parameters[name].repeated:
+            return f"{name}.repeat(_groups)"
+        if name in chain.targets:
+            return f"{name}.flatten()"
         tables = (chain.buffers, self.plan.variants[-1].chain.buffers)
         for table in tables:
             if name in table:

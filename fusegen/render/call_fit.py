@@ -26,8 +26,24 @@ def tensors_fit(call: CallNames) -> list[str]:
     checks += [misfit(found, "_parameter", _shape(call, shape)) for shape, found in groups.items()]
     checks += inputs_fit(call)
     checks += _unexpected(call)
-    norms = [call.local[step.name] for step in call.owners if step.op in ("layer_norm", "rms_norm")]
-    return refuse([*checks, *(f"_support.other_shape({norm}, _channels)" for norm in norms)])
+    for step in call.owners:
+        if step.op in ("layer_norm", "rms_norm"):
+            width = "_block" if step.width is not None else "_channels"
+            checks.append(f"_support.other_shape({call.local[step.name]}, {width})")
+    return [*_blocks(call), *refuse(checks)]
+
+
+def _blocks(call: CallNames) -> list[str]:
+    """The width of blocks of channels that are normalised each, and how many there are."""
+    norms = [step for step in call.owners if getattr(step, "width", None) is not None]
+    if not norms:
+        return []
+    return [
+        f"_block = {call.local[norms[0].name]}.normalized_shape[-1]",
+        "if _channels % _block:",
+        "    return None, _support.REFUSED",
+        "_groups = _channels // _block",
+    ]
 
 
 def _shape(call: CallNames, shape: tuple[Dim, ...]) -> str:
@@ -37,6 +53,7 @@ def _shape(call: CallNames, shape: tuple[Dim, ...]) -> str:
         call.chain.channels: "_channels",
         call.chain.rows: f"{call.first}.shape[0]",
     }
+    names |= {step.width: "_block" for step in call.owners if getattr(step, "width", None) is not None}
     return as_tuple([text_of(dim, names) for dim in shape])
 
 
@@ -63,6 +80,12 @@ def _unexpected(call: CallNames) -> list[str]:
 
 def groups_fit(call: CallNames) -> list[str]:
     """Numbers of groups, which a user may change; PyTorch itself refuses those that do not divide."""
+    if any(step.op == "instance_norm" for step in call.owners):
+        return ["if _channels == 1:", "    return None, _support.REFUSED", *_group_norms(call)]
+    return _group_norms(call)
+
+
+def _group_norms(call: CallNames) -> list[str]:
     norms = [step for step in call.owners if step.op == "group_norm"]
     if not norms:
         return []

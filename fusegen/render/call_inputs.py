@@ -69,7 +69,7 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         "    )",
     ]
     samples = any(dropout.by_sample for dropout in call.chain.dropouts)
-    if call.further or call.chain.masks or call.chain.batch_norms or samples:
+    if call.further or call.chain.masks or call.chain.targets or call.chain.batch_norms or samples:
         lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
     return lines
 
@@ -102,7 +102,8 @@ def _width(call: CallNames) -> str | None:
     dim = call.chain.source_channels
     if isinstance(dim, int):
         return str(dim)
-    parameter = next((p for p in call.chain.parameters.values() if CHANNEL <= p.axes), None)
+    whole = [p for p in call.chain.parameters.values() if CHANNEL <= p.axes and not p.repeated]
+    parameter = next(iter(whole), None)
     if parameter is None:
         return None
     parts = call.chain.number_of_parts

@@ -9,12 +9,14 @@ from fusegen.render.functions import as_tuple
 
 
 def inputs_fit(call: CallNames) -> list[str]:
-    """What refuses further inputs of another dtype or shape, as expressions."""
+    """What refuses further inputs and targets of another dtype or shape, as expressions."""
     dtypes = {name: f"{names[0]}.dtype" for names in alike(call.plan.modes, call.further) for name in names}
     dtypes |= dict.fromkeys(call.chain.masks, "torch.bool")
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for name, dtype in dtypes.items():
         groups.setdefault((dtype, _shape(call, name)), []).append((name, name))
+    rows = "(_shape[0], *_shape[2:])" if call.chain.convolution else f"{call.first}.shape[:1]"
+    groups |= {("torch.int64", rows): [(name, name) for name in call.chain.targets]} if call.chain.targets else {}
     return [misfit(found, dtype, shape) for (dtype, shape), found in groups.items()]
 
 

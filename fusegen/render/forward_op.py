@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from string import ascii_lowercase
 
+from fusegen.ir.multiples import times
 from fusegen.plan.model import Program
 from fusegen.render.op import OPTIONAL, OUTER, TENSOR, Argument, Op, arg, out, read
 from fusegen.render.spelling import spell
@@ -27,6 +28,7 @@ class ForwardOp(VariantOps):
             op.arguments += [Argument(self.operand, *TENSOR), Argument(chain.contraction.weight, *TENSOR)]
         op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.sources()]
         op.arguments += [Argument(name, *TENSOR) for name, _ in self.masks()]
+        op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.targets()]
         for buffer in self.buffers():
             if buffer.name in written:
                 op.arguments.append(Argument(buffer.name, OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
@@ -46,17 +48,21 @@ class ForwardOp(VariantOps):
         self.declare_sizes(op, "source")
         if chain.contraction:
             c = chain.contraction
-            op.sizes += self.channels_of(f"{arg(c.weight)}.size(0)")
+            if not chain.of_rows:
+                op.sizes += self.channels_of(f"{arg(c.weight)}.size(0)")
             expected = self.shape_text((chain.rows, c.in_features), first=True)
             op.checks.append(f'args.matrix("{self.operand}", {arg(self.operand)}, dtypes.activation, {expected});')
             op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")
             expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
+            if chain.of_rows:
+                expected = f"{{{times(chain.number_of_parts, 'channels')}, in_features}}"
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
         self.check_rows(op)
         for name, role, shape in self.sources():
             op.checks.append(self.read_input(name, role, shape))
         for name, shape in self.masks():
             op.checks.append(self.read_input(name, "mask", shape))
+        op.checks += [read(tensor.name, self.dtype_text(tensor), "{rows}") for tensor in self.targets()]
         written = self._written()
         for buffer in self.buffers():
             if buffer.name in written:

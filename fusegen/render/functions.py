@@ -61,7 +61,7 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     found = []
     for name in renderer.forward().returns:
         if name == variant.result:
-            found.append(_result("output", "rows", "channels"))
+            found.append(_result("output", "rows", 1 if variant.chain.of_rows else "channels"))
         elif name in further:
             found.append(_result(dtype_field(further[name]), "rows", "channels"))
         elif name in saved:

@@ -33,6 +33,7 @@ def render_module(plan: Plan, sources: str) -> str:
     call = CallRenderer(plan, renderers)
     eager = reference(spec, chain)
     inputs = [tensor.name for tensor in chain.inputs]
+    of_values = [name for name in inputs if name not in chain.targets]
     further = call.names.further
     return render(
         "module.py.j2",
@@ -50,6 +51,7 @@ def render_module(plan: Plan, sources: str) -> str:
         variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
         ranks=operator_arguments(plan),
         linear=chain.contraction is not None,
+        drops_channels=chain.drops_channels,
         precisions=plan.has_precisions,
         signature=signature(spec, plan.has_precisions),
         construct=construct(plan, eager),
@@ -58,13 +60,14 @@ def render_module(plan: Plan, sources: str) -> str:
         shapes=shapes(plan),
         order=_order(plan),
         returns=returns(spec),
-        dimensions=dimensions_text(dimensions(plan), inputs, fixed_dimensions(chain)),
+        dimensions=dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),
         eager=eager,
         further=bool(further),
         dropouts=chain.dropouts,
         spatial=chain.spatial,
         inputs_all=inputs,
-        inputs_tuple=as_tuple(inputs),
+        inputs_tuple=as_tuple(of_values),
+        loss=None if chain.loss is None or chain.loss.reduction == "none" else chain.loss,
         typed_inputs=[f"{name}: Tensor" for name in inputs],
         submodules=call.submodules(),
         kinds=call.kinds(),

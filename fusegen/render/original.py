@@ -102,10 +102,11 @@ def shapes(plan: Plan) -> list[str]:
     lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
     if chain.convolution:
         form = shape_form(chain.spatial)
-        lines.append(f"Returns {text((chain.inputs[0].shape[0], chain.channels, *form[2:]))}.")
+        returned = chain.result_shape(chain.inputs[0].shape[:1], chain.channels, form[2:])
+        lines.append(f"Returns {text(returned)}.")
         lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
-        each = text((*chain.inputs[0].shape[:-1], chain.channels))
+        each = text(chain.result_shape(chain.inputs[0].shape[:-1], chain.channels))
         lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"

@@ -13,7 +13,7 @@ TORCH = {
     "float64": "torch.float64",
 }
 _FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>"}
-_FIXED |= {"count": "int64_t", "mask": "Mask"}
+_FIXED |= {"count": "int64_t", "index": "int64_t", "mask": "Mask"}
 
 
 def type_parameter(role: Role) -> str:

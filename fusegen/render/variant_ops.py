@@ -42,7 +42,8 @@ class VariantOps:
         if chain.contraction is None:
             found.append((chain.source.name, "activation", shape))
         found += [(n, f"input {n}", self.input_shape(n)) for n in chain.further]
-        found += [(p.name, "parameter", p.shape) for p in chain.parameters.values()]
+        for p in chain.parameters.values():
+            found.append((p.name, "parameter", (chain.channels,) if p.repeated else p.shape))
         return found
 
     def masks(self) -> list[tuple[str, tuple[Dim, ...]]]:
@@ -61,6 +62,10 @@ class VariantOps:
     def shapes(self) -> dict[str, tuple[Dim, ...]]:
         """Of all inputs and parameters, by name."""
         return {name: shape for name, _, shape in self.sources()} | dict(self.masks())
+
+    def targets(self) -> list[Tensor]:
+        """The inputs that have the number of a channel for each row: one for each, whatever their dimensions."""
+        return [t for t in self.variant.forward.inputs if t.role == "index"]
 
     def needs(self) -> list[str]:
         """The differentiable arguments of the forward op, in order; `needs` has one flag for each."""
@@ -103,6 +108,8 @@ class VariantOps:
 
     def add_numbers(self, op: Op, constants: Sequence[str]) -> None:
         op.arguments.append(Argument("dtype_mode", "int64_t", "int", ours=True))
+        if self.chain.of_rows:  # the backward op sees no tensor of the channels for certain
+            op.arguments.append(Argument("channels", "int64_t", "int", ours=True))
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
         op.arguments += [Argument(f"{name}_rows", "int64_t", "int", ours=True) for name in self.chain.compact]
@@ -153,6 +160,8 @@ class VariantOps:
             op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
         else:
             op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
+            if self.chain.of_rows:
+                return  # the number of channels is an argument
             if not op.forward:
                 op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
             elif not self.chain.contraction:
@@ -180,7 +189,7 @@ class VariantOps:
 
     @staticmethod
     def dtype_text(tensor: Tensor) -> str:
-        fixed = {"count": "ScalarType::Long", "seed": "ScalarType::Long", "mask": "ScalarType::Bool"}
+        fixed = {"mask": "ScalarType::Bool", **dict.fromkeys(("count", "index", "seed"), "ScalarType::Long")}
         return fixed.get(tensor.role) or f"dtypes.{dtype_field(tensor.role)}"
 
     def check_rows(self, op: Op) -> None:

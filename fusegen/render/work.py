@@ -24,6 +24,7 @@ class Work:
     row_tensors_by: list[int]
     group_tensors_by: list[int]
     tile_reads: int
+    has_row: bool
     row_constants: int
     row_values: int
     row_blocks: int
@@ -45,6 +46,7 @@ def work(program: Program, passes: Passes) -> Work:
         row_tensors_by=[sum(t.unit is Unit.ROW for t in tensors) for tensors in needed],
         group_tensors_by=[sum(t.unit is Unit.GROUP for t in tensors) for tensors in needed],
         tile_reads=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor.name in tiles),
+        has_row=row is not None,
         row_constants=constants,
         # A pass that sums what it reads makes none; zero says that there is no such kernel.
         row_values=max(1, len({node for pass_ in row.passes for node in pass_.values})) if row else 0,

@@ -64,7 +64,7 @@ class Call:
         if allowed.most is not None:
             reason = f"{first} must have two dimensions: {allowed.reason}"
             lines = [f"if {first}.dim() != 2:", f'    raise ValueError("{reason}")']
-            return [*lines, *self._rows()], ""
+            return [*lines, *self._rows()], ".squeeze(-1)" if self.chain.drops_channels else ""
         needed = f"{first} must have {allowed.least} dimensions: {allowed.reason}"
         if allowed.least <= 1:
             needed = f"{first} must have a dimension of channels"
@@ -79,7 +79,7 @@ class Call:
                 f'    raise ValueError("{name} must have the leading dimensions of {first}")',
             ]
         lines += [f"{name} = {name}.reshape(-1, {name}.shape[-1])" for name in (first, *self.others)]
-        return [*lines, *self._rows()], ".view(*_leading, -1)"
+        return [*lines, *self._rows()], ".view(_leading)" if self.chain.drops_channels else ".view(*_leading, -1)"
 
     def _rows(self) -> list[str]:
         return [f"if {self.first}.shape[0] == 0:", f'    raise ValueError("{self.first} has no rows")']
@@ -200,7 +200,7 @@ class Call:
         for step in self.plan.spec.chain:
             if step.op == "rms_norm" and step.eps is None:
                 yield chain.name_of(f"{step.name}.eps"), f"_{step.name}_eps"
-        yield from (("_dtype_mode", "_mode"), ("_groups", "_groups"))
+        yield from (("_dtype_mode", "_mode"), ("_channels", self._channels()), ("_groups", "_groups"))
         yield from ((name, name) for name in ("_precision", "_operand_pieces", "_weight_pieces"))
 
     def _checks(self, variant: Variant, numbers: list[str]) -> list[str]:

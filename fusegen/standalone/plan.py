@@ -43,6 +43,14 @@ def standalone_plan(
     if whole.chain.convolution is not None:
         hint = "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no convolutions", ("chain", 0), hint=hint)])
+    blocks = next((i for i, step in enumerate(spec.chain) if getattr(step, "width", None) is not None), None)
+    if blocks is not None:
+        hint = "`fusegen build` makes a package that has them"
+        message = "an exported file has no norms of blocks of channels"
+        raise SpecError([document.diagnostic("FG510", message, ("chain", blocks, "width"), hint=hint)])
+    if whole.chain.targets:
+        place, hint = ("chain", len(spec.chain) - 1), "`fusegen build` makes a package that has them"
+        raise SpecError([document.diagnostic("FG510", "an exported file has no losses", place, hint=hint)])
     if whole.chain.batched is not None:
         hint = "`fusegen build` makes a package that has it"
         raise SpecError([document.diagnostic("FG510", "an exported file has no bmm", ("chain", 0), hint=hint)])

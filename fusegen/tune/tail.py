@@ -122,6 +122,11 @@ class Tail:
             owner: Mapping[str, Any] = chain.parameters if tensor.name in chain.parameters else chain.buffers
             if tensor.name in owner:
                 value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(dtype_of(self.mode, tensor))
+                if getattr(owner[tensor.name], "repeated", False):
+                    value = value.repeat(self.channels // value.numel())
+            elif tensor.role == "index":
+                shape = self.sizes.shape(tensor.axes)
+                value = torch.randint(self.channels, shape, dtype=torch.int64, device=self.device)
             elif tensor.role == "seed":
                 value = torch.tensor(0x123456789ABCDEF, device=self.device)
             else:

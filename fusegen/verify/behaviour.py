@@ -66,11 +66,15 @@ def strides(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> 
     """Transposed, sliced and shifted inputs, a transposed gradient and ones expanded from fewer values."""
     dense = draw_gradient(original, inputs)
     layouts = {"transposed inputs": _transposed, "sliced inputs": _sliced, "inputs with an offset": _shifted}
-    gradients = {
-        "transposed gradient": _transposed(dense),
-        "expanded gradient": dense.flatten()[:1].expand(dense.shape),
-        "gradient expanded over rows": dense[:1].expand(dense.shape),
-    }
+    gradients = (
+        {}
+        if not dense.dim()
+        else {
+            "transposed gradient": _transposed(dense),
+            "expanded gradient": dense.flatten()[:1].expand(dense.shape),
+            "gradient expanded over rows": dense[:1].expand(dense.shape),
+        }
+    )
     results = []
     for name, layout in layouts.items():
         given = [wanting(layout(x.detach())) for x in inputs]

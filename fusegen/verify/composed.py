@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fusegen.chain.model import Chain
+from fusegen.ir.axes import dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.composition import Composition
 from fusegen.plan.model import Mode
@@ -44,7 +45,8 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
     leading = given[:-1] if len(given) > 2 else ()
     symbols: dict[str, int] = {}
     counts = [count for plan in composition.plans for count in plan.chain.group_counts]
-    multiple = math.lcm(*(count for count in counts if isinstance(count, int)))
+    blocks = [parts[1] for parts in map(dividend, counts) if parts is not None]
+    multiple = math.lcm(*(count for count in (*counts, *blocks) if isinstance(count, int)))
     channels = max(1, channels // multiple) * multiple
 
     def settle(dim: Any, value: int) -> int:
@@ -59,6 +61,7 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
     for part in composition.parts:
         channels_here = settle(part.region.channels[1], channels)
         for count in part.plan.chain.group_counts if part.plan else ():
+            _, count = dividend(count) or (None, count)  # of blocks their width: any divisor, as a number of groups
             if isinstance(count, str):
                 symbols[count] = math.gcd(symbols.get(count, groups), channels_here)
     for name, argument in spec.arguments.items():
@@ -109,6 +112,9 @@ class ComposedSubject(Subject):
         """As of one chain; of a user's class one that says that its parameters meet values of several widths."""
         found = super().original_class
         return of_several_widths(found) if isinstance(self.original, type) else found
+
+    def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+        return made  # no region has any
 
     def _chains(self) -> list[Chain]:
         return [plan.chain for plan in self.plan.plans]

@@ -42,7 +42,7 @@ def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
     """The dtype of a tensor that kernels read or write in a mode."""
     if tensor.role == "mask":
         return torch.bool
-    if tensor.role in ("count", "seed"):
+    if tensor.role in ("count", "index", "seed"):
         return torch.int64
     if tensor.role == "accumulator":
         return torch.float64 if mode.roles["activation"] == "float64" else torch.float32
@@ -93,7 +93,10 @@ class EmulatedTail:
         run = TailRun()
         for program in (self.variant.forward, self.variant.backward):
             known.update(self._program(program, known, shapes, seed))
-        run.values = {t.name: known[t.name] for p in (self.variant.forward, self.variant.backward) for t in p.made}
+        for tensor in (t for p in (self.variant.forward, self.variant.backward) for t in p.made):
+            value = known[tensor.name]
+            is_shared = self._is_repeated(tensor.gradient_of)
+            run.values[tensor.name] = value.view(self.groups, -1).sum(0) if is_shared else value
         return run
 
     def _program(
@@ -141,7 +144,13 @@ class EmulatedTail:
         if tensor.role == "seed":
             return torch.tensor(SEED)
         table = chain.parameters if name in chain.parameters else chain.buffers
-        return attrgetter(table[name].attribute)(self.module)
+        value = attrgetter(table[name].attribute)(self.module)
+        return value.repeat(self.groups) if self._is_repeated(name) else value
+
+    def _is_repeated(self, name: str) -> bool:
+        """Whether the kernels take a parameter for all blocks of channels, and return its gradient for each."""
+        parameter = self.variant.chain.parameters.get(name)
+        return parameter is not None and parameter.repeated
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
@@ -151,7 +160,10 @@ class EmulatedTail:
 
     def _groups(self) -> int:
         norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]
-        return max((norm.num_groups for norm in norms), default=1)
+        found = [norm.num_groups for norm in norms]
+        widths = [step.name for step in self.plan.spec.chain if getattr(step, "width", None) is not None]
+        found += [self.channels // attrgetter(name)(self.module).normalized_shape[0] for name in widths]
+        return max(found, default=1)
 
 
 def in_product(plan: Plan, mode: Mode, name: str) -> bool:
@@ -205,8 +217,9 @@ def tail_reference(
         setattr(exact, anchor.name, _Given(None if added else bias, leaves[chain.source.name], chain.spatial))
     inputs = [leaves.get(tensor.name, torch.empty(0, 0)) for tensor in chain.inputs]
     with given_result:
-        result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs)).flatten(1)
-    result.backward(tensors[variant.result_gradient].double())
+        result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs))
+    result = result.reshape(len(result), -1)
+    result.backward(tensors[variant.result_gradient].double().view_as(result))
     values = {variant.result: result.detach()}
     for name, tensor in variant.gradients.items():
         if name in leaves:

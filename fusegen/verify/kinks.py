@@ -121,6 +121,17 @@ def spread_rows(found: Tensor, shape: torch.Size) -> Tensor:
     return found.any(-1, keepdim=True) if other and found.ndim in (2, 3) else found
 
 
+def narrowed(found: Tensor | None, shape: torch.Size, channels: int) -> Tensor | None:
+    """The same for a result of this shape: of one that has no channels, or one in their place, whether any channel
+    is. channels: their dimension. None where there is nothing to say of such a shape."""
+    if found is None:
+        return None
+    spread = spread_over(spread_rows(found, shape) if len(shape) == found.dim() else found, shape)
+    if spread is not None or found.dim() < 2:
+        return spread
+    return spread_over(found.any(channels, keepdim=found.dim() == len(shape)), shape)
+
+
 def spread_over(found: Tensor | None, shape: torch.Size) -> Tensor | None:
     """The same with that shape, where it broadcasts to it; else None."""
     try:

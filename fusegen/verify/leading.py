@@ -74,9 +74,9 @@ def _acts_on_rows(original: nn.Module, given: Sequence[Tensor], with_rows: Seque
                     raise
                 return False
     result, expected = results
-    if result.shape != (*given[0].shape[:-1], expected.shape[-1]):
+    if result.shape != (*given[0].shape[:-1], *expected.shape[1:]):
         return False
-    return torch.allclose(_rows(result), expected, rtol=1e-9, atol=1e-9)
+    return torch.allclose(result.reshape(expected.shape), expected, rtol=1e-9, atol=1e-9)
 
 
 def _compared(
@@ -85,11 +85,11 @@ def _compared(
     """The module beside the original and beside itself on the view, where the kernels run if they do on the view."""
     on_rows = _on_rows(given, with_rows)
     grad = draw_gradient(original, on_rows)
-    shape = (*given[0].shape[:-1], grad.shape[-1])
+    shape = (*given[0].shape[:-1], *grad.shape[1:])
     came = run(fused, given, None).output.shape
     if came != shape:
         return [Comparison.statement("shape", False, f"{list(came)}, eager {list(shape)}")]
-    mine, eager = (_flat(run(module, given, grad.view(shape)), on_rows) for module in (fused, original))
+    mine, eager = (_flat(run(module, given, grad.view(shape)), on_rows, grad) for module in (fused, original))
     with samples_of(original, _sample_rows(given)):
         exact = reference(original, on_rows, grad)
     found = compare_runs(mine, eager, exact, given[0].dtype)
@@ -99,14 +99,14 @@ def _compared(
     return [*found, Comparison.statement("kernels as on the view", bool(use) == bool(on_view), use.reason)]
 
 
-def _flat(one: Run, on_rows: Sequence[Tensor]) -> Run:
-    """The run as one on the views of its inputs."""
+def _flat(one: Run, on_rows: Sequence[Tensor], like: Tensor) -> Run:
+    """The run as one on the views of its inputs. like: has the shape of the result there."""
     found = {input_name(index): one.gradients[input_name(index)] for index in range(len(on_rows))}
     shapes = {input_name(index): x.shape for index, x in enumerate(on_rows)}
     flat: dict[str, Tensor | None] = {
         name: grad.detach().reshape(shapes[name]) for name, grad in found.items() if grad is not None
     }
-    return Run(_rows(one.output), one.gradients | flat, one.buffers)
+    return Run(one.output.reshape(like.shape), one.gradients | flat, one.buffers)
 
 
 def _refused(name: str, fused: nn.Module, given: Sequence[Tensor]) -> Comparison:

@@ -12,7 +12,7 @@ from fusegen.plan.epilogue import SPLIT
 from fusegen.verify.drawn import own_draws
 from fusegen.verify.policy import Comparison
 from fusegen.verify.products import matrices
-from fusegen.verify.run import draw_gradient, leaves, undisturbed
+from fusegen.verify.run import channel_dim, draw_gradient, leaves, row_count, undisturbed, widest
 
 # The allocator rounds every request up to a multiple of this.
 _ROUNDING = 512
@@ -45,16 +45,17 @@ def _footprint(
     fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor
 ) -> list[Comparison]:
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
-    channels = grad_output.shape[1]
-    statistics = 8 * (grad_output.numel() // channels + channels) + 4 * _ROUNDING
+    dim, channels = channel_dim(original), widest(original, inputs, grad_output)
+    rows = row_count(grad_output, dim, inputs[0].ndim)
+    statistics = 8 * (rows + channels) + 4 * _ROUNDING
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
     pieces = _pieces_bytes(fused, original, inputs) + (_bytes(inputs) if layers else 0)
-    pieces += _spread_bytes(inputs, grad_output)
+    pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim))
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
         mine, theirs = (peak_bytes(module, inputs, grad_output) for module in (fused, original))
-        activation = grad_output.numel() * grad_output.element_size()
+        activation = rows * channels * grad_output.element_size()
         limit = theirs + max(saved, activation) + activation // 16 + statistics
         limit += activation + statistics if pieces else 0
         limit += _bytes([layer.weight for layer in layers])
@@ -77,8 +78,15 @@ def _bytes(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() + _ROUNDING for tensor in tensors)
 
 
+def _with_channels(result: Tensor, first: Tensor, dim: int) -> Tensor:
+    """What has the rows of a result, and a dimension of channels in any case."""
+    if result.dim() == first.dim():
+        return result
+    return result.unsqueeze(dim) if result.dim() else first
+
+
 def _spread_bytes(inputs: Sequence[Tensor], like: Tensor) -> int:
-    """Of inputs with values for some dimensions of rows that are copied for all of them. like: the result."""
+    """Of inputs with values for some dimensions of rows that are copied for all of them. like: has their dimensions."""
     is_convolved = any(x.dim() > 3 for x in inputs[:1])
     found = 0
     for x in inputs[1:]:

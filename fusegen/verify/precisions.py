@@ -112,7 +112,8 @@ def _judged(
     label: str, found: Run, eager: Run, exact: Reference, narrow: torch.dtype, of_product: Collection[str]
 ) -> list[Comparison]:
     """of_product: what has a gradient that is a product of rounded operands."""
-    ulp, length = torch.finfo(narrow).eps, max(eager.output.shape)
+    ulp = torch.finfo(narrow).eps
+    length = max(size for each in (eager.output, *eager.gradients.values()) if each is not None for size in each.shape)
     judge = functools.partial(compare, dtype=torch.float32, reduction_length=length)
     results = [judge(f"{label}output", found.output, eager.output, exact.run.output, left_out=exact.jumped)]
     for name, expected in exact.run.gradients.items():

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.joined import acts_by_element
-from fusegen.verify.kinks import Kinks, spread_over
+from fusegen.verify.kinks import Kinks, narrowed
 from fusegen.verify.products import Product, Products, of_products, product_terms
 from fusegen.verify.run import Run, channel_dim, input_name, wanting
 
@@ -81,7 +81,7 @@ def exact_pass(
     held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
     multiplied, added = of_products(exact, inputs64, held)
     held |= {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
-    spread = _spread(exact, grad_output.shape, held)
+    spread = _spread(exact, grad_output.shape, inputs[0].dim(), held)
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
@@ -102,8 +102,9 @@ def exact_pass(
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
     gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
-    found, jumped = Run(output.detach(), gradients, buffers), spread_over(kinks.jumped, output.shape)
-    return Reference(found, terms, jumped, channel_dim(exact))
+    dim = channel_dim(exact)
+    found, jumped = Run(output.detach(), gradients, buffers), narrowed(kinks.jumped, output.shape, dim)
+    return Reference(found, terms, jumped, dim)
 
 
 def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
@@ -111,16 +112,23 @@ def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
     return torch.where(x > 0, x, module.weight * x)
 
 
-def _spread(exact: nn.Module, shape: torch.Size, held: set[int]) -> dict[str, Tensor]:
-    """The parameters that no anchor, norm or product holds, one copy per element of the running value."""
+def _spread(exact: nn.Module, shape: Sequence[int], dimensions: int, held: set[int]) -> dict[str, Tensor]:
+    """The parameters that no anchor, norm or product holds, one copy per element of the running value, which has so
+    many dimensions. shape: of the result. One that has no dimension of channels leaves open where single numbers are
+    used: those stay as they are."""
     if not acts_by_element(exact):
         return {}
+    without_channels = len(shape) < dimensions
+    if without_channels:
+        shape = (*shape[:1], 1, *shape[1:]) if channel_dim(exact) == 1 else (*shape, 1)
     spread = {}
     for name, parameter in exact.named_parameters():
-        if id(parameter) in held:
+        if id(parameter) in held or (without_channels and parameter.numel() == 1):
             continue
         values = parameter.detach().reshape(_form(exact, name, len(shape)))
-        copies = values.expand(shape).clone(memory_format=torch.contiguous_format)
+        # A result of the rows alone is narrower than the value that the parameter meets.
+        whole = torch.broadcast_shapes(values.shape, shape)
+        copies = values.expand(whole).clone(memory_format=torch.contiguous_format)
         spread[name] = copies.requires_grad_(parameter.requires_grad)
     return spread
 

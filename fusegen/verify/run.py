@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fusegen.verify.cuda_autocast import CudaAutocast
 from fusegen.verify.drawn import seeded
-from fusegen.verify.kinks import Kinks, spread_rows
+from fusegen.verify.kinks import Kinks, narrowed
 
 # By the number of a tensor's dimensions.
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -41,13 +41,27 @@ def channel_dim(module: nn.Module) -> int:
     return 1 if any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()) else -1
 
 
-def row_count(value: Tensor, channels: int) -> int:
-    """Of a value: one for each combination of the dimensions that are not `channels`."""
-    return value.numel() // max(channel_count(value, channels), 1) if value.ndim else 1
+def row_count(value: Tensor, channels: int, dimensions: int = 2) -> int:
+    """Of a value: one for each combination of the dimensions that are not `channels`.
+
+    dimensions: of the module's inputs. A result that has fewer has none of channels.
+    """
+    return value.numel() // max(channel_count(value, channels, dimensions), 1) if value.ndim else 1
 
 
-def channel_count(value: Tensor, channels: int) -> int:
-    return value.shape[min(channels, value.ndim - 1)] if value.ndim else 1
+def channel_count(value: Tensor, channels: int, dimensions: int = 2) -> int:
+    return value.shape[channels] if value.ndim >= max(dimensions, 2) else 1
+
+
+def widest(module: nn.Module, inputs: Sequence[Tensor], result: Tensor) -> int:
+    """How many channels the running value has at most: those of the result, unless that has one value a row."""
+    dim, dimensions = channel_dim(module), inputs[0].ndim
+    channels = channel_count(result, dim, dimensions)
+    if channels > 1:
+        return channels
+    layers = (each for each in module.modules() if isinstance(each, nn.Linear | nn.modules.conv._ConvNd))
+    width = channel_count(inputs[0], dim, dimensions)
+    return next((getattr(each, "out_features", 0) or each.out_channels for each in layers), width)
 
 
 def wanting(x: Tensor, want: bool = True) -> Tensor:
@@ -123,7 +137,9 @@ def draw_gradient(
 ) -> Tensor:
     """A random gradient of the shape and dtype that the module's output has.
 
-    It is zero where the output's side of a kink is a matter of the last bits, see `Kinks`.
+    It is zero where the output's side of a kink is a matter of the last bits, see `Kinks`. Of a row that is reduced to
+    one value, the whole row counts; where each row has such an element, nothing is set to zero: a comparison of zeros
+    would say nothing, and eager has the same sides but for rounding.
     """
     x = inputs[0]
     if x.shape[0] < 2:
@@ -137,8 +153,11 @@ def draw_gradient(
         output = module.train(train)(*inputs)
     generator = torch.Generator(x.device).manual_seed(seed)
     values = torch.randn(output.shape, generator=generator, device=x.device, dtype=torch.float32)
-    if kinks.near is not None:
-        values = torch.where(spread_rows(kinks.near, output.shape), 0.0, values)
+    dim = channel_dim(module)
+    near = narrowed(kinks.near, output.shape, dim)
+    of_rows = output.ndim < x.ndim or (output.ndim > 1 and output.shape[dim] == 1)
+    if near is not None and not (of_rows and near.shape != kinks.near.shape and bool(near.all())):
+        values = torch.where(near, 0.0, values)
     return values.to(output.dtype)
 
 

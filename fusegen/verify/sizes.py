@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegen.chain.model import ROWS
-from fusegen.ir.axes import Axes, Dim
+from fusegen.chain.model import ROWS, Chain
+from fusegen.ir.axes import Axes, Dim, dividend
 from fusegen.ir.multiples import value_of
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
@@ -28,8 +28,14 @@ class Sizes:
 
     @property
     def result(self) -> tuple[int, ...]:
-        """The shape of the chain's result."""
+        """The shape of the value behind the anchor, which is that of a result of full size."""
         return self.made or (self.rows, self.channels)
+
+    def result_of(self, chain: Chain) -> tuple[int, ...]:
+        """The shape of the chain's result."""
+        sizes, at = self.result, 1 if chain.convolution else -1
+        positions = sizes[2:] if chain.convolution else ()
+        return chain.result_shape(sizes[:at], sizes[at], positions)  # type: ignore[return-value]
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""
@@ -41,7 +47,7 @@ class Sizes:
 
     def free_groups(self, plan: Plan) -> int:
         """How many groups, where the spec leaves that open; else 1."""
-        return next((self.symbols[count] for count in plan.chain.group_counts if isinstance(count, str)), 1)
+        return next((self.number(count) for count in plan.chain.group_counts if isinstance(count, str)), 1)
 
     def shape(self, axes: Axes) -> tuple[int, int]:
         """How many values over these axes there are along the rows, and along the channels."""
@@ -82,7 +88,8 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     def settle(dim: Dim, value: int) -> int:
         return dim if isinstance(dim, int) else symbols.setdefault(dim, value)
 
-    counts = [count for count in chain.group_counts if isinstance(count, int)]
+    blocks = [parts[1] for parts in map(dividend, chain.group_counts) if parts is not None]
+    counts = [count for count in (*chain.group_counts, *blocks) if isinstance(count, int)]
     multiple = math.lcm(*counts) if counts else 1
     if isinstance(chain.channels, str):
         channels = max(1, channels // multiple) * multiple
@@ -92,11 +99,14 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
     rows = settle(chain.rows, rows) if not (chain.leading or chain.batched) else rows
     width = settle(chain.contraction.in_features, source) if chain.contraction else None
+    for block in blocks:
+        if isinstance(block, str):
+            symbols.setdefault(block, channels // math.gcd(groups, channels))
     if b := chain.batched:
         settle(b.rows, max(1, rows // settle(b.batch, _BATCH if rows > _BATCH else 1)))
         settle(b.in_features, source)
     for count in chain.group_counts:
-        if isinstance(count, str):
+        if isinstance(count, str) and dividend(count) is None:
             symbols.setdefault(count, math.gcd(groups, channels))
     for name, argument in plan.spec.arguments.items():
         if argument.type == "int":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
 from fusegen.verify.run import drawn_like, wanting
 from fusegen.verify.sizes import Sizes
+from fusegen.verify.targets import make_targets, with_targets
 
 _LOWER_BOUNDS = ("min", "min_val")
 
@@ -43,6 +44,10 @@ class Subject:
 
     @property
     def fused_class(self) -> type[nn.Module]:
+        return self._with_targets(self._generated)
+
+    @property
+    def _generated(self) -> type[nn.Module]:
         made = getattr(self.package, self.plan.spec.class_name)
         return made if self.plan.spec.outputs is None else joined(made)
 
@@ -50,8 +55,11 @@ class Subject:
     def original_class(self) -> Callable[..., nn.Module]:
         """The original, or the generated module with its `fusegen_reference` as forward."""
         if self.original is not None:
-            return self.original
-        return eager_class(self.fused_class)
+            return self._with_targets(self.original)
+        return self._with_targets(eager_class(self._generated))
+
+    def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+        return with_targets(self.plan, made)
 
     @property
     def has_double(self) -> bool:
@@ -93,6 +101,13 @@ class Subject:
     def _chains(self) -> list[Chain]:
         """Each of which draws a seed in a call, if it has dropouts."""
         return [self.plan.chain]
+
+    def fix_targets(self, modules: Sequence[nn.Module], inputs: Sequence[Tensor]) -> None:
+        """Makes the targets of modules of a pair once for all calls, which are then timed without that."""
+        if any(chain.targets for chain in self._chains()):
+            targets = make_targets(self.plan, modules[0], inputs[0])
+            for module in modules:
+                module.known_targets = targets
 
     def same_initial_values(self, sizes: Sizes) -> list[Comparison]:
         """Whether both constructors draw the same values from the same seed."""
@@ -139,6 +154,8 @@ class Subject:
         chain = self.plan.chain
         found = []
         for index, given in enumerate(chain.inputs):
+            if given.name in chain.targets:
+                continue  # the modules make them
             role = mode.roles.get(f"input {given.name}")
             if given.name in chain.masks:
                 role = "bool"

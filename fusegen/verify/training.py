@@ -82,11 +82,15 @@ def compare_runs(
     """
     results = [_same_kinds(fused, eager)]
     dim = exact.channels
-    rows, channels = row_count(eager.output, dim), channel_count(eager.output, dim)
     given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
-    width = channel_count(given, dim) if given is not None else channels
+    dimensions = given.ndim if given is not None else eager.output.ndim
+    of_positions = dimensions > 2
+    rows, channels = (count(eager.output, dim, dimensions) for count in (row_count, channel_count))
+    width = channel_count(given, dim, dimensions) if given is not None else channels
+    if channels == 1:  # a value a row: of how many channels, the parameters tell
+        channels = max([width, *(p.shape[0] for p in eager.gradients.values() if p is not None and p.ndim)])
     behind = channels  # what an element of the input's gradient is summed over
-    if eager.output.ndim > 2 and weights:  # of a convolution: each position of its kernel
+    if of_positions and weights:  # of a convolution: each position of its kernel
         kernel = math.prod(max(weights, key=Tensor.numel).shape[2:])
         width, behind = width * kernel, behind * kernel
     outputs = (fused.output, eager.output, exact.run.output)
@@ -100,9 +104,9 @@ def compare_runs(
         if name in given_names:
             length = behind
             if name != input_name(0):  # of one that is broadcast: a sum over what it lacks
-                length = max(length, eager.output.numel() // max(value.numel(), 1))
+                length = max(length, rows * channels // max(value.numel(), 1))
         else:
-            length = rows if value.ndim > 1 else max(eager.output.numel() // max(value.numel(), 1), 1)
+            length = rows if value.ndim > 1 else max(rows * channels // max(value.numel(), 1), 1)
         results.append(
             compare(
                 f"grad {name}",
@@ -161,7 +165,7 @@ def compare_steps(
     for step, inputs in enumerate(batches):
         # One over the root of the rows keeps the gradient's size independent of the batch.
         grad_output = draw_gradient(original, inputs, autocast_dtype=autocast_dtype, seed=seed + step)
-        rows = row_count(grad_output, channel_dim(original))
+        rows = row_count(grad_output, channel_dim(original), batches[0][0].ndim)
         grad_output = grad_output / rows**0.5
         dtype = autocast_dtype or inputs[0].dtype
         plain = [x.detach() for x in inputs]
@@ -172,7 +176,8 @@ def compare_steps(
             module.train().zero_grad(set_to_none=True)
             with autocast(module, inputs, autocast_dtype), seeded(module, inputs[0]):
                 output = module(*(x[order] if has_batch(x, given[0]) else x for x in given))
-            output.backward(grad_output[order].to(output.dtype))
+            grad = grad_output[order] if grad_output.dim() else grad_output
+            output.backward(grad.to(output.dtype))
         terms = exact_pass(exact, plain, grad_output).terms
         for optimiser in optimisers:
             optimiser.step()

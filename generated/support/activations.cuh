@@ -52,7 +52,7 @@ FUSEGEN_MATH_FOR_OUT logsigmoid_backward(A g, A x) {
   return g * (x < A(0) ? s : e * s);
 }
 
-FUSEGEN_MATH tanh_backward(A g, A y) { return g * (A(1) - y * y); }
+FUSEGEN_MATH tanh_backward(A g, A y) { return g * fma(-y, y, A(1)); }
 
 // silu(x) = x s with s = sigmoid(x);  silu'(x) = s + s x (1 - s)
 FUSEGEN_MATH silu_slope(A x, A s) { return fma(s, fma(-x, s, x), s); }

@@ -109,7 +109,10 @@ def call_convolved(operator, arguments):
         return operator.run(given).view(batch, channels, *positions)
     for index in operator.with_rows:
         given[index] = with_channels_innermost(package, given[index])
-    result = operator(*given).movedim(-1, 1)
+    result = operator(*given)
+    if operator.drops_channels:
+        return result
+    result = result.movedim(-1, 1)
     if is_last:
         return result
     if not result.is_contiguous():

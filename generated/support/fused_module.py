@@ -38,6 +38,7 @@ class FusedModule(DrawsFactors, nn.Module):
     """
 
     fusegen_strict: bool = False
+    _fusegen_loss = None
     _fusegen_split_always = False  # for tests: fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
@@ -96,12 +97,15 @@ class FusedModule(DrawsFactors, nn.Module):
         operator, found = self._fusegen_choose(inputs, count=True, **of_part)
         if operator is not None:
             if type(found[0]) is Convolved:
-                return call_convolved(operator, found)
-            if type(found[0]) is Multiplied:
-                found = (found[0].result(), *found[1:])
-            if operator.split is not None and found[-3] == FP32_SPLIT:
-                found = with_pieces(self, operator, found)
-            return operator(*found)
+                result = call_convolved(operator, found)
+            else:
+                if type(found[0]) is Multiplied:
+                    found = (found[0].result(), *found[1:])
+                if operator.split is not None and found[-3] == FP32_SPLIT:
+                    found = with_pieces(self, operator, found)
+                result = operator(*found)
+            loss = (part or self)._fusegen_loss
+            return result if loss is None else loss(result, inputs)
         if found is COMPUTED:
             with once(self):
                 return self._fusegen_run_part(inputs, part, deeper=deeper + 1)

@@ -57,7 +57,7 @@ class RankOperator:
     """
 
     split = None
-    tiled = False
+    tiled = drops_channels = False
 
     def __init__(self, package, statistics, sums, early, late, with_rows, linear, bias=None):
         self.package, self.statistics, self.sums = package, statistics, sums

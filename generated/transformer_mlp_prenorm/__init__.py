@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "477a90714bbd",
+    "690b6fb7a29b",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "305e893b92e6",
+    "798689e647b8",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "30a25354d64d",
+    "1b5230edef6d",
 )
 
 _package = _support.Composition(

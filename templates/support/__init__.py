@@ -10,6 +10,7 @@ from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convoluti
 from .dimensions import Dimensions, spread
 from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
+from .losses import Loss
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
 from .ranks import RANKS_COMPILED, RANKS_PRECISION, RankOperator, Ranks, group_of
@@ -58,6 +59,7 @@ __all__ = [
     "Eager",
     "FusedModule",
     "KernelUse",
+    "Loss",
     "Multiplied",
     "Operator",
     "Package",

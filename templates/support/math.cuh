@@ -101,8 +101,20 @@ FUSEGEN_MATH masked_fill_backward(A g, A mask) { return mask == A(0) ? g : A(0);
 // g / (2 y) of y = sqrt(x), and zero where y is.
 FUSEGEN_MATH magnitude_backward(A g, A y) { return y == A(0) ? A(0) : g / (y + y); }
 
-// The gradient of one channel of a row: zero in the others, whatever g is.
+// What is subtracted from exponents: the largest of them, unless that is infinite.
+FUSEGEN_MATH finite_or_zero(A largest) {
+  return fabs(largest) == A(INFINITY) ? A(0) : largest;
+}
+
+// One channel of a row, or its gradient: zero in the others, whatever g is.
 FUSEGEN_MATH at_channel(A g, A channel, A chosen) { return channel == chosen ? g : A(0); }
+
+// A row's loss, or its gradient: zero where the target is the one to be ignored, NaN where it is no
+// channel.
+FUSEGEN_MATH of_target(A value, A target, A ignored, A channels) {
+  if (target == ignored) return A(0);
+  return target >= A(0) && target < channels ? value : A(NAN);
+}
 
 // The gradient of each of the `ties` elements that are the largest; NaN where that is NaN.
 FUSEGEN_MATH at_ties(A g, A x, A largest, A ties) {

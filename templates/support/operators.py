@@ -79,7 +79,8 @@ class Operator:
     masks: the sizes of the arguments of bool, which come next. order: which of the results the
     module returns, as a tuple; None: the first alone. They are the first ones, and the backward
     op's first arguments are the gradients that come to them. linear: whether the first two
-    arguments are the operands of a matrix product. precisions: whether that is made in several; the
+    arguments are the operands of a matrix product. drops_channels: whether a result [rows, 1] of
+    the op is [rows] for the caller. precisions: whether the product is made in several; the
     last three arguments are then the precision and the pieces of both operands, which the op
     `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
     first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
@@ -98,6 +99,7 @@ class Operator:
         results,
         gradients,
         linear,
+        drops_channels=False,
         precisions=False,
         order=None,
         tiled=False,
@@ -106,6 +108,7 @@ class Operator:
     ):
         self.tiled = tiled
         self.package, self.results, self.single = package, results, len(results) == 1
+        self.drops_channels = drops_channels
         self.gradients, self.linear, self.order = gradients, linear, order
         self.given = 1 if order is None else len(order)
         self.same = [(same or {}).get(index) for index in range(len(gradients))]
@@ -134,12 +137,11 @@ class Operator:
 
         Inputs [..., channels] give the result of their views [rows, channels], in their dimensions.
         """
-        if arguments[0].dim() != 2:
-            return self._call_on_rows(arguments)
-        return self.run(arguments)
+        result = (self.run if arguments[0].dim() == 2 else self._call_on_rows)(arguments)
+        return result.squeeze(-1) if self.drops_channels else result
 
     def run(self, arguments):
-        """The same of arguments as the ops take them."""
+        """The same of arguments as the ops take them, and as the op has it."""
         if self.in_cpp:
             return self._returned(self.forward(*arguments))
         if torch.is_grad_enabled():
@@ -162,7 +164,7 @@ class Operator:
         given = list(arguments)
         for index in self.with_rows:
             given[index] = as_rows(given[index])
-        result = self(*given)
+        result = self.run(given)
         shape = arguments[0].shape[:-1]
         if self.order is not None:
             return tuple(each.view(*shape, each.shape[-1]) for each in result)
@@ -174,8 +176,12 @@ class Operator:
         """What a call with these arguments gives, as tensors without values. x: its first input."""
         channels = (arguments[1].shape[0] if self.linear else x.shape[-1]) // self.parts
         dtypes = self.package.dtypes[_named(self.forward, arguments)["_dtype_mode"]]
-        shape = (*x.shape[:-1], channels)
-        return self._returned([x.new_empty(shape, dtype=dtypes[role]) for role, *_ in self.results])
+        made = []
+        for role, *sizes in self.results:
+            shape = (*x.shape[:-1], 1 if sizes[1:] == [1] else channels)
+            made.append(x.new_empty(shape, dtype=dtypes[role]))
+        result = self._returned(made)
+        return result.squeeze(-1) if self.drops_channels else result
 
     def _forward_fake(self, *arguments):
         _check_devices(self.forward, arguments)
@@ -194,7 +200,7 @@ class Operator:
         _check_devices(self.backward, arguments)
         given = _named(self.backward, arguments)
         grad = arguments[0]
-        sizes = {"rows": grad.shape[0], "channels": grad.shape[1]}
+        sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
         outer = tuple(grad.shape) if grad.dim() == 3 else None
         inner = outer and (outer[0], outer[2], outer[1])
         if self.linear:
@@ -295,7 +301,6 @@ class Operator:
                 return (*wanted, *(None for _ in needs[count:]))
 
         return Differentiated
-
 
     def _owners(self, grads, dtypes):
         """The place of what is each gradient: its own, or that of what it is the same as."""

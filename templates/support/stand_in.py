@@ -37,16 +37,24 @@ class Eager(NamedTuple):
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _KINDS = (
     *(nn.Linear, *_BATCH_NORMS, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU),
-    *(nn.Dropout, DropPath, nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.InstanceNorm2d, nn.Dropout, DropPath, nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
 _WRAPPED = nn.Module._wrapped_call_impl
-_CHECKS = {kind: kind._check_input_dim for kind in _BATCH_NORMS}
-_FUNCTIONS = (F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu, F.dropout)
+_CHECKS = {kind: kind._check_input_dim for kind in (*_BATCH_NORMS, nn.InstanceNorm2d)}
 # Before, its result under autocast had the dtype of its input.
 _RMS_NORM_IN_FLOAT32 = TorchVersion(torch.__version__) >= (2, 12)
+
+
+def _functions():
+    """Those that the submodules call, as they are now."""
+    norms = (F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.instance_norm)
+    return (F.linear, *norms, F.prelu, F.dropout)
+
+
+_FUNCTIONS = _functions()
 _PRE_HOOKS, _HOOKS = _module._global_forward_pre_hooks, _module._global_forward_hooks
 _BACKWARD_PRE_HOOKS = _module._global_backward_pre_hooks
 _BACKWARD_HOOKS = _module._global_backward_hooks
@@ -104,8 +112,7 @@ def obstacle(owner, inputs, submodules, dimensions=None):
                 return GLOBAL_HOOKS
     if _has_function_mode():
         return FUNCTION_MODE
-    norms = (F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm)
-    if (F.linear, *norms, F.prelu, F.dropout) != _FUNCTIONS:
+    if _functions() != _FUNCTIONS:
         return FUNCTION
     attributes = owner.__dict__
     for attribute, module, kind in submodules:

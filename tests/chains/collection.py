@@ -17,7 +17,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-FEATURES = frozenset({"weights"})
+FEATURES = frozenset({"norms", "weights"})
 DTYPES = ("float32", "bfloat16")
 _FILES = ("kernelbench", "training")
 _OWN = ("kind", "refused", "needs")

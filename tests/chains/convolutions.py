@@ -165,6 +165,14 @@ EXPRESSIBLE: dict[str, ConvolutionChain] = {
         _KERNEL + _BIAS % "1, 1, 1",
         typical=((5, 4, 6), (3, 2, 4)),
     ),
+    "smallest_tanh": ConvolutionChain(  # 25
+        (_CONV2D, "min, dim: 1, keepdim: true", "tanh", "tanh"),
+        lambda i, o, k: Original(
+            "conv", nn.Conv2d(i, o, k), lambda m, y: torch.tanh(torch.tanh(torch.min(y, dim=1, keepdim=True)[0]))
+        ),
+        lambda channels: (3,),
+        _KERNEL,
+    ),
     "residual_hardswish": ConvolutionChain(  # 26
         (f"conv_transpose3d, {_TRANSPOSED}", "add, input: add_input, save: v", "hardswish", "mul, value: v"),
         lambda i, o, k, d, p, q: Original(
@@ -218,9 +226,8 @@ _PLAIN = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 # What follows a convolution in problems that are refused, each with the dimensions of positions and why.
 REFUSED: dict[str, tuple[int, str, str]] = {
     "mean over positions, 15, 27, 77": (3, "mean, keepdim: true, dim: -1", "FG308.*one of positions"),
-    "instance norm, 17, 79": (2, "instance_norm, name: n", "FG203.*instance_norm"),
+    "instance norm, 17, 79": (2, "instance_norm, name: n", "FG308.*sums over positions"),
     "group norm, 19, 85, 92": (2, "group_norm, name: n, num_groups: 2", "FG308.*sums over positions"),
-    "smallest of each position, 25": (2, "min, keepdim: true, dim: 1", "FG309"),
     "layer norm over positions, 34": (3, "layer_norm, name: n", "FG308.*sums over positions"),
     "pooling, 35, 43, 46, 89": (2, "max_pool2d", "FG203.*pooling"),
 }

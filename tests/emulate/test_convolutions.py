@@ -147,7 +147,7 @@ class Calls(TorchDispatchMode):
         return made
 
 
-TILED = [name for name in EXPRESSIBLE if name != "one_dimension"]  # which reduces rows
+TILED = [name for name in EXPRESSIBLE if name not in ("one_dimension", "smallest_tanh")]  # which reduce rows
 
 
 @pytest.mark.parametrize("name", EXPRESSIBLE)

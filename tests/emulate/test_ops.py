@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 import fusegen  # noqa: E402
-from fusegen.ops import convolution, dropout, parts  # noqa: E402
+from fusegen.ops import convolution, dropout, losses, parts  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
@@ -114,7 +114,7 @@ CHAINS = {
     ),
     "batch_norm": "op: relu; op: batch_norm, name: bn",
     "group_norm": "op: group_norm, name: gn, num_groups: 3",
-    "layer_norm": "op: layer_norm, name: ln, bias: false",
+    "layer_norm": "op: layer_norm, name: ln, bias: false; op: gelu; op: instance_norm, name: inn",
     "rms_norm": "op: rms_norm, name: rms",
     "layer_then_group": "op: layer_norm, name: ln; op: group_norm, name: gn, num_groups: 3",
     "group_then_batch": "op: group_norm, name: gn, num_groups: 3; op: batch_norm, name: bn",
@@ -133,8 +133,9 @@ def planned(name: str, chain: str, directory: Path) -> Plan:
 def test_every_op_is_here() -> None:
     ops = {op for step in STEPS for op in get_args(step.model_fields["op"].annotation)}
     of_rows = [step for other in OF_ROWS.values() for step in other.steps]  # test_reductions.py has them
-    # test_convolutions.py, test_parts.py, test_dropout_schedules.py and, of masks, test_inputs.py have them.
-    elsewhere = (*convolution.STEPS, *parts.STEPS, *dropout.STEPS)
+    # test_convolutions.py, test_parts.py, test_dropout_schedules.py, test_cross_entropy.py and, of masks,
+    # test_inputs.py have them.
+    elsewhere = (*convolution.STEPS, *parts.STEPS, *dropout.STEPS, *losses.STEPS)
     ops -= {op for step in elsewhere for op in step.ops()}
     ops -= {"masked_fill"}
     assert ops == set(re.findall(r"op: (\w+)", " ".join([*CHAINS.values(), *of_rows])))

@@ -96,6 +96,11 @@ ORIGINALS = {
         return torch.sigmoid(F.gelu(x)) + self.bias
         """,
     ),
+    "smallest_tanh": Convolved(
+        _NAMES,
+        f"self.conv = nn.Conv2d({_NAMES})",
+        "x = torch.min(self.conv(x), dim=1, keepdim=True)[0]\nreturn torch.tanh(torch.tanh(x))",
+    ),
     "residual_hardswish": Convolved(
         _STRIDES, _transposed(3), "x = self.conv_transpose(x) + add_input\nreturn x * F.hardswish(x)", "x, add_input"
     ),

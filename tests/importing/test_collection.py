@@ -13,6 +13,26 @@ from tests.importing.modules import LINEAR, Source, chain, imported
 
 pytestmark = pytest.mark.torch
 EXPRESSED = {
+    22: (
+        Source(
+            "",
+            """
+            y = y * 2.0
+            y = y + y
+            y = torch.clamp(y, -10.0, 10.0)
+            y = torch.logsumexp(y, dim=1, keepdim=True)
+            return y * torch.nn.functional.mish(y)
+            """,
+        ),
+        [
+            {"op": "mul", "constant": 2.0, "save": "y"},
+            {"op": "add", "value": "y"},
+            {"op": "clamp", "min": -10.0, "max": 10.0},
+            {"op": "logsumexp", "dim": 1, "keepdim": True, "save": "v"},
+            {"op": "mish"},
+            {"op": "mul", "value": "v"},
+        ],
+    ),
     84: (
         Source(
             "self.bn = nn.BatchNorm1d(m)\nself.scale = nn.Parameter(torch.ones(1))\nself.softmax = nn.Softmax(dim=1)",
@@ -30,19 +50,6 @@ EXPRESSED = {
     ),
 }
 REFUSED = {
-    22: (
-        Source(
-            "",
-            """
-            y = y * 2.0
-            y = y + y
-            y = torch.clamp(y, -10.0, 10.0)
-            y = torch.logsumexp(y, dim=1, keepdim=True)
-            return y * torch.nn.functional.mish(y)
-            """,
-        ),
-        ("FG705", "return y * torch"),
-    ),
     51: (
         Source(
             "self.subtract = nn.Parameter(torch.randn(m))",

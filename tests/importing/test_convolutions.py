@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[str, str, str, str, str]] = {
     "group norm": ("self.n = nn.GroupNorm(2, c)", "self.n(y)", "FG707", "group_norm behind", "self.n(y)"),
     "layer norm": ("self.n = nn.LayerNorm(4)", "self.n(y)", "FG707", "layer_norm behind", "self.n(y)"),
     "instance norm": ("self.n = nn.InstanceNorm2d(c)", "self.n(y)", "FG703", "instance_norm", "self.n(y)"),
-    "one channel": ("", "y.amin(1, keepdim=True)", "FG705", "[batch, 1, positions, positions]", "y.amin"),
+    "rows elsewhere": ("", "y.amin(1).unsqueeze(-1)", "FG705", "[batch, positions, positions, 1]", "y.amin"),
     "values of positions": (
         "self.p = nn.Parameter(torch.ones(c, 4, 4))",
         "y * self.p",

@@ -48,7 +48,7 @@ REFUSED = {
         "the result is the parameter 'p'",
         "def forward",
     ),
-    "one value a row": (Source("", "return y.sum(-1, keepdim=True)"), "FG705", "shape: [rows, 1]", "y.sum"),
+    "rows as channels": (Source("", "return y.sum(-1).unsqueeze(0)"), "FG705", "shape: [1, rows]", "unsqueeze"),
     "another shape": (Source("", "return y.tanh().unsqueeze(1)"), "FG705", "another shape", "unsqueeze"),
     "control flow": (
         Source("", "if y.sum() > 0:\n    return y\nreturn -y"),

@@ -43,6 +43,7 @@ _FUNCTIONS = {
     "silu_backward": torch.mul,
     "tanh": torch.tanh,
     "tanh_backward": lambda g, y: g * (1 - y * y),
+    "finite_or_zero": lambda x: torch.where(x.isinf(), 0, x),
     "at_channel": lambda g, channel, chosen: torch.where(channel == chosen, g, 0),
     "at_ties": lambda g, x, largest, ties: g * (x == largest) / ties,
     "vanishing": lambda x: x * 0,

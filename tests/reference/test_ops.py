@@ -42,7 +42,7 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     spec = SPEC.format(
         hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),
         arguments=f"arguments: {{hidden: {{type: dim}}{', features: {type: dim}' * inner}}}\n" if sizes else "",
-        inputs=", padding: [1]" * ("mask" in text),
+        inputs=", padding: [1]" * ("mask" in text) + ", target: [batch]" * ("target: target" in text),
         width=", ".join(["features" if inner else "32" if positions else width, *positions]),
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}" if "keepdim" in text else text,
@@ -83,7 +83,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout2d",
-                                "mm", "baddbmm", "instance_norm", "F.gumbel_softmax"])  # fmt: skip
+                                "mm", "baddbmm", "instance_norm2d", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))
     assert message.startswith(f"the op '{op}' is not supported: ") and hint and "did you mean" not in hint

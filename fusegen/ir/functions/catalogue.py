@@ -5,6 +5,7 @@ from __future__ import annotations
 from fusegen.ir.functions import (
     activations,
     arithmetic,
+    losses,
     normalisation,
     powers,
     reduced,
@@ -17,7 +18,7 @@ from fusegen.ir.graph import Node
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function
-    for module in (arithmetic, powers, transcendental, rounding, activations, normalisation, softmax, reduced)
+    for module in (arithmetic, powers, transcendental, rounding, activations, normalisation, softmax, reduced, losses)
     for function in module.FUNCTIONS
 }
 # What picks a result of a reduction is no function of elements.

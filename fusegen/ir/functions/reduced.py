@@ -73,13 +73,18 @@ def _variance(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return (g,)
 
 
+def _at_channel(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    x, *others = node.operands
+    return graph.add("at_channel", g, *others, name=f"d_{x.name}"), None, None
+
+
 FUNCTIONS = (
     Function("variance", _variance),
     # A root whose gradient is zero at zero, as PyTorch has it for a deviation and a norm.
     Function("magnitude", through_output, "sqrt"),
     Function("magnitude_backward", operations=2),
-    # The gradient of the element that a reduction has chosen: of g, the number of each channel, and that of the chosen.
-    Function("at_channel"),
+    # One element of a row, or its gradient; zero elsewhere. Of it, the number of each channel, and that of the chosen.
+    Function("at_channel", _at_channel),
     # That of those which equal the largest: of g, x, the largest, and how many there are of it.
     Function("at_ties", operations=3),
 )

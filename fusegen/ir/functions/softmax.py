@@ -18,7 +18,7 @@ from fusegen.ir.reduce import sum_to
 
 def softmax(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     """exp(x - max) / sum(exp(x - max)), over what one element of `over` stands for."""
-    power, total, _ = _powers(graph, x, over, name)
+    power, total, _ = powers(graph, x, over, name)
     inverse = graph.add("reciprocal", total, name=f"{name}_inverse_sum")
     return graph.add("softmax", power, inverse, x, name=name)
 
@@ -30,16 +30,18 @@ def softmin(graph: Graph, x: Node, over: Axes, name: str) -> Node:
 
 def log_softmax(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     """(x - max) - log(sum(exp(x - max)))."""
-    _, total, distance = _powers(graph, x, over, name)
+    _, total, distance = powers(graph, x, over, name)
     log = graph.add("log", total, name=f"{name}_log_sum")
     return graph.add("log_softmax", distance, log, x, name=name)
 
 
 def logsumexp(graph: Graph, x: Node, over: Axes, name: str) -> Node:
-    """max + log(sum(exp(x - max))), one value for each element of `over`."""
-    power, total, _ = _powers(graph, x, over, name)
+    """max + log(sum(exp(x - max))), one value for each element of `over`. Of infinities alone it is what they are, as
+    in PyTorch, which then subtracts nothing."""
+    peak = graph.add("finite_or_zero", _peak(graph, x, over, name), name=f"{name}_shift")
+    peak = graph.add("detach", peak, name=f"{name}_peak")
+    _, total, _ = powers(graph, x, over, name, peak)
     log = graph.add("log", total, name=f"{name}_log_sum")
-    peak = graph.add("detach", _peak(graph, x, over, name), name=f"{name}_peak")
     return graph.add("add", peak, log, name=name)
 
 
@@ -47,10 +49,10 @@ def _peak(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     return graph.add("max", x, axes=over, name=f"{name}_max")
 
 
-def _powers(graph: Graph, x: Node, over: Axes, name: str) -> tuple[Node, Node, Node]:
-    """(exp(x - max), their sum, x - max). The gradient of the largest element vanishes: it shifts numerator and
-    denominator alike."""
-    peak = graph.add("detach", _peak(graph, x, over, name), name=f"{name}_peak")
+def powers(graph: Graph, x: Node, over: Axes, name: str, peak: Node | None = None) -> tuple[Node, Node, Node]:
+    """(exp(x - peak), their sum, x - peak). peak: the largest element, unless another is given. Its gradient vanishes:
+    it shifts numerator and denominator alike."""
+    peak = peak or graph.add("detach", _peak(graph, x, over, name), name=f"{name}_peak")
     distance = graph.add("sub", x, peak, name=f"{name}_distance")
     power = graph.add("exp", distance, name=f"{name}_power")
     return power, graph.add("sum", power, axes=over, name=f"{name}_sum"), distance
@@ -74,4 +76,5 @@ FUNCTIONS = (
     # x is the operand that the gradient goes to; the others have it in them.
     Function("softmax", _softmax, "{} * {}", is_product=True),
     Function("log_softmax", _log_softmax, "{} - {}"),
+    Function("finite_or_zero"),
 )

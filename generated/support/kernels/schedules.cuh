@@ -83,6 +83,10 @@ class ProgramRun {
   static constexpr bool kLeavesPartials =
       P::kUnit[kPass] == Unit::kChannel && Totals<P, kPass>::kFields > 0;
 
+  // Whether the last pass has anything to do: not where all results are those of rows.
+  static constexpr bool kHasLast =
+      Results<P>::kFields > 0 || Totals<P, kLast>::kFields > 0;
+
   template <int kPass>
   PointwiseShape pointwise_shape_of() const {
     return pointwise_shape(shapes_, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),
@@ -244,7 +248,7 @@ class ProgramRun {
     if (take_workspace<P::kPasses>(partials_before<P::kPasses>())) return cudaSuccess;
     cudaError_t error = reduce_before<kLast>();
     if (error != cudaSuccess) return error;
-    error = over_memory<kLast>();
+    if constexpr (kHasLast) error = over_memory<kLast>();
     if constexpr (kLeavesPartials<kLast>) {
       if (error != cudaSuccess) return error;
       error = finish_partials<kLast>();

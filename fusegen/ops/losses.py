@@ -1,0 +1,60 @@
+"""Losses: the last step of a chain, with a further input that says what is wanted of each row."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fusegen.ir.axes import CHANNEL
+from fusegen.ir.functions import losses
+from fusegen.ir.graph import Node
+from fusegen.ops.step import Step
+from fusegen.spec.base import Plain, meaning
+from fusegen.spec.names import Identifier
+
+
+class CrossEntropy(Step):
+    """F.cross_entropy with the numbers of channels as its target, an input of int64. Only as the last step. A target
+    that is no channel makes its row's loss and gradient NaN, where PyTorch's CUDA kernel stops by an assertion."""
+
+    op: Literal["cross_entropy"]
+    target: Annotated[Identifier, meaning("the input that has the number of a channel for each row", "target")]
+    reduction: Annotated[
+        Literal["none", "mean", "sum"], meaning("of the losses of all rows that are not ignored", "sum")
+    ] = "mean"
+    ignore_index: Annotated[
+        Annotated[int, Field(gt=-(2**24), lt=2**24), Plain("a whole number")],
+        meaning("the target of rows without a loss", 0),
+    ] = -100
+    label_smoothing: Annotated[
+        Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), Plain("a number from 0 to 1")],
+        meaning("the share that all channels are wanted with", 0.1),
+    ] = 0.0
+    formula = "log(sum(exp(x))) - x[target], by row"
+    autocast = "float32"
+    needs_elements = True
+    passes = 2
+    ends_chain = True
+
+    def not_over_positions(self) -> None:
+        return None
+
+    @property
+    def drops_channels(self) -> bool:
+        return True
+
+    def build(self, chain, x: Node) -> Node:
+        target = chain.target(self.target, self.reduction, self.ignore_index)
+        over = chain.graph.view - CHANNEL
+        ignored, smoothing = float(self.ignore_index), self.label_smoothing
+        return losses.cross_entropy(chain.graph, x, target, over, f"{self.op}_value", ignored, smoothing)
+
+    def eager(self, x: str) -> str:
+        options = [f'reduction="{self.reduction}"'] if self.reduction != "mean" else []
+        options += [f"ignore_index={self.ignore_index}"] if self.ignore_index != -100 else []
+        options += [f"label_smoothing={self.label_smoothing!r}"] if self.label_smoothing else []
+        return f"F.cross_entropy({', '.join([x, self.target, *options])})"
+
+
+STEPS = (CrossEntropy,)

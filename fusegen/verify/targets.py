@@ -1,0 +1,83 @@
+"""Targets of a loss. The checks know modules of floating-point tensors alone: here such a module has its targets made
+from its first input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.plan.plan import Plan
+
+_BITS = 12
+
+
+def with_targets(plan: Plan, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """The class of a module, or what makes one, whose forward takes no targets. What it makes has `known_targets`,
+    which replace those that it would make in each call."""
+    chain = plan.chain
+    if not chain.targets:
+        return made
+    places = [index for index, given in enumerate(chain.inputs) if given.name in chain.targets]
+    cls = made if isinstance(made, type) else None
+
+    def whole(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+        if module.known_targets is None:
+            targets = make_targets(plan, module, inputs[0])
+        else:
+            targets = module.known_targets
+        found = list(inputs)
+        for index in places:
+            found.insert(index, targets)
+        return found
+
+    def forward(self: nn.Module, *inputs: Tensor) -> Tensor:
+        return cls.forward(self, *whole(self, inputs))
+
+    def fusegen_kernels(self: nn.Module, *inputs: Tensor) -> Any:
+        return cls.fusegen_kernels(self, *whole(self, inputs))
+
+    if cls is None:
+        raise TypeError("the original of a chain with a loss has to be a class")
+    members: dict[str, Any] = {"forward": forward, "known_targets": None, "__module__": cls.__module__}
+    if hasattr(cls, "fusegen_kernels"):
+        members["fusegen_kernels"] = fusegen_kernels
+    return type(cls.__name__, (cls,), members)
+
+
+def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
+    """A target for each row, of the signs of its first values: rows in another order have theirs in that order, and
+    rounding changes none. Some of them are the one that is ignored."""
+    chain = plan.chain
+    x = x.detach() if x.dim() > 1 else x.detach()[None]
+    values = x.flatten(1)[:, :_BITS]
+    digits = (values > 0).long() * 2 ** torch.arange(values.shape[1], device=x.device)
+    targets = digits.sum(1)
+    ignored = targets % 7 == 3
+    if chain.convolution and x.dim() > chain.spatial + 2:
+        return targets  # whatever they are: the module refuses such an input
+    if chain.convolution:
+        positions = _positions(module.get_submodule(chain.convolution.name), x)
+        count = torch.arange(positions.numel(), device=x.device).view(1, *positions.shape)
+        targets, ignored = (each.view(-1, *[1] * positions.dim()) for each in (targets, ignored))
+        targets, ignored = targets + 5 * count, ignored | (count % 5 == 4)
+    return torch.where(ignored, chain.loss.ignored, targets % _channels(plan, module, x))
+
+
+def _channels(plan: Plan, module: nn.Module, x: Tensor) -> int:
+    """Those of the running value, which may be a part of the source."""
+    product, convolution, width = plan.chain.contraction, plan.chain.convolution, x.shape[-1]
+    if product is not None:
+        width = attrgetter(product.attribute)(module).shape[1 if product.by_columns else 0]
+    elif convolution is not None:
+        width = module.get_submodule(convolution.name).out_channels
+    return width // plan.chain.number_of_parts
+
+
+@torch.no_grad()
+def _positions(layer: nn.Module, x: Tensor) -> Tensor:
+    """Of the shape of the convolution's positions."""
+    return layer(x.to(layer.weight.dtype))[0, 0]

@@ -1,0 +1,202 @@
+"""Cross entropy with the numbers of channels, as the last step of a chain, beside F.cross_entropy."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional as F  # noqa: E402
+
+import fusegen  # noqa: E402
+from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
+from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.errors import SpecError  # noqa: E402
+from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.sizes import SMALL, several  # noqa: E402
+from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
+from tests.emulate.building import forced_shapes, module_class, write  # noqa: E402
+from tests.emulate.test_chains import schedules_of  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+
+SPEC = """
+fusegen: 1
+name: {name}
+about: a loss
+dims: {{batch: 64, classes: 32{dims}}}
+arguments: {{classes: {{type: dim}}{arguments}}}
+inputs: {{x: [batch, {width}], target: [batch]}}
+dtypes: [{dtypes}]
+chain:
+{chain}  - {{op: cross_entropy, target: target{options}}}
+"""
+
+
+def spec(name: str, options: str = "", linear: bool = False, dtypes: str = "float32") -> str:
+    return SPEC.format(
+        name=name,
+        dims=", width: 16" * linear,
+        arguments=", width: {type: dim}" * linear,
+        width="width" if linear else "classes",
+        dtypes=dtypes,
+        chain="  - {op: linear, name: fc, out_features: classes}\n" * linear,
+        options=options,
+    )
+
+
+OPTIONS = {"plain": ", reduction: none", "smooth": ", reduction: none, ignore_index: 2, label_smoothing: 0.25"}
+# Infinities and NaN, at the target and elsewhere; rows of equal values.
+SPECIAL = (
+    (0.0,),
+    (-math.inf,),
+    (-math.inf, 1.0, 2.0),
+    (2.0, -math.inf, 0.0),
+    (math.inf, 0.0),
+    (math.nan, 0.0),
+    (1e4, -1e4, 0.5),
+)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_schedule(name: str, emulation_cache: Path, tmp_path: Path) -> None:
+    """One row, one channel, sizes without vectors, and rows that registers do not hold."""
+    plan = write(name, spec(name, OPTIONS[name]), tmp_path)
+    mode, (variant,) = plan.modes[0], plan.variants
+    library = compile_kernels(tmp_path / name / "kernels.cu", cache=emulation_cache, modes=[mode.index])
+    module = module_class(plan, tmp_path)(8)
+    tail = EmulatedTail(plan, variant, library, module)
+    for seed, (rows, channels) in enumerate(((1, 33), (4, 1), (40, 12), (9, 1030), (3, 20001))):
+        torch.manual_seed(seed)
+        special = [[row[min(i, len(row) - 1)] for i in range(channels)] for row in SPECIAL]
+        x = torch.cat([torch.randn(rows, channels) * 4, torch.tensor(special)])
+        target = torch.randint(0, channels, (len(x),))
+        target[rows:] = 0
+        target[: rows // 3] = 2 if name == "smooth" else -100
+        if rows > 3 and channels > 2:
+            target[rows + 2] = 2
+        tensors = {"x": x, "target": target, variant.result_gradient: torch.randn(len(x), 1)}
+        expected = tail_reference(plan, module, tensors, mode, True)
+        compared = 0
+        for schedule in schedules_of(variant):
+            try:
+                found = tail.run(tensors, mode, shapes=forced_shapes(schedule), seed=seed).values
+            except EmulationError as error:
+                assert "CUDA error 9" in str(error)  # the row does not fit
+                continue
+            for key in ("y", "grad_x"):
+                torch.testing.assert_close(
+                    found[key].double(), expected[key].view(found[key].shape), rtol=1e-5, atol=1e-5, equal_nan=True
+                )
+                compared += 1
+        assert compared >= 4
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory, emulation_cache):
+    root = tmp_path_factory.mktemp("losses")
+    plan = write("mean_loss", spec("mean_loss", linear=True, dtypes="float32, bfloat16"), root)
+    return plan, emulate_package(root / "mean_loss", cache=emulation_cache)
+
+
+def test_the_module_is_verified(package) -> None:
+    suite = Suite(Subject(*package, "cpu"), full=False)
+    (size, *_) = several(package[0], SMALL[:1])
+    found = [*(each for mode in suite.modes() for each in suite.numerics(mode)), *suite.leading()]
+    found += [*suite.training(size)]
+    assert {"numerics", "leading dimensions", "training"} == {each.check for each in found}
+    assert not [each for each in found if not each.item.ok]
+
+
+@pytest.fixture
+def called(package):
+    torch.manual_seed(0)
+    module = package[1].MeanLoss(width=6, classes=9)
+    module.fusegen_strict = True
+    target = torch.randint(0, 9, (11,))
+    target[4] = -100
+    return module, torch.randn(11, 6, requires_grad=True), target
+
+
+def test_the_mean_is_of_the_rows_that_count(called) -> None:
+    module, x, target = called
+    loss, expected = module(x, target), F.cross_entropy(module.fc(x), target)
+    assert loss.shape == () and loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected)
+    compiled = torch.compile(copy.deepcopy(module), fullgraph=True, backend="aot_eager")
+    gradients = [torch.autograd.grad(each, x)[0] for each in (module(x, target), compiled(x, target), expected)]
+    torch.testing.assert_close(gradients[0], gradients[2])
+    assert torch.equal(gradients[0], gradients[1]) and not gradients[0][4].any()
+    assert module(x, torch.full_like(target, -100)).isnan()
+
+
+def test_a_target_that_is_no_channel_is_no_number(called) -> None:
+    module, x, target = called
+    for wrong in (9, -1, 2**40):
+        target[7] = wrong
+        loss = module(x, target)
+        (gradient,) = torch.autograd.grad(loss, x)
+        assert loss.isnan() and gradient[7].isnan().all() and gradient[[0, 5, 10]].isfinite().all()
+
+
+def test_other_targets_take_pytorchs_operators(called) -> None:
+    """Probabilities, which F.cross_entropy takes for other values of the same argument."""
+    module, x, _ = called
+    module.fusegen_strict = False
+    target = torch.rand(11, 9)
+    assert "target is torch.float32" in module.fusegen_kernels(x, target).reason
+    with pytest.warns(UserWarning, match="target is torch.float32"):
+        torch.testing.assert_close(module(x, target), F.cross_entropy(module.fc(x), target))
+
+
+POSITIONS = """
+fusegen: 1
+name: loss_of_positions
+about: a class for each position
+dims: {batch: 4, channels: 3, height: 6, width: 5, classes: 8, out_height: 4, out_width: 3}
+arguments: {channels: {type: dim}, classes: {type: dim}}
+inputs: {x: [batch, channels, height, width], labels: [batch, out_height, out_width]}
+dtypes: [float32]
+chain:
+  - {op: conv2d, name: conv, out_channels: classes, kernel_size: 3}
+  - {op: cross_entropy, target: labels, reduction: sum}
+"""
+
+
+def test_positions(tmp_path: Path, emulation_cache: Path) -> None:
+    write("loss_of_positions", POSITIONS, tmp_path)
+    module = emulate_package(tmp_path / "loss_of_positions", cache=emulation_cache).LossOfPositions(3, 8)
+    module.fusegen_strict = True
+    x, target = torch.randn(2, 3, 6, 5), torch.randint(0, 8, (2, 3, 4)).mT
+    loss, expected = module(x, target), F.cross_entropy(module.conv(x), target, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    gradients = [torch.autograd.grad(each, module.conv.weight)[0] for each in (loss, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+REFUSED = {
+    "no input": (spec("refused").replace("target: target", "target: labels"), "FG301.*no input named 'labels'"),
+    "another shape": (spec("refused").replace("target: [batch]", "target: [batch, classes]"), "FG303.*target"),
+    "the first input": (spec("refused").replace("target: target", "target: x"), "FG303.*is no target"),
+    "not the last": (spec("refused") + "  - {op: tanh}\n", "FG308.*can only be the last step"),
+    "a share of two": (spec("refused", ", label_smoothing: 2"), "label_smoothing"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(case: str, tmp_path: Path) -> None:
+    text, message = REFUSED[case]
+    with pytest.raises(SpecError, match=message):
+        write("refused", text, tmp_path)
+
+
+def test_no_export(tmp_path: Path) -> None:
+    path = tmp_path / "loss.yaml"
+    path.write_text(spec("loss"))
+    with pytest.raises(SpecError, match="FG510.*an exported file has no losses"):
+        fusegen.export(path)

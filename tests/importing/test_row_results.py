@@ -1,0 +1,58 @@
+"""Results of one value a row: [rows, 1], and [rows] where the last reduction drops the dimension."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from fusegen.importing.module import from_module
+from tests.importing.modules import Source, chain, imported, plan
+
+pytestmark = pytest.mark.torch
+
+WRITTEN = {
+    "return y.sum(-1, keepdim=True)": [{"op": "sum", "keepdim": True}],
+    "return y.sum(-1)": [{"op": "sum", "keepdim": False}],
+    "return torch.tanh(torch.logsumexp(y, 1)) * 2": [
+        *({"op": "logsumexp", "keepdim": False, "dim": 1}, {"op": "tanh"}, {"op": "mul", "constant": 2.0})
+    ],
+    # What is put together with the whole row keeps the dimension in the chain.
+    "return (y - y.mean(-1).unsqueeze(1)).amax(-1)": [
+        *({"op": "mean", "keepdim": True}, {"op": "sub", "swap": True}, {"op": "amax", "keepdim": False})
+    ],
+}
+
+
+@pytest.mark.parametrize("body", WRITTEN)
+def test_rows(body: str) -> None:
+    found = chain(imported(Source("", body)))
+    steps = [{key: value for key, value in step.items() if key not in ("save", "value", "name")} for step in found]
+    assert [step for step in steps if step["op"] != "linear"] == WRITTEN[body]
+
+
+class OverChannels(nn.Module):
+    def __init__(self, channels: int, features: int, keep: bool) -> None:
+        super().__init__()
+        self.conv, self.keep = nn.Conv2d(channels, features, 3), keep
+
+    def forward(self, x):
+        return torch.tanh(torch.logsumexp(self.conv(x), dim=1, keepdim=self.keep))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_rows_of_positions(keep: bool) -> None:
+    found = plan(from_module(OverChannels(3, 8, keep), [torch.randn(2, 3, 6, 5)], arguments=(3, 8, keep))).spec.chain
+    assert [step.op for step in found] == ["conv2d", "logsumexp", "tanh"]
+    assert (found[1].keepdim, found[1].dim) == (keep, 1)
+
+
+class WithFactor(nn.Module):
+    def forward(self, x, factor):
+        return x.exp().amax(-1, keepdim=True) * factor
+
+
+def test_a_factor_of_rows() -> None:
+    found = plan(from_module(WithFactor(), [torch.randn(5, 8), torch.randn(5, 1)])).spec
+    assert [step.op for step in found.chain] == ["exp", "amax", "mul"]
+    assert found.inputs["factor"] == (found.inputs["x"][0], 1)
