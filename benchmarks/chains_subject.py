@@ -23,7 +23,8 @@ from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.load import planned_file
 from fusegen.plan.model import Mode
 from fusegen.verify.composed import ComposedSubject, ComposedSuite, composed_modes
-from fusegen.verify.joined import eager_class
+from fusegen.verify.drawn import Replayed
+from fusegen.verify.joined import apart
 from fusegen.verify.packages import open_subject
 from fusegen.verify.sizes import LARGE, SMALL
 from fusegen.verify.subject import Subject
@@ -116,25 +117,16 @@ def results(found: Any) -> tuple[Tensor, ...]:
 
 
 def pair(subject: Subject, mode: Mode) -> Pair:
-    """At full size. Neither is joined, nor does either replay another's dropouts: they are as users have them."""
-    cls: Any = getattr(subject.package, subject.plan.spec.class_name)
-    sizes, dtype = sizes_of(subject.plan, TYPICAL), getattr(torch, mode.roles["parameter"])
-    torch.manual_seed(0)
-    with torch.device(subject.device):
-        fused, eager = (subject.made(each, sizes, 0).to(dtype) for each in (cls, eager_class(cls)))
-        eager.load_state_dict(fused.state_dict())
-        inputs = [drawn(shape, of) for shape, of in subject._inputs(sizes, mode)]
+    """At full size, as users have them: with results apart from each other, and dropouts that draw for themselves."""
+    fused, eager, inputs = subject.pair(sizes_of(subject.plan, TYPICAL), mode, 0)
+    fused, eager = apart(fused), apart(eager)
+    for each in eager.modules():
+        if isinstance(each, Replayed):
+            each.factors = False
     fused.fusegen_strict = True
     with torch.no_grad():
         grads = [torch.randn_like(each) for each in results(eager.eval()(*inputs))]
     return Pair(fused, eager, inputs, grads)
-
-
-def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Numbers that want a gradient, or a mask of which a tenth is true."""
-    if dtype == torch.bool:
-        return torch.rand(shape) < 0.1
-    return torch.randn(shape, dtype=dtype).requires_grad_()
 
 
 def subjects_of(found: Pair, problems: list[str], backend: str | None = None) -> dict[str, nn.Module]:
