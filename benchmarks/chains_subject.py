@@ -120,6 +120,7 @@ def pair(subject: Subject, mode: Mode) -> Pair:
     """At full size, as users have them: with results apart from each other, and dropouts that draw for themselves."""
     fused, eager, inputs = subject.pair(sizes_of(subject.plan, TYPICAL), mode, 0)
     fused, eager = apart(fused), apart(eager)
+    subject.fix_targets((fused, eager), inputs)
     for each in eager.modules():
         if isinstance(each, Replayed):
             each.factors = False
