@@ -59,10 +59,11 @@ def cuda_graph(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) 
     with torch.no_grad():
         for mine, theirs in zip(module.buffers(), original.buffers(), strict=True):
             mine.copy_(theirs)
-        for mine, data in zip((*static, static_grad), (*inputs, grad_output), strict=True):
-            mine.copy_(data)
         for result in (output, *gradients):
             result.fill_(float("nan"))
+        # Then: the gradient of a residual may be the very tensor that came.
+        for mine, data in zip((*static, static_grad), (*inputs, grad_output), strict=True):
+            mine.copy_(data)
     set_state()  # which the replay draws from
     graph.replay()
     torch.cuda.synchronize()
