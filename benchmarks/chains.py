@@ -84,7 +84,8 @@ def build(names: Sequence[str], work: Path) -> None:
 
 def _fusegen_build(work: Path, files: Sequence[Path]) -> bool:
     command = [sys.executable, "-m", "fusegen", "build", *map(str, files), "-o", str(work / "generated")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
     if done.returncode:
         print(done.stderr[-2000:], flush=True)
