@@ -113,9 +113,14 @@ def _batched_work(plan: Plan, inputs: Sequence[Tensor], grad_output: Tensor, wha
 def _convolution_work(
     convolution: Convolution, original: nn.Module, given: Tensor, grad_output: Tensor, what: str
 ) -> Work:
-    """The convolution alone: without its bias, its operands in channels_last, as the fused module makes it."""
-    format_ = {2: torch.channels_last, 3: torch.channels_last_3d}.get(convolution.dimensions, torch.contiguous_format)
+    """The convolution alone: without its bias, its operands in channels_last, as the fused module makes it. A step of
+    a depthwise one in float32 has contiguous operands, as its gradients have.
+    """
     layer: Any = copy.deepcopy(original.get_submodule(convolution.name))
+    format_ = {2: torch.channels_last, 3: torch.channels_last_3d}.get(convolution.dimensions, torch.contiguous_format)
+    is_depthwise = not convolution.transposed and 1 < layer.groups == layer.in_channels
+    if is_depthwise and what == STEP and given.dtype == torch.float32:
+        format_ = torch.contiguous_format
     layer.to(memory_format=format_)
     layer.register_parameter("bias", None)
     x = given.detach().contiguous(memory_format=format_).requires_grad_()

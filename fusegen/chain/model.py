@@ -74,6 +74,11 @@ class Convolution:
     weight: str
     result: str
 
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether the spec says that each channel of the input is a group."""
+        return not self.transposed and self.groups == self.in_channels != 1
+
     def positions(self, given: Sequence[int], number: Callable[[Sizing], int]) -> tuple[int, ...]:
         """The sizes of the result for those of an input, as PyTorch computes them. number: what an entry stands for."""
         if self.same:

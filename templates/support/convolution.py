@@ -2,9 +2,10 @@
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
 that by a view: a row for each position of each of the batch. The convolution's input is copied to
-that format (memory_formats.py), unless it is in it. The chain's result is in the format of
-PyTorch's convolution. Where that is contiguous, most chains' kernels write it so themselves, and
-read further inputs and the result's gradient so; other chains' results and gradients are copied.
+that format (memory_formats.py), unless it is in it. The gradients of a depthwise convolution are
+made otherwise in float32 (depthwise.py). The chain's result is in the format of PyTorch's
+convolution. Where that is contiguous, most chains' kernels write it so themselves, and read further
+inputs and the result's gradient so; other chains' results and gradients are copied.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
@@ -17,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .memory_formats import as_channels_last, as_contiguous, with_channels_innermost
+from .depthwise import convolve, has_own_gradients, is_small
+from .memory_formats import as_channels_last, as_contiguous, is_last, with_channels_innermost
 from .parametrised import kind_of
 from .stand_in import FUNCTION, Eager, misfit_plain
 
@@ -100,9 +102,9 @@ def call_convolved(operator, arguments):
     convolved, package = _padded(arguments[0]), operator.package
     given = [_convolve(package, convolved), *arguments[1:]]
     # PyTorch's result is in channels_last where an operand is.
-    is_last = _is_last(convolved.x) or _is_last(convolved.weight)
+    stays_last = is_last(convolved.x) or is_last(convolved.weight)
     batch, channels, *positions = given[0].shape
-    if operator.tiled and not is_last and channels > 1 and max(positions) > 1:
+    if operator.tiled and not stays_last and channels > 1 and max(positions) > 1:
         for index in operator.with_rows:
             given[index] = given[index].flatten(2)
         given[0] = given[0].mT
@@ -113,7 +115,7 @@ def call_convolved(operator, arguments):
     if operator.drops_channels:
         return result
     result = result.movedim(-1, 1)
-    if is_last:
+    if stays_last:
         return result
     if not result.is_contiguous():
         return as_contiguous(package, result)
@@ -137,6 +139,9 @@ def _convolve(package, convolved):
     if module.padding_mode != "zeros":
         padding = (0,) * _DIMENSIONS[kind_of(module)]
     options = [module.stride, padding, module.dilation, module.output_padding]
+    is_depthwise = has_own_gradients(module, x, weight, dtype) and is_small(
+        x, result_shape(module, x, weight, weight.shape[0])  # or larger, if x is padded already
+    )
     # PyTorch has no channels_last for one dimension of positions: it is the last of two.
     is_1d = x.dim() == 3
     if is_1d:
@@ -147,6 +152,9 @@ def _convolve(package, convolved):
             for one, each in zip(nothing, options, strict=True)
         ]
     stride, padding, dilation, output_padding = options
+    if is_depthwise:
+        result = convolve(package, x, weight, stride, padding, dilation)
+        return result.squeeze(2) if is_1d else result
     x = as_channels_last(package, x, dtype)
     if weight.dtype != dtype:  # else PyTorch brings it into the format of x, and saves no copy
         weight = as_channels_last(package, weight, dtype)
@@ -157,16 +165,3 @@ def _convolve(package, convolved):
         function = F.conv3d if x.dim() == 5 else F.conv2d
         result = function(x, weight, None, stride, padding, dilation, module.groups)
     return result.squeeze(2) if is_1d else result
-
-
-def _is_last(x):
-    """Whether PyTorch takes an operand for one in channels_last: by its strides, dense or not."""
-    strides = x.stride()
-    if x.dim() not in (4, 5) or strides[1] == 0:
-        return False
-    least = 0
-    for index in (1, *range(x.dim() - 1, 1, -1), 0):
-        if strides[index] < least or (index == 0 and strides[1] == least):
-            return False
-        least = strides[index] * max(x.shape[index], 1)
-    return True

@@ -48,6 +48,19 @@ def as_contiguous(package, x):
     return x.contiguous()
 
 
+def is_last(x):
+    """Whether PyTorch takes an operand for one in channels_last: by its strides, dense or not."""
+    strides = x.stride()
+    if x.dim() not in (4, 5) or strides[1] == 0:
+        return False
+    least = 0
+    for index in (1, *range(x.dim() - 1, 1, -1), 0):
+        if strides[index] < least or (index == 0 and strides[1] == least):
+            return False
+        least = strides[index] * max(x.shape[index], 1)
+    return True
+
+
 def _is_copied(x, dtype):
     """Whether the kernel copies such a tensor, if it has the strides for it."""
     if torch.compiler.is_compiling() or x.shape[0] == 0 or x.shape[1] == 1:

@@ -115,6 +115,23 @@ def test_what_may_be_contiguous(name: str, tmp_path: Path) -> None:
         assert {*variant.backward.outer} == {variant.result_gradient, *read, *gradients}
 
 
+@pytest.mark.parametrize(
+    ("op", "groups", "is_depthwise"),
+    [("conv1d", "channels", True), ("conv1d", "6", True), ("conv1d", "3", False), ("conv1d", "1", False),
+     ("conv_transpose1d", "channels", False)],
+)  # fmt: skip
+def test_a_depthwise_convolution_says_how_its_gradients_are_made(op: str, groups: str, is_depthwise: bool) -> None:
+    channels, declared = ("6", "") if groups.isdigit() else ("channels", "arguments: {channels: {type: dim}}\n")
+    dims = "batch: 2, positions: 8" + ("" if groups.isdigit() else ", channels: 6")
+    text = (
+        f"fusegen: 1\nname: depth\ndims: {{{dims}}}\n{declared}inputs: {{x: [batch, {channels}, positions]}}\nchain:\n"
+        f"  - {{op: {op}, name: conv, out_channels: {channels}, kernel_size: 3, groups: {groups}}}\n  - {{op: silu}}\n"
+    )
+    variant = plan_document(parse_yaml(text, "depth.yaml")).variants[0]
+    said = [any("depthwise" in each for each in p.reasons) for p in (variant.forward, variant.backward)]
+    assert said == [False, is_depthwise]
+
+
 def test_the_bias_in_front_of_batch_norm() -> None:
     reasons = committed("conv2d_batchnorm_scaling").variants[0].backward.reasons
     assert any("gradient of conv.bias is zero" in reason for reason in reasons)

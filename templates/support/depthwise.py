@@ -1,0 +1,93 @@
+"""Depthwise convolutions in float32: their gradients are made of contiguous operands.
+
+PyTorch's convolution takes cuDNN for operands in channels_last, and kernels of PyTorch's own for
+contiguous ones. In 16 bits cuDNN's gradients are the faster ones, in float32 they take several
+times as long. So the forward pass is made in channels_last, as of any convolution (convolution.py),
+but x is saved as it came, and the gradient is brought to contiguous memory (memory_formats.py).
+A trace of torch.compile gets a contiguous forward pass, too: its operators have the gradients then.
+"""
+
+from math import prod
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from .memory_formats import as_channels_last, as_contiguous, is_last
+
+_MOST = (1 << 31) - 1  # elements, which PyTorch's kernels count in 32 bits
+
+
+def has_own_gradients(module, x, weight, dtype):
+    """Whether `convolve` is there for a convolution of operands in `dtype`, which autograd follows.
+
+    PyTorch has no such kernels for transposed ones. It refuses strides beside padding "same".
+    """
+    if module.transposed or not 1 < module.groups == x.shape[1]:
+        return False
+    if module.padding == "same" and max(module.stride) > 1:
+        return False
+    if not x.dtype == weight.dtype == dtype == torch.float32:
+        return False
+    return torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+
+
+def is_small(x, shape):
+    """Whether PyTorch's kernels take so many elements. shape: the result's."""
+    return max(x.numel(), prod(shape)) <= _MOST
+
+
+def convolve(package, x, weight, stride, padding, dilation):
+    """The convolution, in channels_last. The options have an entry for each dimension, or a word.
+
+    x: [batch, channels, *positions] with two or three dimensions of positions.
+    """
+    x, padding = _in_numbers(x, weight, padding, dilation)
+    options = (stride, padding, dilation)
+    if torch.compiler.is_compiling():
+        made = _convolution(_contiguous(package, x), _contiguous(package, weight), *options)
+        return as_channels_last(package, made, made.dtype)
+    return _Depthwise.apply(x, weight, package, options)
+
+
+def _in_numbers(x, weight, padding, dilation):
+    """x and the padding, as PyTorch makes them of a word: an odd one pads x at its end."""
+    if not isinstance(padding, str):
+        return x, padding
+    if padding == "valid":
+        return x, (0,) * len(dilation)
+    whole = [d * (size - 1) for d, size in zip(dilation, weight.shape[2:], strict=True)]
+    if any(each % 2 for each in whole):
+        x = F.pad(x, [n for each in reversed(whole) for n in (0, each % 2)])
+    return x, tuple(each // 2 for each in whole)
+
+
+def _convolution(x, weight, stride, padding, dilation):
+    function = F.conv3d if x.dim() == 5 else F.conv2d
+    return function(x, weight, None, stride, padding, dilation, x.shape[1])
+
+
+def _contiguous(package, x):
+    """x with the strides of a contiguous tensor, by which PyTorch tells the format."""
+    return as_contiguous(package, x).flatten(1).view(x.shape)
+
+
+class _Depthwise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, package, options):
+        ctx.package, ctx.options = package, options
+        ctx.save_for_backward(x, weight)
+        return _convolution(as_channels_last(package, x, x.dtype), weight, *options)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        (stride, padding, dilation), package = ctx.options, ctx.package
+        operands = (_contiguous(package, each) for each in (grad, x, weight))
+        options = (stride, padding, dilation, False, (0,) * len(dilation), x.shape[1])
+        wanted = (*ctx.needs_input_grad[:2], False)
+        of_x, of_weight, _ = torch.ops.aten.convolution_backward(*operands, None, *options, wanted)
+        if of_x is not None and is_last(x):
+            of_x = as_channels_last(package, of_x, of_x.dtype)
+        return of_x, of_weight, None, None
