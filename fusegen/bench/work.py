@@ -114,12 +114,13 @@ def _convolution_work(
     convolution: Convolution, original: nn.Module, given: Tensor, grad_output: Tensor, what: str
 ) -> Work:
     """The convolution alone: without its bias, its operands in channels_last, as the fused module makes it. A step of
-    a depthwise one in float32 has contiguous operands, as its gradients have.
+    a depthwise one in float32 has contiguous operands where the module's weight gradient has.
     """
     layer: Any = copy.deepcopy(original.get_submodule(convolution.name))
     format_ = {2: torch.channels_last, 3: torch.channels_last_3d}.get(convolution.dimensions, torch.contiguous_format)
     is_depthwise = not convolution.transposed and 1 < layer.groups == layer.in_channels
-    if is_depthwise and what == STEP and given.dtype == torch.float32:
+    by_cudnn = tuple(layer.kernel_size) in ((3, 3), (5, 5))
+    if is_depthwise and not by_cudnn and what == STEP and given.dtype == torch.float32:
         format_ = torch.contiguous_format
     layer.to(memory_format=format_)
     layer.register_parameter("bias", None)

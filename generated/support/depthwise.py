@@ -1,9 +1,10 @@
-"""Depthwise convolutions in float32: their gradients are made of contiguous operands.
+"""Depthwise convolutions in float32: the gradient of the weight is made of contiguous operands.
 
 PyTorch's convolution takes cuDNN for operands in channels_last, and kernels of PyTorch's own for
-contiguous ones. In 16 bits cuDNN's gradients are the faster ones, in float32 they take several
-times as long. So the forward pass is made in channels_last, as of any convolution (convolution.py),
-but x is saved as it came, and the gradient is brought to contiguous memory (memory_formats.py).
+contiguous ones. cuDNN's gradients of the weight are the faster ones in 16 bits, and for the kernels
+of _CUDNN; else they take several times as long in float32. So do those of x with three dimensions
+of positions. The forward pass is made in channels_last, as of any convolution (convolution.py), but
+x is saved as it came, and the gradient is brought to contiguous memory (memory_formats.py).
 A trace of torch.compile gets a contiguous forward pass, too: its operators have the gradients then.
 """
 
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 
 from .memory_formats import as_channels_last, as_contiguous, is_last
 
+_CUDNN = ((3, 3), (5, 5))
 _MOST = (1 << 31) - 1  # elements, which PyTorch's kernels count in 32 bits
 
 
@@ -26,6 +28,8 @@ def has_own_gradients(module, x, weight, dtype):
     if module.transposed or not 1 < module.groups == x.shape[1]:
         return False
     if module.padding == "same" and max(module.stride) > 1:
+        return False
+    if tuple(weight.shape[2:]) in _CUDNN:
         return False
     if not x.dtype == weight.dtype == dtype == torch.float32:
         return False
@@ -83,11 +87,29 @@ class _Depthwise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
-        (stride, padding, dilation), package = ctx.options, ctx.package
+        options, package, found = ctx.options, ctx.package, [None, None]
+        if ctx.needs_input_grad[0]:
+            found[0] = _gradient_of_x(package, grad, x, weight, options)
+        if ctx.needs_input_grad[1]:
+            operands = (_contiguous(package, each) for each in (grad, x, weight))
+            found[1] = _gradients(*operands, options, (False, True, False))[1]
+        return *found, None, None
+
+
+def _gradient_of_x(package, grad, x, weight, options):
+    """In the format of x."""
+    wanted = (True, False, False)
+    if x.dim() == 5:
         operands = (_contiguous(package, each) for each in (grad, x, weight))
-        options = (stride, padding, dilation, False, (0,) * len(dilation), x.shape[1])
-        wanted = (*ctx.needs_input_grad[:2], False)
-        of_x, of_weight, _ = torch.ops.aten.convolution_backward(*operands, None, *options, wanted)
-        if of_x is not None and is_last(x):
-            of_x = as_channels_last(package, of_x, of_x.dtype)
-        return of_x, of_weight, None, None
+        found = _gradients(*operands, options, wanted)[0]
+        return as_channels_last(package, found, found.dtype) if is_last(x) else found
+    # Of x this reads nothing but the format.
+    like = x if is_last(x) else torch.empty_like(x, memory_format=torch.channels_last)
+    found = _gradients(as_channels_last(package, grad, grad.dtype), like, weight, options, wanted)[0]
+    return found if is_last(x) else as_contiguous(package, found)
+
+
+def _gradients(grad, x, weight, options, wanted):
+    stride, padding, dilation = options
+    rest = (stride, padding, dilation, False, (0,) * len(dilation), x.shape[1], wanted)
+    return torch.ops.aten.convolution_backward(grad, x, weight, None, *rest)

@@ -1,4 +1,5 @@
-"""Depthwise convolutions in front of the kernels: in float32 their gradients are made of contiguous operands."""
+"""Depthwise convolutions in front of the kernels: in float32 the weight's gradient is made of contiguous
+operands."""
 
 from __future__ import annotations
 
@@ -29,12 +30,13 @@ class Layer(NamedTuple):
     kind: type
     options: dict
     positions: tuple[int, ...]
+    kernel: int | tuple[int, ...] = 3
 
     def module(self, packages, dtype=torch.float32, groups=CHANNELS):
         torch.manual_seed(3)
         fused = packages(self.chain)[1](*self.constructed)
         channels = fused.conv.out_channels
-        fused.conv = self.kind(CHANNELS, channels, 3, groups=groups, **self.options)
+        fused.conv = self.kind(CHANNELS, channels, self.kernel, groups=groups, **self.options)
         fused.fusegen_strict = True
         return fused.to(dtype)
 
@@ -45,10 +47,10 @@ class Layer(NamedTuple):
 TWO = ("batch_norm_scaling", (CHANNELS, 2 * CHANNELS, 3, 2.0), nn.Conv2d)
 LAYERS = {
     "1d": Layer("one_dimension", (CHANNELS,), nn.Conv1d, {"padding": "same"}, (9,)),
-    "2d": Layer(*TWO, {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)}, (7, 8)),
-    "2d, valid": Layer(*TWO, {"padding": "valid"}, (7, 8)),
-    "2d, circular": Layer(*TWO, {"padding": 1, "padding_mode": "circular"}, (7, 8)),
-    "2d, one position": Layer(*TWO, {}, (3, 3)),
+    "2d": Layer(*TWO, {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)}, (7, 8), (3, 2)),
+    "2d, valid": Layer(*TWO, {"padding": "valid"}, (7, 8), (3, 2)),
+    "2d, circular": Layer(*TWO, {"padding": 1, "padding_mode": "circular"}, (7, 8), (3, 2)),
+    "2d, one position": Layer(*TWO, {}, (3, 2), (3, 2)),
     "3d": Layer(
         *("four_activations", (CHANNELS, CHANNELS, 3, (CHANNELS, 1, 1, 1)), nn.Conv3d), {"padding": 1}, (3, 4, 5)
     ),
@@ -101,8 +103,9 @@ def support(packages, monkeypatch):
 
 @pytest.mark.parametrize("last", [False, True], ids=["contiguous weight", "weight in channels_last"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_gradients_of_contiguous_operands(packages, support, name, last) -> None:
-    """All operands are contiguous there, in channels_last in the forward pass; values and formats are eager's."""
+def test_the_gradient_of_the_weight_has_contiguous_operands(packages, support, name, last) -> None:
+    """So has that of x with three dimensions of positions; else it has the forward pass's, in channels_last. Values and
+    formats are eager's."""
     layer = LAYERS[name]
     fused, is_last = layer.module(packages), support(layer.chain).is_last
     if last and len(layer.positions) > 1:
@@ -116,7 +119,9 @@ def test_gradients_of_contiguous_operands(packages, support, name, last) -> None
         theirs = gradients(exact, exact.fusegen_reference, x.detach().double().requires_grad_(), grad)
         for a, b in zip(mine, theirs, strict=True):
             torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
-        assert seen.forward == [True] and seen.backward == [[False, False, False]], kind
+        assert seen.forward == [True], kind
+        assert [each[:2] for each in seen.backward] == [[x.dim() != 5] * 2, [False, False]], kind
+        assert seen.wanted == [[True, False, False], [False, True, False]]
         if fused.conv.padding_mode == "zeros":  # else x is what F.pad makes, and so is the gradient's format
             assert is_last(mine[1]) == is_last(x), kind
 
@@ -135,9 +140,17 @@ def test_the_kernel_copies(packages, support, name) -> None:
     assert x.data_ptr() in [each.data_ptr() for each in saved]
 
 
-@pytest.mark.parametrize(("dtype", "groups"), [(torch.bfloat16, CHANNELS), (torch.float32, 2)])
-def test_others_are_made_in_channels_last(packages, support, dtype, groups) -> None:
-    layer = LAYERS["2d"]
+@pytest.mark.parametrize(
+    ("dtype", "groups", "kernel"),
+    [
+        (torch.bfloat16, CHANNELS, (3, 2)),
+        (torch.float32, 2, (3, 2)),
+        (torch.float32, CHANNELS, (3, 3)),
+        (torch.float32, CHANNELS, (5, 5)),
+    ],
+)
+def test_others_are_made_in_channels_last(packages, support, dtype, groups, kernel) -> None:
+    layer = LAYERS["2d, circular"]._replace(kernel=kernel)
     fused = layer.module(packages, dtype, groups)
     with Operands(support(layer.chain).is_last) as seen:
         y = fused(layer.x(dtype).requires_grad_())
@@ -157,7 +170,7 @@ def test_more_elements_than_pytorch_counts(packages, support, monkeypatch, large
         monkeypatch.setattr(module, "_MOST", most)
         with Operands(support(layer.chain).is_last) as seen:
             fused(x).sum().backward()
-        assert seen.backward[0][:2] == [is_last, is_last]
+        assert seen.backward[-1][:2] == [is_last, is_last]
 
 
 def test_padding_that_is_odd(packages, support) -> None:
@@ -172,7 +185,7 @@ def test_padding_that_is_odd(packages, support) -> None:
     theirs = gradients(exact, exact.fusegen_reference, x.detach().double().requires_grad_(), grad)
     for a, b in zip(mine, theirs, strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
-    assert seen.backward == [[False, False, False]]
+    assert [each[:2] for each in seen.backward] == [[True, True], [False, False]]
 
 
 def test_only_the_gradients_that_are_wanted(packages, support) -> None:
