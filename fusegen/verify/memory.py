@@ -12,7 +12,7 @@ from fusegen.plan.epilogue import SPLIT
 from fusegen.verify.drawn import own_draws
 from fusegen.verify.policy import Comparison
 from fusegen.verify.products import matrices
-from fusegen.verify.run import channel_dim, draw_gradient, leaves, row_count, undisturbed, widest
+from fusegen.verify.run import channel_dim, draw_gradient, in_other_formats, leaves, row_count, undisturbed, widest
 
 # The allocator rounds every request up to a multiple of this.
 _ROUNDING = 512
@@ -28,7 +28,8 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
 
     A convolution takes channels_last, and so do kernels behind it that reduce rows: a copy of each input that comes in
     another format is saved.
-    The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format.
+    The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format. cuDNN has
+    other algorithms there, with workspaces of their own: eager's peak is the larger one of both formats.
 
     An input that varies over some dimensions of rows alone, and that kernels do not read as it is, is copied to one
     value for each row.
@@ -55,6 +56,8 @@ def _footprint(
     saved = mine
     if inputs[0].device.type == "cuda":
         mine, theirs = (peak_bytes(module, inputs, grad_output) for module in (fused, original))
+        for others in in_other_formats(original, inputs):
+            theirs = max(theirs, peak_bytes(original, others, grad_output))
         activation = rows * channels * grad_output.element_size()
         limit = theirs + max(saved, activation) + activation // 16 + statistics
         limit += activation + statistics if pieces else 0

@@ -114,17 +114,23 @@ def run(
 def runs_in_other_formats(
     module: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor | None, **options: Any
 ) -> list[Run]:
-    """A run with the inputs of a convolution in channels_last, or contiguous where they are so; none without a
-    convolution that PyTorch makes in both formats. options: as `run` has them."""
+    """A run with the inputs as `in_other_formats` has them. options: as `run` has them."""
+    return [run(module, given, grad_output, **options) for given in in_other_formats(module, inputs)]
+
+
+def in_other_formats(module: nn.Module, inputs: Sequence[Tensor]) -> list[list[Tensor]]:
+    """The inputs of a convolution in channels_last, or contiguous where they are so; none without a convolution that
+    PyTorch makes in both formats."""
     last = CHANNELS_LAST.get(inputs[0].dim())
     if last is None or not any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
         return []
     wanted = torch.contiguous_format if inputs[0].is_contiguous(memory_format=last) else last
-    given = [
-        x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
-        for x in inputs
+    return [
+        [
+            x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
+            for x in inputs
+        ]
     ]
-    return [run(module, given, grad_output, **options)]
 
 
 def draw_gradient(
