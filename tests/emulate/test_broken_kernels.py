@@ -19,6 +19,7 @@ from tests.emulate.mutants.copies import FETCHES  # noqa: E402
 from tests.emulate.mutants.counts import COUNTS  # noqa: E402
 from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
 from tests.emulate.mutants.exchanges import SEGMENT_EXCHANGES  # noqa: E402
+from tests.emulate.mutants.image_copies import IMAGE_COPIES  # noqa: E402
 from tests.emulate.mutants.l2 import L2  # noqa: E402
 from tests.emulate.mutants.moments import MOMENTS  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
@@ -171,7 +172,7 @@ def test_mutant_is_caught(number, libraries, root):
 
 
 def untouched_in(sources: dict[str, str]) -> list[tuple[str, int]]:
-    return untouched(sources, [*MUTANTS.values(), *CONTRACTION, *TILES])
+    return untouched(sources, [*MUTANTS.values(), *CONTRACTION, *TILES, *IMAGE_COPIES])
 
 
 def test_every_barrier_and_shuffle_of_the_kernels_has_a_mutant():

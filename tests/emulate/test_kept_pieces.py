@@ -296,7 +296,7 @@ def test_a_copy_of_a_parametrised_module(module, x, splits) -> None:
     parametrize.register_parametrization(module, "more", torch.nn.Identity())
     before = module(x)
     other = copy.deepcopy(module)
-    assert not vars(other)["_fusegen_kept"]
+    assert not any(vars(other)["_fusegen_kept"].values())
     in_place(other)
     torch.testing.assert_close(other(x), other.fusegen_reference(x), rtol=1e-5, atol=1e-5)
     splits.clear()

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from fusegen.ops import masks, reductions  # noqa: E402
+from fusegen.ops import losses, masks, reductions  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.verify.tails import applies, points, sweep  # noqa: E402
@@ -120,5 +120,6 @@ def test_every_op_is_swept_that_is_a_function_of_one_value(tmp_path) -> None:
     every = {op for step in STEPS for op in get_args(step.model_fields["op"].annotation)}
     of_rows = {step.ops()[0] for step in reductions.STEPS}
     others = {op for step in STEPS if step.anchor or step.divides or step.draws for op in step.ops()}
-    others |= {op for step in masks.STEPS for op in step.ops()}
-    assert every - swept == {"batch_norm", "group_norm", "layer_norm", "rms_norm", "prelu"} | of_rows | others
+    others |= {op for step in (*masks.STEPS, *losses.STEPS) for op in step.ops()}
+    norms = {"batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"}
+    assert every - swept == {*norms, "prelu"} | of_rows | others
