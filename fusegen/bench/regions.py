@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -77,23 +77,30 @@ def products_work(
 ) -> Work | None:
     """The library calls that the fused module makes for its layers, on their own; None where it has none."""
     if not isinstance(planned, Composition):
-        if planned.chain.of_rows:  # the product's gradient has its shape, not that of the result
-            grad_output = torch.randn(sizes.result, device=grad_output.device, dtype=grad_output.dtype)
         return contraction_work(planned, mode, original, inputs, grad_output, what)
     calls = []
     for part in planned.parts:
         first = part.region.steps[0]
-        if first.op == "linear":
-            layer = original.get_submodule(first.name)
+        if first.anchor:
             # In float32 the kernels add the bias, see docs/architecture.md.
             with_bias = part.plan is None or inputs[0].dtype.itemsize == 2
-            calls.append(_product(layer, sizes.rows, with_bias, inputs[0], what))
+            calls.append(_product(*_operands(first, original, with_bias), sizes.rows, inputs[0], what))
     return Work(lambda: [call() for call in calls]) if calls else None
 
 
-def _product(layer: nn.Module, rows: int, with_bias: bool, like: Tensor, what: str):
-    weight = layer.weight.detach()
-    bias = layer.bias.detach() if with_bias and layer.bias is not None else None
+def _operands(step: Any, original: nn.Module, with_bias: bool) -> tuple[Tensor, Tensor | None]:
+    """The weight of a linear or matmul step, [out_features, in_features], and its bias."""
+    if step.op == "linear":
+        layer = original.get_submodule(step.name)
+        weight, bias = layer.weight, layer.bias
+    else:
+        weight = original.get_parameter(step.parameter)
+        weight = weight if step.transposed else weight.t()
+        bias = None if step.bias is None else original.get_parameter(step.bias)
+    return weight.detach(), bias.detach() if with_bias and bias is not None else None
+
+
+def _product(weight: Tensor, bias: Tensor | None, rows: int, like: Tensor, what: str):
     data, grad = (torch.randn(rows, width, device=like.device, dtype=like.dtype) for width in weight.shape[::-1])
 
     def forward() -> Tensor:

@@ -23,9 +23,9 @@ class SizesOfDims(Sizes):
 
 
 def sizes_of(plan: Planned, shape: str) -> Sizes:
-    """`shape` is "typical", or extents with x between them: rows, the linear layer's input features, channels; in front
-    of a convolution those of the input, batch, channels and positions; of several regions the values of the spec's
-    `dims`, in their order.
+    """`shape` is "typical", or extents with x between them: rows, the linear layer's input features, channels; where
+    the spec gives the first input more dimensions than two, as in front of a convolution, those of this input; of
+    several regions the values of the spec's `dims`, in their order.
 
     The number of groups stays the typical one where it divides the channels. Raises ValueError where the spec does not
     allow that shape.
@@ -36,8 +36,8 @@ def sizes_of(plan: Planned, shape: str) -> Sizes:
     if shape == TYPICAL:
         return usual
     extents = [int(extent) for extent in shape.split("x")]
-    if plan.chain.convolution:
-        return _in_front_of_convolution(plan, usual, shape, extents)
+    if usual.given:
+        return _of_input(plan, usual, shape, extents)
     expected = 2 if usual.source is None else 3
     if len(extents) != expected:
         form = "rows x channels" if expected == 2 else "rows x input features x channels"
@@ -65,7 +65,7 @@ def _of_composition(composition: Composition, shape: str) -> Sizes:
     return SizesOfDims(**vars(sizes_of_composition(composition, symbols)), dims=tuple(spec.dims))
 
 
-def _in_front_of_convolution(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes:
+def _of_input(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes:
     """`extents` are those of the first input; the channels of the result are the typical ones."""
     if len(extents) != len(usual.given):
         raise ValueError(f"{shape} has {len(extents)} extents, it takes those of the input, {len(usual.given)}")

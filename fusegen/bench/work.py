@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,8 +83,8 @@ def contraction_work(
     with_bias = any(in_product(plan, mode, name) for name in plan.chain.parameters)
     added = [p.attribute for p in plan.chain.parameters.values() if p.in_product] if with_bias else []
     bias = original.get_parameter(added[0]).detach() if added else None
-    data = inputs[[given.name for given in plan.chain.inputs].index(contraction.source)].detach()
-    grad = grad_output.to(data.dtype).repeat(1, plan.chain.number_of_parts)
+    data = inputs[[given.name for given in plan.chain.inputs].index(contraction.source)].detach().flatten(0, -2)
+    grad = _gradient_of_product((data.shape[0], weight.shape[0]), grad_output, data)
 
     def forward() -> Tensor:
         return nn.functional.linear(data, weight, bias)
@@ -94,12 +95,20 @@ def contraction_work(
     return Work(step if what == STEP else forward)
 
 
+def _gradient_of_product(shape: Sequence[int], grad_output: Tensor, like: Tensor) -> Tensor:
+    """The gradient that comes to the product: that of the result, or random values where this has other elements, as
+    behind parts of the channels or a reduction. like: has its dtype and device."""
+    if grad_output.numel() == math.prod(shape):
+        return grad_output.to(like.dtype).reshape(tuple(shape))
+    return torch.randn(tuple(shape), dtype=like.dtype, device=like.device)
+
+
 def _batched_work(plan: Plan, inputs: Sequence[Tensor], grad_output: Tensor, what: str) -> Work:
     """The product of two inputs alone, for each element of the batch, and its two gradients."""
     b, names = plan.chain.batched, [given.name for given in plan.chain.inputs]
     left, right = (inputs[names.index(name)].detach() for name in (b.source, b.other))  # type: ignore[union-attr]
     right = right.mT if b.transposed else right  # type: ignore[union-attr]
-    grad = grad_output.to(left.dtype)
+    grad = _gradient_of_product((*left.shape[:-1], right.shape[-1]), grad_output, left)
 
     def forward() -> Tensor:
         return left @ right
@@ -125,11 +134,12 @@ def _convolution_work(
     layer.to(memory_format=format_)
     layer.register_parameter("bias", None)
     x = given.detach().contiguous(memory_format=format_).requires_grad_()
-    grad = grad_output.to(x.dtype).contiguous(memory_format=format_)
 
     def forward() -> Tensor:
         with torch.no_grad():
             return layer(x)
+
+    grad = _gradient_of_product(forward().shape, grad_output, x).contiguous(memory_format=format_)
 
     def step() -> tuple[Tensor, ...]:
         return torch.autograd.grad(layer(x), (x, layer.weight), grad)

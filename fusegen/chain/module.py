@@ -92,6 +92,9 @@ class ModuleBuilder:
     def _again(self, name: str, init: object) -> Node:
         """A parameter that an earlier step has made."""
         if name in self.parameters:
+            if self.parameters[name].in_product:  # kernels have no values of it where the product adds it
+                message = f"parameter '{name}' is the bias of a product, which no other step takes"
+                self.refuse("FG307", message, "parameter", "give the step a parameter of its own")
             if init is not None:
                 self.refuse("FG205", f"parameter '{name}' has its init where its shape is given", "init")
             return self.graph.tensor(name, self.parameters[name].axes)

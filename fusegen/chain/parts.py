@@ -64,7 +64,8 @@ def refuse_multiples(chain: Any) -> None:
 
 def refuse_other_multiples(chain: Any) -> None:
     """The channels of the first input may be divided, or those of bmm's other one, and nothing else of them."""
-    divisible, what = (chain.inputs[0].name if chain.inputs else "", 1), "the channels of the first input"
+    name, shape = (chain.inputs[0].name, chain.inputs[0].shape) if chain.inputs else ("", ())
+    divisible, what = (name, 1 if chain.spatial else len(shape) - 1), "the channels of the first input"
     if chain.in_batches:
         first = chain.spec.chain[0]
         divisible, what = (first.input, 1 if first.transposed else 2), f"the channels of '{first.input}'"

@@ -20,7 +20,7 @@ from fusegen.render.package import render_all
 from fusegen.runtime.choice import Choice, Considered, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import EmulatedLaunchers
-from fusegen.verify.sizes import Sizes, sizes, typical
+from fusegen.verify.sizes import Sizes, sizes, typical, with_rows
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def size_of(plan: Plan, question: Question) -> Sizes:
         question.channels or usual.channels,
         question.groups or usual.free_groups(plan),
     )
-    found = sizes(plan, *wanted)
+    found = with_rows(plan, sizes(plan, *wanted), wanted[0])
     groups = {found.number(count) for count in plan.chain.group_counts}
     possible = (
         ("rows", question.rows, {found.rows}),

@@ -170,7 +170,10 @@ def _shapes(composition: Composition) -> list[str]:
     lines = [f"{name}: {text(shape)}" for name, shape in spec.inputs.items()]
     rows = next(iter(spec.inputs.values()))[:-1]
     widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
-    made = [f"{text((*rows, widths[name]))}" for name in composition.returned]
+    last = composition.parts[-1].plan
+    made = [text((*rows, widths[name])) for name in composition.returned]
+    if spec.outputs is None and last is not None:  # which may have one value for each row
+        made = [text(last.chain.result_shape(rows, widths[composition.returned[0]]))]
     if spec.outputs is None:
         lines.append(f"Returns {made[0]}.")
     else:

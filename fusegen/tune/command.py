@@ -31,7 +31,7 @@ from fusegen.tune.measure import fastest, measure
 from fusegen.tune.options import Options
 from fusegen.tune.tail import TailProgram
 from fusegen.tune.text import table
-from fusegen.verify.sizes import Sizes, of_input, sizes, typical
+from fusegen.verify.sizes import Sizes, of_input, sizes, typical, with_rows
 
 # The typical rows, and what is far from them on either side: between these the default serves, see `ranges`.
 _TIMES = (1 / 8, 1, 8)
@@ -107,12 +107,12 @@ def _dtypes(plan: Plan, options: Options) -> list[str]:
 def _sizes(plan: Plan, options: Options) -> list[Sizes]:
     """The rows that are wanted, at the typical channels and groups, as far as the spec leaves them open; each once."""
     usual = typical(plan)
-    if usual.given and options.rows is None:  # the positions stay, the batch grows
+    if usual.given and options.rows is None:  # the other dimensions stay, the batch grows
         batch, *others = usual.given
-        return [of_input(plan, (max(1, int(batch * times)), *others)) for times in _TIMES]
+        return [of_input(plan, (count, *others)) for count in sorted({max(1, int(batch * times)) for times in _TIMES})]
     wanted = options.rows or [max(1, int(usual.rows * times)) for times in _TIMES]
     # The contraction is the vendor library's: its width matters only where it is that of the channels.
-    found = [sizes(plan, rows, 1, usual.channels, usual.free_groups(plan)) for rows in wanted]
+    found = [with_rows(plan, sizes(plan, rows, 1, usual.channels, usual.free_groups(plan)), rows) for rows in wanted]
     return list({size.rows: size for size in found}.values())
 
 

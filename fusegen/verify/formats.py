@@ -4,7 +4,7 @@ inputs in any; what PyTorch takes without a batch is taken, and what it refuses 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +25,11 @@ def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tenso
         found += summed_up(label, compare_module(fused, original, given, train=True))
         mine = run(fused, given, None, train=False).output
         # A result without channels has one format.
-        kept = mine.is_contiguous(memory_format=format_ if mine.dim() == inputs[0].dim() else torch.contiguous_format)
-        found.append(Comparison.statement(f"{label}, the result's format", kept, f"strides {mine.stride()}"))
-    single = [wanting((x.detach()[0] if has_batch(x, inputs[0]) else x.detach()).clone()) for x in inputs]
+        alike = mine.is_contiguous(memory_format=format_ if mine.dim() == inputs[0].dim() else torch.contiguous_format)
+        found.append(Comparison.statement(f"{label}, the result's format", alike, f"strides {mine.stride()}"))
+    kept = _own_dimensions(fused)
+    batched = [index not in kept and has_batch(x, inputs[0]) for index, x in enumerate(inputs)]
+    single = [wanting((x.detach()[0] if has else x.detach()).clone()) for x, has in zip(inputs, batched, strict=True)]
     refusal = _refusal(original, single)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch's operators, which run then
@@ -45,6 +47,11 @@ def _in_format(x: Tensor, format_: torch.memory_format) -> Tensor:
     """A copy in the format, of what has the dimensions for it."""
     takes = format_ is torch.contiguous_format or CHANNELS_LAST.get(x.dim()) is format_
     return x.clone(memory_format=format_) if takes else x.clone()
+
+
+def _own_dimensions(module: nn.Module) -> Collection[int]:
+    """Which inputs of a generated module have as many dimensions as its spec says, whatever the first one has."""
+    return getattr(getattr(module, "_fusegen_dimensions", None), "own", None) or ()
 
 
 def _refusal(module: nn.Module, inputs: Sequence[Tensor]) -> type[Exception] | None:

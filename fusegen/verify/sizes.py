@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fusegen.chain.model import ROWS, Chain
 from fusegen.ir.axes import Axes, Dim, dividend
-from fusegen.ir.multiples import value_of
+from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution
@@ -171,10 +171,23 @@ def with_positions(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
 
 
 def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
-    """The sizes for a shape of the first input in front of a convolution. All else is as in the spec."""
+    """The sizes for a shape of the first input, where that has more dimensions than two. All else is as in the spec."""
     symbols = dict(typical(plan).symbols)
-    symbols |= {dim: size for dim, size in zip(plan.chain.inputs[0].shape, given, strict=True) if isinstance(dim, str)}
+    for (number, name), size in zip(map(factors, plan.chain.inputs[0].shape), given, strict=True):
+        symbols |= {} if name is None else {name: size // number}
+    if not plan.chain.convolution:
+        return sizes_at(plan, symbols)
     return with_positions(plan, {**symbols, **further_positions(plan, given[2:], symbols)})
+
+
+def with_rows(plan: Plan, size: Sizes, rows: int) -> Sizes:
+    """The size with a batch for so many rows, and its other dimensions of rows as in the spec, where the first input
+    has several of these; else as it is."""
+    if not (plan.chain.leading or plan.chain.batched):
+        return size
+    (batch, *others), (_, *usual) = plan.chain.inputs[0].shape[:-1], typical(plan).given[:-1]
+    symbols = {**size.symbols, **dict(zip(map(str, others), usual, strict=True))}
+    return sizes_at(plan, {**symbols, str(batch): max(1, rows // math.prod(usual))})
 
 
 def several(plan: Plan, shapes: Sequence[Shape]) -> list[Sizes]:

@@ -83,6 +83,12 @@ def test_the_text_of_the_module() -> None:
     assert "own={1: 2, 2: 2}" in region and "            DemoUp._fusegen_dimensions,\n" in region
 
 
+@pytest.mark.parametrize(("keepdim", "shape"), [("true", "[batch, seq, 1]"), ("false", "[batch, seq]")])
+def test_the_module_says_what_a_sum_at_the_end_leaves(keepdim: str, shape: str) -> None:
+    made = planned(f"{MLP}  - {{op: sum, keepdim: {keepdim}}}\n")
+    assert f"    Returns {shape}.\n" in str(render_all([made])["demo/__init__.py"])
+
+
 def test_a_gate_of_one_channel_is_a_value_of_each_row() -> None:
     made = flat("""\
   - {op: linear, name: gate, out_features: 1}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -80,6 +82,28 @@ def test_what_is_wrong_is_found(kind, failing) -> None:
     x = torch.randn(2, 3, 6, 5, requires_grad=True)
     found = {item.name.partition(":")[0] for item in memory_formats(fused, original, [x]) if not item.ok}
     assert found == failing
+
+
+class TakesBatchScale(Right):
+    """With a further input of the dimensions that a spec gives it, as generated modules have."""
+
+    _fusegen_dimensions = SimpleNamespace(own={1: 4})
+
+    def forward(self, x, scale):
+        if scale.dim() != 4:
+            raise ValueError("dimensions")
+        return super().forward(x) * scale
+
+
+class BatchScale(Right):
+    def forward(self, x, scale):
+        return super().forward(x) * scale
+
+
+def test_inputs_that_keep_their_dimensions_have_the_batch() -> None:
+    x, scale = torch.randn(2, 3, 6, 5, requires_grad=True), torch.randn(2, 4, 1, 1, requires_grad=True)
+    found = memory_formats(TakesBatchScale(), BatchScale(), [x, scale])
+    assert any("without a batch" in item.name for item in found) and all(item.ok for item in found)
 
 
 class Normalised(nn.Module):

@@ -138,3 +138,26 @@ def test_what_pytorch_has_otherwise_has_to_be_refused(name, tmp_path, monkeypatc
     ]
     monkeypatch.setattr(cls, "_fusegen_dimensions", subject.package._support.Dimensions(1))
     assert not leading_dimensions(*pair)[0].ok
+
+
+SAMPLES = """\
+fusegen: 1
+name: samples_of_sums
+dims: {batch: 64, features: 32}
+inputs: {x: [batch, features]}
+dtypes: [float32]
+chain:
+  - {op: sum, keepdim: true, dim: -1}
+  - {op: drop_path, name: path, p: 0.5}
+"""
+
+
+def test_samples_of_one_dimension_are_refused(tmp_path) -> None:
+    """Where a sum leaves one value in all, PyTorch happens to draw as for a row."""
+    (tmp_path / "samples_of_sums.yaml").write_text(SAMPLES, encoding="utf-8")
+    plan = plan_file(tmp_path / "samples_of_sums.yaml")
+    write_files(render_all([plan]), tmp_path / "generated")
+    cls = fusegen.load(plan.spec.name, tmp_path / "generated")
+    subject = Subject(plan, sys.modules[cls.__module__], "cpu")
+    found = leading_dimensions(*subject.pair(sizes(plan, *SMALL[0]), plan.modes[0], seed=3))
+    assert ("1 dimension refused", True) in [(item.name, item.ok) for item in found]
