@@ -10,6 +10,7 @@ from performance_sections import Line, Markdown
 MODES = ("step", "forward")
 # Below that a chain is named as slower.
 LEAST = 0.97
+LONGEST = 20  # lines of a table
 _HEAD = """## The chains that people write, {gpu}
 
 By `benchmarks/chains.py` with torch {torch}: every chain of
@@ -36,7 +37,7 @@ def gain(line: Line) -> float | None:
 
 
 def chains_section(lines: Sequence[Line], markdown: Markdown) -> str:
-    """A summary by what the chains begin with, then a line for each; nothing without lines."""
+    """A summary by what the chains begin with, then a line for each, in tables of LONGEST; nothing without lines."""
     if not lines:
         return ""
     lines = latest(lines)
@@ -44,7 +45,9 @@ def chains_section(lines: Sequence[Line], markdown: Markdown) -> str:
     made, failed = (sum(int(line[name]) for line in counted) for name in ("comparisons", "failed"))
     verified = _VERIFIED.format(made=made, failed=failed or "none")
     head = _HEAD.format(gpu=lines[0]["gpu"], torch=lines[0]["torch"].partition("+")[0], verified=verified)
-    return "\n".join([head, markdown(_summary(lines)), markdown(_chains(lines)), _problems(lines)])
+    groups = [[line for line in lines if _group(line) == group] for group in dict.fromkeys(map(_group, lines))]
+    tables = [rows[at : at + LONGEST] for rows in map(_chains, groups) for at in range(0, len(rows), LONGEST)]
+    return "\n".join([head, markdown(_summary(lines)), *map(markdown, tables), _problems(lines)])
 
 
 def _summary(lines: Sequence[Line]) -> list[Line]:

@@ -105,7 +105,8 @@ def _gradient_of_x(package, grad, x, weight, options):
         return as_channels_last(package, found, found.dtype) if is_last(x) else found
     # Of x this reads nothing but the format.
     like = x if is_last(x) else torch.empty_like(x, memory_format=torch.channels_last)
-    found = _gradients(as_channels_last(package, grad, grad.dtype), like, weight, options, wanted)[0]
+    grad = as_channels_last(package, grad, grad.dtype)
+    found = _gradients(grad, like, weight, options, wanted)[0]
     return found if is_last(x) else as_contiguous(package, found)
 
 
