@@ -4,7 +4,6 @@ A document has the keys of a spec, at full size, and besides
 
 kind: what it is an example of.
 refused: a diagnostic's code and words of its text, for a chain that cannot be built; without it the chain builds.
-needs: a feature that is not there yet: the chain is in BUILT once FEATURES has it.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-FEATURES = frozenset({"norms", "weights"})
 DTYPES = ("float32", "bfloat16")
 _FILES = ("kernelbench", "training")
-_OWN = ("kind", "refused", "needs")
+_OWN = ("kind", "refused")
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,6 @@ class Entry:
     kind: str
     spec: dict[str, Any]
     refused: tuple[str, ...] = ()
-    needs: str = ""
 
     def text(self, dtypes: Sequence[str] = DTYPES) -> str:
         """The spec file's text."""
@@ -49,9 +46,9 @@ def _entries() -> Iterator[Entry]:
         for document in YAML(typ="safe", pure=True).load_all(text):
             spec = {key: value for key, value in document.items() if key not in _OWN}
             refused = tuple(document.get("refused", ()))
-            yield Entry(document["name"], file, document["kind"], spec, refused, document.get("needs", ""))
+            yield Entry(document["name"], file, document["kind"], spec, refused)
 
 
 ENTRIES: dict[str, Entry] = {entry.name: entry for entry in _entries()}
-BUILT = {name: entry for name, entry in ENTRIES.items() if not entry.refused and entry.needs in {"", *FEATURES}}
+BUILT = {name: entry for name, entry in ENTRIES.items() if not entry.refused}
 REFUSED = {name: entry for name, entry in ENTRIES.items() if entry.refused}
