@@ -160,7 +160,7 @@ class ComposedSuite(Suite):
         yield from self._splits()
 
     def numerics(self, mode: Mode, shapes: Sequence[Shape] | None = None) -> Iterator[Finding]:
-        if mode.autocast in self._left_out():
+        if mode.autocast and self._without_autocast():
             return
         for shape in shapes or self._shapes():
             for train in (True, False):

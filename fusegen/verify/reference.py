@@ -78,15 +78,14 @@ def exact_pass(
         for name, module in exact.named_modules()
         if isinstance(module, (*ANCHORS, *NORMS))
     ]
-    held = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
-    multiplied, added = of_products(exact, inputs64, held)
-    held |= {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
+    of_layers = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
+    multiplied, added = of_products(exact, inputs64, of_layers)
+    held = of_layers | {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
     spread = _spread(exact, grad_output.shape, inputs[0].dim(), held)
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
     try:
-        of_layers = held - {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
         with Kinks(dtype or inputs[0].dtype) as kinks, Products(of_layers) as products:
             output = torch.func.functional_call(exact, spread, tuple(inputs64))
     finally:
