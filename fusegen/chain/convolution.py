@@ -135,6 +135,29 @@ class Positions:
         return fit
 
 
+def positions_behind(
+    step: Any, given: Sequence[int], number: Callable[[Sizing], int | None]
+) -> tuple[int, ...] | None:
+    """The positions of a convolution's result for those of its input; None where the step does not fit them.
+
+    number: what an entry of an option stands for.
+    """
+    spatial, found = len(given), {}
+    for key in _OPTIONS:
+        value, nothing = getattr(step, key, None), 0 if "padding" in key else 1
+        value = nothing if value in (None, "same", "valid") else value
+        entries = [number(each) for each in (value if isinstance(value, tuple) else (value,) * spatial)]
+        if len(entries) != spatial or None in entries:
+            return None
+        found[key] = tuple(entries)
+    if min(found["stride"]) < 1:
+        return None
+    same = getattr(step, "padding", None) == "same"
+    made = Convolution("", "", spatial, step.transposed, 0, 0, 1, **found, same=same, weight="", result="")
+    sizes = made.positions(given, int)
+    return sizes if min(sizes) > 0 else None
+
+
 def shape_form(spatial: int) -> tuple[str, ...]:
     """What the dimensions of a convolution's input are called."""
     return ("batch", "channels", *("depth", "height", "width")[-spatial:])

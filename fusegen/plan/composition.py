@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.errors import Diagnostic, SpecError
@@ -12,7 +12,7 @@ from fusegen.plan.deferring import deferred
 from fusegen.plan.devices import Device
 from fusegen.plan.dimensions import Dimensions, dimensions, fixed_dimensions
 from fusegen.plan.plan import Plan, make_plan
-from fusegen.plan.region import Region
+from fusegen.plan.region import Region, Shape
 from fusegen.plan.region_specs import region_document, region_spec
 from fusegen.plan.regions import Partition
 from fusegen.spec.document import Document
@@ -31,11 +31,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Composition:
-    """What a spec of several regions becomes. returned: what forward returns, by the names of values."""
+    """What a spec of several regions becomes.
+
+    returned: what forward returns, by the names of values. shapes: of all values that regions make, and of the inputs.
+    spatial: how many dimensions of positions these have.
+    """
 
     spec: SpecModel
     parts: tuple[Part, ...]
     returned: tuple[str, ...]
+    shapes: Mapping[str, Shape]
+    spatial: int = 0
 
     @property
     def plans(self) -> list[Plan]:
@@ -119,7 +125,7 @@ def compose(spec: SpecModel, document: Document) -> Composition:
     for region in regions:
         plan = None
         if region in kernels:
-            own = region_spec(spec, region)
+            own = region_spec(spec, region, partition.images.dims)
             try:
                 plan = make_plan(own, region_document(document, region), known.of(region))
                 known.add(region, own, plan.chain)
@@ -129,10 +135,10 @@ def compose(spec: SpecModel, document: Document) -> Composition:
             known.layer(region)
         parts.append(Part(region, plan))
     diagnostics += _of_rows(spec, parts, document)
-    diagnostics = diagnostics or [*_unused(spec, regions, document)]
+    diagnostics = diagnostics or [*_unused(spec, regions, partition.images.dims, document)]
     if diagnostics:
         raise SpecError(diagnostics)
-    return Composition(spec, tuple(parts), partition.returned)
+    return Composition(spec, tuple(parts), partition.returned, partition.shapes, partition.images.spatial)
 
 
 def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
@@ -157,7 +163,7 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
     precisions: set[str] = set()
     parameters: set[str] = set()
     for index, step in enumerate(spec.chain):
-        if step.anchor and step.op not in ("linear", "matmul"):
+        if step.in_batches:
             message = f"{step.op} has to be the only layer of a chain without branches"
             yield document.diagnostic("FG308", message, ("chain", index, "op"))
         elif step.anchor and isinstance(getattr(step, "shape", None), str):
@@ -197,9 +203,11 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
             yield document.diagnostic("FG206", message, ("name",), hint="give the spec a shorter name")
 
 
-def _unused(spec: SpecModel, regions: Sequence[Region], document: Document) -> Iterator[Diagnostic]:
+def _unused(
+    spec: SpecModel, regions: Sequence[Region], dims: Mapping[str, int], document: Document
+) -> Iterator[Diagnostic]:
     """Arguments and symbols that no region has; the rest its own chain notes."""
-    specs = [region_spec(spec, region) for region in regions]
+    specs = [region_spec(spec, region, dims) for region in regions]
     arguments = {name for each in specs for name in each.arguments}
     symbols: set[Dim] = {name for each in specs for name in each.dims}
     for name, argument in spec.arguments.items():

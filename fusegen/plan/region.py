@@ -47,8 +47,6 @@ class Region:
 
 def is_single(spec: Any) -> bool:
     """Whether all steps are one chain over the first input, as far as they can be read. spec: may be a PartialSpec."""
-    if spec.chain and spec.chain[0] is not None and spec.chain[0].spatial:
-        return True  # one region is all that there can be, and its steps say why
     saved = {next(iter(spec.inputs), "")}
     for index, step in enumerate(spec.chain):
         if step is None:
@@ -76,5 +74,5 @@ def channels_behind(steps: Iterable[Step], channels: Dim | None) -> Dim | None:
 
 def _channels_behind(step: Step, channels: Dim | None) -> Dim | None:
     if step.anchor:
-        return getattr(step, "out_features", None)
+        return getattr(step, "out_channels" if step.spatial else "out_features", None)
     return part_of(channels, step.number_of_parts) if step.divides and channels is not None else channels

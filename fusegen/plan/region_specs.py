@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,11 @@ from fusegen.spec.model import RESULT, SpecModel
 from fusegen.spec.names import camel_case
 
 
-def region_spec(spec: SpecModel, region: Region) -> SpecModel:
-    """The spec of a region as a chain of its own: it has what its steps refer to, and the rest as the whole has it."""
+def region_spec(spec: SpecModel, region: Region, dims: Mapping[str, int]) -> SpecModel:
+    """The spec of a region as a chain of its own: it has what its steps refer to, and the rest as the whole has it.
+
+    dims: the symbols of sizes, those of values between regions among them.
+    """
     words = {word for step in region.steps for word in _words(step.model_dump())}
     words |= {word for shape in region.inputs.values() for word in _words(shape)}
     for name, argument in spec.arguments.items():
@@ -33,7 +36,7 @@ def region_spec(spec: SpecModel, region: Region) -> SpecModel:
             "name": f"{spec.name}_{region.name}",
             "about_": f"{', '.join(step.op for step in steps)} ({region.name} of {spec.name})",
             "class_": spec.class_name + camel_case(region.name),
-            "dims": {name: size for name, size in spec.dims.items() if name in words},
+            "dims": {name: size for name, size in dims.items() if name in words},
             "arguments": {name: each for name, each in spec.arguments.items() if name in words},
             "inputs": region.inputs,
             "outputs": outputs,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusegen.errors import Diagnostic
-from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
+from fusegen.plan.images import Images
 from fusegen.plan.region import Region, Shape, channels_behind, hides_source
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, SpecModel
@@ -34,7 +34,7 @@ class Partition:
     """The regions of a spec, and what is wrong with what they take from each other.
 
     returned: the name in the module's forward of each value that it returns. used: names of inputs and values that
-    something takes.
+    something takes. images: the dimensions of values.
     """
 
     def __init__(self, spec: SpecModel, document: Document) -> None:
@@ -45,6 +45,7 @@ class Partition:
         self.used: set[str] = set()
         taken = {*spec.inputs, *spec.arguments, *spec.dims, *(name for step in spec.chain for name in step.saved)}
         self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
+        self.images = Images(spec, self.claim)
         self._names: set[str] = set()
         self._kinds = {spec.running_input: "number"}
         self._parameters: dict[str, Step] = {}
@@ -90,7 +91,7 @@ class Partition:
         source = self._shape(now.source)
         for name in [*names, running] if running else names:
             now.own.append(name)
-            self.shapes.setdefault(name, (*source[:-1], channels_behind(now.steps, _channels(source))))
+            self.shapes.setdefault(name, self.images.behind(now.steps, source))
             self.made_by.setdefault(name, len(self._open) - 1)
         return running
 
@@ -144,7 +145,7 @@ class Partition:
     def _rows(self, source: str, index: int) -> None:
         """All regions have the rows of the first input."""
         first = self.spec.running_input
-        rows, wanted = self._shape(source)[:-1], self._shape(first)[:-1]
+        rows, wanted = (self.images.rows(self._shape(name)) for name in (source, first))
         if source in self.spec.inputs and rows != wanted:
             have, want = (f"[{', '.join(map(str, each))}]" for each in (rows, wanted))
             message = f"'{source}' has other rows than '{first}', {have} and not {want}: a region cannot begin with it"
@@ -187,7 +188,8 @@ class Partition:
                 name = f"{name}_{index + 1}"
             self._names.add(name)
             source = self._shape(now.source)
-            channels = _channels(source), channels_behind(now.steps, _channels(source))
+            own = self.images.channels(source)
+            channels = own, channels_behind(now.steps, own)
             places = tuple(range(now.first, now.first + len(now.steps)))
             yield Region(name, places, tuple(now.steps), now.inputs, (*results, last), channels)
 
@@ -223,11 +225,6 @@ class Partition:
 
     def _add(self, code: str, message: str, path: DocumentPath, hint: str | None = None, key: bool = False) -> None:
         self.diagnostics.append(self.document.diagnostic(code, message, path, key=key, hint=hint))
-
-
-def _channels(shape: Shape) -> Dim | None:
-    """The last dimension; None of a shape without any, which no region can begin with."""
-    return shape[-1] if shape else None
 
 
 def _meant(name: str, known: Any) -> str | None:

@@ -88,7 +88,7 @@ def _maker(part: Part) -> str:
 def _module(composition: Composition, sources: dict[str, str]) -> str:
     spec, chains = composition.spec, [plan.chain for plan in composition.plans]
     batched = dict.fromkeys(line for chain in chains for line in batched_lines(chain))
-    lines = [*batched, *reference_lines(spec)]
+    lines = [*batched, *reference_lines(spec, composition.spatial)]
     regions = [_region(part, sources) for part in composition.parts]
     kernels = [region for region in regions if region.package]
     inputs = list(spec.inputs)
@@ -142,7 +142,7 @@ def _constructed(composition: Composition) -> list[str]:
     widths: dict[int, Dim] = {}
     for part in composition.parts:
         widths |= zip(part.region.places, part.region.widths, strict=True)
-    return [line for place, step in enumerate(composition.spec.chain) for line in step.construct_over(widths[place], 0)]
+    return [line for place, step in enumerate(composition.spec.chain) for line in step.construct_over(widths[place], composition.spatial)]
 
 
 def _calls(composition: Composition) -> list[str]:
