@@ -11,6 +11,7 @@ from fusegen.plan.autocast import KnownDtypes
 from fusegen.plan.deferring import deferred
 from fusegen.plan.devices import Device
 from fusegen.plan.dimensions import Dimensions, dimensions, fixed_dimensions
+from fusegen.plan.images import Images
 from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.region import Region, Shape
 from fusegen.plan.region_specs import region_document, region_spec
@@ -125,7 +126,7 @@ def compose(spec: SpecModel, document: Document) -> Composition:
     for region in regions:
         plan = None
         if region in kernels:
-            own = region_spec(spec, region, partition.images.dims)
+            own = region_spec(spec, region, partition.images)
             try:
                 plan = make_plan(own, region_document(document, region), known.of(region))
                 known.add(region, own, plan.chain)
@@ -135,7 +136,7 @@ def compose(spec: SpecModel, document: Document) -> Composition:
             known.layer(region)
         parts.append(Part(region, plan))
     diagnostics += _of_rows(spec, parts, document)
-    diagnostics = diagnostics or [*_unused(spec, regions, partition.images.dims, document)]
+    diagnostics = diagnostics or [*_unused(spec, regions, partition.images, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     return Composition(spec, tuple(parts), partition.returned, partition.shapes, partition.images.spatial)
@@ -204,10 +205,10 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
 
 
 def _unused(
-    spec: SpecModel, regions: Sequence[Region], dims: Mapping[str, int], document: Document
+    spec: SpecModel, regions: Sequence[Region], images: Images, document: Document
 ) -> Iterator[Diagnostic]:
     """Arguments and symbols that no region has; the rest its own chain notes."""
-    specs = [region_spec(spec, region, dims) for region in regions]
+    specs = [region_spec(spec, region, images) for region in regions]
     arguments = {name for each in specs for name in each.arguments}
     symbols: set[Dim] = {name for each in specs for name in each.dims}
     for name, argument in spec.arguments.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from fusegen.chain.convolution import positions_behind
+from fusegen.chain.images import spatial_of
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
 from fusegen.plan.region import Shape, channels_behind
@@ -21,7 +22,7 @@ class Images:
 
     def __init__(self, spec: SpecModel, claim: Callable[[str], str]) -> None:
         self.spec, self._claim = spec, claim
-        self.spatial = next((step.spatial for step in spec.chain if step.spatial), 0)
+        self.spatial = next((step.spatial for step in spec.chain if step.spatial), 0) or spatial_of(spec)
         self.dims = dict(spec.dims)
         self._symbols: dict[tuple[int, int], str] = {}
         for shape in spec.inputs.values() if self.spatial else ():

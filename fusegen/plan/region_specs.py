@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from fusegen.plan.images import Images
 from fusegen.plan.region import Region
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, SpecModel
 from fusegen.spec.names import camel_case
 
 
-def region_spec(spec: SpecModel, region: Region, dims: Mapping[str, int]) -> SpecModel:
+def region_spec(spec: SpecModel, region: Region, images: Images) -> SpecModel:
     """The spec of a region as a chain of its own: it has what its steps refer to, and the rest as the whole has it.
 
-    dims: the symbols of sizes, those of values between regions among them.
+    images: the dimensions of values between regions.
     """
     words = {word for step in region.steps for word in _words(step.model_dump())}
     words |= {word for shape in region.inputs.values() for word in _words(shape)}
@@ -36,14 +37,14 @@ def region_spec(spec: SpecModel, region: Region, dims: Mapping[str, int]) -> Spe
             "name": f"{spec.name}_{region.name}",
             "about_": f"{', '.join(step.op for step in steps)} ({region.name} of {spec.name})",
             "class_": spec.class_name + camel_case(region.name),
-            "dims": {name: size for name, size in dims.items() if name in words},
+            "dims": {name: size for name, size in images.dims.items() if name in words},
             "arguments": {name: each for name, each in spec.arguments.items() if name in words},
             "inputs": region.inputs,
             "outputs": outputs,
             "chain": steps,
         }
     )
-    made.written_in(spec.name)
+    made.written_in(spec.name, images.spatial)
     return made
 
 

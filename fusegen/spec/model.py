@@ -204,10 +204,22 @@ class SpecModel(SpecPart):
     unknown_op: ClassVar[UnknownOp | None] = None
 
     _written_in: str | None = PrivateAttr(default=None)
+    _spatial: int = PrivateAttr(default=0)
 
-    def written_in(self, name: str) -> None:
-        """Says that this is a region of another spec, in whose file it stands."""
-        self._written_in = name
+    def written_in(self, name: str, spatial: int) -> None:
+        """Says that this is a region of another spec, in whose file it stands. spatial: how many dimensions of
+        positions that one's values have."""
+        self._written_in, self._spatial = name, spatial
+
+    @property
+    def spatial_of_region(self) -> int:
+        """How many dimensions of positions the values have of the spec that it is a region of."""
+        return self._spatial
+
+    @property
+    def is_region(self) -> bool:
+        """Whether it is a region of another spec."""
+        return self._written_in is not None
 
     @property
     def file_stem(self) -> str:

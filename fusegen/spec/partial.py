@@ -33,6 +33,8 @@ class PartialSpec:
     dtypes: tuple[str, ...]
     targets: tuple[str, ...]
     unreadable: frozenset[DocumentPath]
+    is_region: bool = False
+    spatial_of_region: int = 0
 
 
 def read_partly(step_types: Sequence[type[BaseModel]], document: Document) -> PartialSpec:
