@@ -146,7 +146,8 @@ class Positions:
 def positions_behind(
     step: Any, given: Sequence[int], number: Callable[[Sizing], int | None]
 ) -> tuple[int, ...] | None:
-    """The positions of a convolution's result for those of its input; None where the step does not fit them.
+    """The positions of a convolution's result for those of its input, less than one where the kernel is beyond these;
+    None where the step does not fit them.
 
     number: what an entry of an option stands for.
     """
@@ -162,8 +163,7 @@ def positions_behind(
         return None
     same = getattr(step, "padding", None) == "same"
     made = Convolution("", "", spatial, step.transposed, 0, 0, 1, **found, same=same, weight="", result="")
-    sizes = made.positions(given, int)
-    return sizes if min(sizes) > 0 else None
+    return made.positions(given, int)
 
 
 def shape_form(spatial: int) -> tuple[str, ...]:

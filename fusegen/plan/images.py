@@ -54,7 +54,7 @@ class Images:
         """Behind a convolution; as in front of it where nobody can tell, which its own chain refuses."""
         given = [dim if isinstance(dim, int) else self.dims.get(dim) for dim in positions]
         sizes = positions_behind(step, given, self._number) if None not in given else None
-        if sizes is None:
+        if sizes is None or min(sizes) < 1:
             return tuple(positions)
         return tuple(self._symbol(index, size, dim) for index, (size, dim) in enumerate(zip(sizes, positions)))
 

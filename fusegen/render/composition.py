@@ -10,6 +10,7 @@ from typing import Any
 from fusegen.ir.axes import Dim
 from fusegen.plan.composition import Composition, Part
 from fusegen.plan.summary import step_data
+from fusegen.render.composed_formats import formats, writes
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple
 from fusegen.render.module import returns
@@ -116,6 +117,9 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         inputs_all=inputs,
         dropouts=[*_dropouts(composition)],
         calls=_calls(composition),
+        base="ComposedImages" if composition.spatial else "ComposedModule",
+        formats=formats(composition),
+        writes=writes(composition),
     )
 
 
@@ -166,14 +170,14 @@ def _shapes(composition: Composition) -> list[str]:
     def text(shape: tuple[Dim, ...]) -> str:
         return f"[{', '.join(map(str, shape))}]"
 
-    spec = composition.spec
+    spec, spatial = composition.spec, composition.spatial
     lines = [f"{name}: {text(shape)}" for name, shape in spec.inputs.items()]
-    rows = next(iter(spec.inputs.values()))[:-1]
-    widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
+    made = [text(composition.shapes[name]) for name in composition.returned]
     last = composition.parts[-1].plan
-    made = [text((*rows, widths[name])) for name in composition.returned]
     if spec.outputs is None and last is not None:  # which may have one value for each row
-        made = [text(last.chain.result_shape(rows, widths[composition.returned[0]]))]
+        shape = composition.shapes[composition.returned[0]]
+        rows, channels = (shape[:1], shape[1]) if spatial else (shape[:-1], shape[-1])
+        made = [text(last.chain.result_shape(rows, channels, shape[2:] if spatial else ()))]
     if spec.outputs is None:
         lines.append(f"Returns {made[0]}.")
     else:
@@ -183,5 +187,6 @@ def _shapes(composition: Composition) -> list[str]:
     allowed = composition.dimensions()
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
-        lines.append(f"In place of {rows[0]} there may be {any_number}, alike for all of these.")
+        first = next(iter(spec.inputs.values()))[0]
+        lines.append(f"In place of {first} there may be {any_number}, alike for all of these.")
     return [*lines, *dtypes_text(spec)]

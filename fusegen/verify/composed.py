@@ -19,6 +19,7 @@ from fusegen.plan.composition import Composition
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.verify import behaviour, execution, leading, memory, operators
+from fusegen.verify.composed_positions import symbols_of_images
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.joined import of_several_widths
 from fusegen.verify.sizes import LARGE, SMALL, Shape, Sizes, leading_sizes
@@ -41,6 +42,8 @@ _BEHAVIOUR: dict[str, Check] = {
 def composed_sizes(composition: Composition, rows: int, source: int, channels: int, groups: int) -> Sizes:
     """The nearest sizes that the spec allows: all widths behind anchors are alike, and groups divide them."""
     spec = composition.spec
+    if composition.spatial:
+        return sizes_of_composition(composition, symbols_of_images(composition, rows, source, channels, groups))
     given = next(iter(spec.inputs.values()))
     leading = given[:-1] if len(given) > 2 else ()
     symbols: dict[str, int] = {}
@@ -77,6 +80,9 @@ def sizes_of_composition(composition: Composition, symbols: Mapping[str, int]) -
     given = tuple(value_of(dim, symbols) for dim in next(iter(composition.spec.inputs.values())))
     widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
     result = sum(value_of(widths[name], symbols) for name in composition.returned)
+    if composition.spatial:
+        batch, source, *positions = given
+        return Sizes(symbols, math.prod((batch, *positions)), result, source, given, (batch, result, *positions))
     *rows, source = given
     return Sizes(symbols, math.prod(rows), result, source, *((given, (*rows, result)) if len(rows) > 1 else ()))
 

@@ -4,6 +4,7 @@ It needs torch and nothing else.
 """
 
 from .batches import EMPTY, OTHER_BATCH, Multiplied
+from .composed_images import ComposedImages
 from .composed_module import ComposedModule, Composition, region
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, misfit_convolution, result_shape
@@ -52,6 +53,7 @@ __all__ = [
     "REFUSED",
     "SOME_FROZEN",
     "UNBATCHED",
+    "ComposedImages",
     "ComposedModule",
     "Composition",
     "UNEQUAL_PARTS",

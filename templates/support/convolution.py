@@ -50,6 +50,13 @@ class Convolved(NamedTuple):
     weight: Tensor
     dtype: torch.dtype
 
+    @property
+    def shape(self):
+        """That of the convolution's result."""
+        module, weight = self.module, self.weight
+        channels = weight.shape[1] * module.groups if module.transposed else weight.shape[0]
+        return result_shape(module, self.x, weight, channels)
+
 
 def misfit_convolution(name, module, weight):
     """Why the layer is no plain convolution of torch.nn."""
@@ -90,14 +97,17 @@ def result_shape(module, x, weight, channels):
     return (x.shape[0], channels, *found)
 
 
-def call_convolved(operator, arguments):
+def call_convolved(operator, arguments, last=None):
     """The operator's result where its first argument is a convolution: makes that first.
 
     arguments: those of the operator; what has rows among them is [batch, channels, *positions].
+    last: whether the result is to be in channels_last; None: as PyTorch's convolution has it.
     """
     convolved = _padded(arguments[0])
     # PyTorch's result is in channels_last where an operand is.
-    stays_last = is_last(convolved.x) or is_last(convolved.weight)
+    stays_last = last
+    if last is None:
+        stays_last = is_last(convolved.x) or is_last(convolved.weight)
     given = [_convolve(operator.package, convolved), *arguments[1:]]
     return call_on_images(operator, given, stays_last)
 

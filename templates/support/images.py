@@ -27,10 +27,12 @@ def has_no_variance(shape):
     return min(shape[2:]) < 1 or (shape[0] == 1 and max(shape[2:]) == 1)
 
 
-def call_pictured(operator, arguments):
-    """The operator's result where its first argument is an input of images."""
+def call_pictured(operator, arguments, last=None):
+    """The operator's result where its first argument is an input of images. last: see
+    call_convolved().
+    """
     x = arguments[0].x
-    return call_on_images(operator, [x, *arguments[1:]], is_last(x))
+    return call_on_images(operator, [x, *arguments[1:]], is_last(x) if last is None else last)
 
 
 def call_on_images(operator, given, stays_last):
@@ -39,7 +41,9 @@ def call_on_images(operator, given, stays_last):
     """
     package = operator.package
     batch, channels, *positions = given[0].shape
-    if operator.tiled and not stays_last and channels > 1 and max(positions) > 1:
+    others = [given[index] for index in operator.with_rows[1:]]
+    is_tiled = operator.tiled and not stays_last and channels > 1 and max(positions) > 1
+    if is_tiled and not any(_is_only_last(each) for each in others):
         for index in operator.with_rows:
             given[index] = given[index].flatten(2)
         if not operator.own_source:  # the convolution's result is in channels_last
@@ -57,3 +61,8 @@ def call_on_images(operator, given, stays_last):
         return as_contiguous(package, result)
     # Sizes of 1 make both formats one, but the strides would make PyTorch go on in channels_last.
     return result.flatten(1).view(result.shape)
+
+
+def _is_only_last(x):
+    """Whether channels are the innermost dimension of its memory alone, as between regions."""
+    return x.movedim(1, -1).is_contiguous() and not x.is_contiguous()

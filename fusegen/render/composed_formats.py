@@ -1,0 +1,48 @@
+"""The memory formats of what a module of several regions of images returns, as its class declares them."""
+
+from __future__ import annotations
+
+from fusegen.plan.composition import Composition, Part
+from fusegen.render.functions import as_tuple
+
+# Of a value: whether it is in channels_last, or the place of an input and the convolutions behind it, which decide.
+_Format = bool | tuple[int, tuple[str, ...]]
+
+
+def formats(composition: Composition) -> str:
+    """The tuple of what decides of each result; empty where there are no images."""
+    if not composition.spatial:
+        return ""
+    found: dict[str, _Format] = {name: (place, ()) for place, name in enumerate(composition.spec.inputs)}
+    for part in composition.parts:
+        found |= dict.fromkeys(part.region.results, _behind(part, found, composition.spatial))
+    return as_tuple([_text(found[name]) for name in composition.returned])
+
+
+def _behind(part: Part, found: dict[str, _Format], spatial: int) -> _Format:
+    """Behind the first step of a region. Others keep the format of the running value."""
+    made, first = found[next(iter(part.region.inputs))], part.region.steps[0]
+    if first.anchor and spatial == 1:
+        return False  # PyTorch has no other format for one dimension of positions
+    if first.anchor and not isinstance(made, bool):
+        made = (made[0], (*made[1], first.name))
+    return made
+
+
+def _text(known: _Format) -> str:
+    if isinstance(known, bool):
+        return str(known)
+    return f"({known[0]}, {as_tuple([repr(name).replace(chr(39), chr(34)) for name in known[1]])})"
+
+
+def writes(composition: Composition) -> dict[str, int]:
+    """The packages of regions whose only result is one of the module's, which no other region takes: with its place."""
+    if not composition.spatial:
+        return {}
+    taken = {name for part in composition.parts for name in part.region.inputs}
+    found = {}
+    for part in composition.parts:
+        (name, *others) = part.region.results
+        if part.plan is not None and not others and name in composition.returned and name not in taken:
+            found[part.plan.spec.name] = composition.returned.index(name)
+    return found

@@ -1,0 +1,93 @@
+"""Sizes of a module of several regions of images: positions in front of each convolution, and behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fusegen.chain.convolution import positions_behind
+from fusegen.ir.axes import Dim, dividend
+from fusegen.ir.multiples import factors
+from fusegen.plan.composition import Composition
+from fusegen.plan.region import Shape
+
+_MOST = 256
+"""Positions of one dimension that are tried."""
+
+
+def symbols_of_images(composition: Composition, rows: int, source: int, channels: int, groups: int) -> dict[str, int]:
+    """Values of all symbols: about so many rows in the region that has most, and channels that all groups divide."""
+    spec = composition.spec
+    symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
+    symbols |= _channels(composition, source, channels, groups, symbols)
+    batch, _, *positions = next(iter(spec.inputs.values()))
+    symbols[str(batch)] = max(1, round(rows ** (1 / (composition.spatial + 1))))
+    rest = max(1, rows // symbols[str(batch)])
+    for index, name in enumerate(positions):
+        wanted = max(1, round(rest ** (1 / (composition.spatial - index))))
+        rest = max(1, rest // wanted)
+        symbols |= _positions(composition, index, str(name), wanted, symbols)
+    return {**spec.dims, **symbols}
+
+
+def _channels(
+    composition: Composition, source: int, channels: int, groups: int, symbols: Mapping[str, int]
+) -> dict[str, int]:
+    """Of the first input, and of all others; and numbers of groups."""
+    steps, found = composition.spec.chain, dict[str, int]()
+    counts: list[Dim] = [step.groups for step in steps if step.spatial]
+    counts += [count for plan in composition.plans for count in plan.chain.group_counts]
+    widths = [dim for part in composition.parts for dim in part.region.channels]
+    names = list(dict.fromkeys(name for name in (factors(dim)[1] for dim in widths) if name is not None))
+    known = [symbols.get(str(count), count) for count in counts]
+    multiple = math.lcm(*(count for count in known if isinstance(count, int)))
+    for index, name in enumerate(names):
+        size = channels if index or len(names) == 1 else source
+        found[name] = max(1, size // multiple) * multiple
+    for count in counts:
+        of = dividend(count)
+        free = of[1] if of is not None else count
+        if isinstance(free, str) and free not in found and free not in symbols:
+            found[free] = math.gcd(groups, *found.values())
+    return found
+
+
+def _positions(
+    composition: Composition, index: int, name: str, wanted: int, symbols: Mapping[str, int]
+) -> dict[str, int]:
+    """Of one dimension the sizes of all inputs: of the first one the least for which every region has a position, and
+    one has as many as wanted. Raises ValueError where no size fits all."""
+    for size in range(1, _MOST):
+        found = {name: size}
+        if _fits(composition, index, found, symbols) and max(found.values()) >= wanted:
+            return {dim: count for dim, count in found.items() if dim in composition.spec.dims}
+    raise ValueError(f"{composition.spec.name}: no size of '{name}' fits all regions")
+
+
+def _fits(composition: Composition, index: int, found: dict[str, int], symbols: Mapping[str, int]) -> bool:
+    """Notes how many positions each region has. Whether all have some, and those that meet have as many."""
+    first = next(iter(found.values()))
+
+    def number(entry: Any) -> int:
+        return entry if isinstance(entry, int) else symbols[entry]
+
+    for part in composition.parts:
+        source, *others = part.region.inputs
+        dim = _position(composition.shapes[source], index, composition.spatial)
+        size = dim if isinstance(dim, int) else found.setdefault(dim, first)
+        for step in part.region.steps:
+            if step.spatial:
+                sizes = positions_behind(step, (size,) * composition.spatial, number)
+                size = sizes[index] if sizes is not None else 0
+        for name in (*part.region.results, *others):
+            dim = _position(composition.shapes[name], index, composition.spatial)
+            if size < 1 or (isinstance(dim, str) and found.setdefault(dim, size) != size):
+                return False
+    return True
+
+
+def _position(shape: Shape, index: int, spatial: int) -> Dim:
+    """The dimension of a shape that broadcasts to images; 1 where it has none there."""
+    at = len(shape) - spatial + index
+    return shape[at] if at >= 0 else 1
