@@ -55,7 +55,7 @@ class ChainBuilder(ValuesBuilder):
         self.own(step.name)
         out = self.symbols.size(step.out_features, "out_features")
         if x is not None:
-            self.refuse("FG308", "linear cannot be behind a convolution")
+            self.refuse("FG308", "linear can only be the first step of a chain")
             self.channels = None
             return x
         self.symbols.constructed((self.channels,), None)
@@ -66,8 +66,13 @@ class ChainBuilder(ValuesBuilder):
         names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
         self.contraction = Contraction(step.name, source, self.channels, out, *names, f"{step.name}.weight")
         self.places.setdefault(step.name, self.diagnostics.place("name"))
-        self.channels = out
-        return self.begin(self.contraction.product)
+        return self.begin_product(self.contraction)
+
+    def begin_product(self, made: Contraction) -> Node:
+        if self.positions is not None:
+            self.positions.begin_at(made.source, made.out_features)
+        self.channels = made.out_features
+        return self.begin(made.product)
 
     def convolve(self, step, x: Node | None) -> Node:
         """The result of a convolution of the running value x, without its bias."""

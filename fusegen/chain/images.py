@@ -33,4 +33,24 @@ def spatial_of(spec: Any) -> int:
 def decider(spec: Any) -> str:
     """The op of the step that makes a chain one of images."""
     first = spec.chain[0]
-    return first.op if first.spatial else next(step.op for step in spec.chain if step.needs_matrix())
+    return first.op if first.spatial else next((step.op for step in spec.chain if step.needs_matrix()), first.op)
+
+
+def with_layers_over_channels(spec: Any) -> Any:
+    """A chain of images with a linear layer, as one whose norms and parameters say that they are over the channels.
+
+    The layer is one over the channels, so its neighbours are, too: layer_norm and rms_norm, and parameters [channels].
+    """
+    spatial = spatial_of(spec) or next((step.spatial for step in spec.chain if step.spatial), 0)
+    if not spatial or not any(step.anchor and not (step.spatial or step.in_batches) for step in spec.chain):
+        return spec
+    steps, by_channel = [], set()
+    for step in spec.chain:
+        shape = getattr(step, "shape", None)
+        if isinstance(shape, str) and shape in spec.arguments:
+            shape = getattr(spec.arguments[shape], "is_", None)
+        if not step.anchor and isinstance(shape, tuple) and len(shape) == 1 and shape != (1,):
+            by_channel.add(step.parameter)
+        is_by_channel = not step.anchor and getattr(step, "parameter", None) in by_channel - {None}
+        steps.append(step.by_channel(spatial) if is_by_channel else step.over_channels_of_images())
+    return spec.model_copy(update={"chain": tuple(steps)})

@@ -270,7 +270,12 @@ class Chain:
     @property
     def has_own_images(self) -> bool:
         """Whether the source is an input of the module, [batch, channels, *positions]."""
-        return self.spatial > 0 and self.convolution is None
+        return self.spatial > 0 and not self.has_weight
+
+    @property
+    def is_over_channels(self) -> bool:
+        """Whether the source is the product of images with a weight, of which the last dimension is the channels."""
+        return self.spatial > 0 and self.contraction is not None
 
     @property
     def of_rows(self) -> bool:

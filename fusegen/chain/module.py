@@ -146,6 +146,8 @@ class ModuleBuilder:
     def _axes_of(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
         """Where a tensor of this shape varies when it is broadcast to [rows, channels]; None if it does not fit."""
         if self.positions is not None:
+            if getattr(self.spec.chain[self.step], "is_by_channel", False):
+                shape = (*shape, *(1,) * self.spatial)
             found = self.positions.axes_of(shape, self.channels)
             if isinstance(found, str):
                 self.refuse("FG303", f"the shape {shape_text(shape)} {found}", field)

@@ -40,8 +40,7 @@ def multiply(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
         by_columns=not step.transposed,
     )
     chain.places.setdefault(step.parameter, chain.diagnostics.place("parameter"))
-    chain.channels = out
-    return chain.begin(product)
+    return chain.begin_product(chain.contraction)
 
 
 def multiply_batches(chain: ChainBuilder, step: Any, x: Node | None) -> Node:

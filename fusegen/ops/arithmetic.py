@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pydantic import PrivateAttr
+
 from fusegen.chain.diagnostics import StepError
 from fusegen.ir.axes import SCALAR, Dim
 from fusegen.ir.graph import Node
@@ -52,6 +54,18 @@ class Arithmetic(Step):
     swap: Annotated[bool, meaning("exchanges the operands", True)] = False
     detach: Annotated[bool, meaning("no gradient flows into the value or input", True)] = False
     matrix_only = "never"
+
+    _spatial: int = PrivateAttr(default=0)
+
+    def by_channel(self, spatial: int) -> Arithmetic:
+        """The step with a parameter [channels] that is broadcast to images of so many dimensions of positions."""
+        made = self.model_copy()
+        made._spatial = spatial
+        return made
+
+    @property
+    def is_by_channel(self) -> bool:
+        return self._spatial > 0
 
     @classmethod
     def formula_of(cls, op: str) -> str:
@@ -127,7 +141,7 @@ class Arithmetic(Step):
     def eager(self, x: str) -> str:
         operand = self.value or self.input or self.mask
         if self.parameter is not None:
-            operand = f"self.{self.parameter}"
+            operand = f"self.{self.parameter}" + (f"[:{', None' * self._spatial}]" if self._spatial else "")
         elif self.constant is not None:
             operand = f"self.{self.name}" if self.name else scalar_text(self.constant)
         if self.detach:

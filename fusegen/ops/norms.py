@@ -8,7 +8,7 @@ from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
-from fusegen.ops.step import Step
+from fusegen.ops.step import Step, over_channels
 from fusegen.spec.base import NO_TRUTH, Given, meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName, Identifier
@@ -148,11 +148,25 @@ class OverChannels(Norm):
     width: Annotated[
         Given[Dimension], meaning("of blocks of channels that are normalised each, by the same weight", "width")
     ] = None
+    dim: Annotated[Given[Literal[1]], meaning("1: over the channels of images, which are dimension 1", 1)] = None
     autocast = "float32"
-    matrix_only = "never"
+    matrix_only = "with dim: 1"
 
-    def not_over_positions(self) -> str:
-        return _LAST
+    def needs_matrix(self) -> bool:
+        return self.dim == 1
+
+    @property
+    def is_over_channels(self) -> bool:
+        return self.dim == 1
+
+    def over_channels_of_images(self) -> OverChannels:
+        return self.model_copy(update={"dim": 1})
+
+    def not_over_positions(self) -> str | None:
+        return None if self.is_over_channels else _LAST
+
+    def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
+        return over_channels(self, x, local) if spatial and self.is_over_channels else super().lines(x, local, spatial)
 
     def over(self, chain) -> tuple[Axes, Dim | None]:
         """What there is one value each of that is reduced to, and the width of a block if there are blocks."""

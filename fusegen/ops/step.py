@@ -146,6 +146,15 @@ class Step(BaseModel):
             return None
         return "its entry does not say what it does over positions"
 
+    @property
+    def is_over_channels(self) -> bool:
+        """Whether it works on the last dimension, to which the channels of images are moved for it."""
+        return False
+
+    def over_channels_of_images(self) -> Step:
+        """The step as it is in a chain of images whose layers are over the channels."""
+        return self
+
     def takes_rows(self) -> bool:
         """Whether an op that needs one value for each row and channel also takes [rows, 1]: one channel."""
         return False
@@ -188,3 +197,9 @@ def promote(left: str, right: str) -> str:
     if WIDTH[left] == WIDTH[right]:
         return "float32"
     return max(left, right, key=WIDTH.__getitem__)
+
+
+def over_channels(step: Step, x: str, local: str) -> tuple[list[str], str]:
+    """As Step.lines(), of an op over the last dimension: of images it is the channels, which are dimension 1."""
+    result = step.save or local
+    return [f"{result} = {step.eager(f'{x}.movedim(1, -1)')}.movedim(-1, 1)"], result

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fusegen.chain.build import examine_chain
+from fusegen.chain.images import with_layers_over_channels
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ops.catalogue import PLUGINS, STEPS
 from fusegen.ops.lacking import unknown_op
@@ -55,6 +56,7 @@ def planned_document(document: Document) -> Planned:
         chain, diagnostics = examine_chain(partial, document, training=True)
         diagnostics = merge(diagnostics, refusals(partial, chain, document))
         raise SpecError(merge(error.diagnostics, diagnostics)) from None
+    spec = with_layers_over_channels(spec)
     return make_plan(spec, document) if is_single(spec) else compose(spec, document)
 
 

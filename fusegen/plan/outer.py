@@ -45,6 +45,8 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
 
 def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequence[Tensor]) -> str | None:
     """Why the programs of a variant cannot be tile kernels."""
+    if chain.contraction:
+        return "the product has the channels innermost"
     if chain.of_rows:
         return "the result has one value for each row"
     if any("N" in node.axes and not node.is_full for node in chain.further.values()):

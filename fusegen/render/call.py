@@ -148,6 +148,8 @@ class CallRenderer:
                 source = f"{source}.view_as({source})"  # torch.compile takes no tensor twice in one call
             if name == variant.chain.source.name and variant.chain.has_own_images:
                 source = f"_support.Pictured({source})"
+            elif variant.chain.is_over_channels and name == variant.chain.contraction.operand:
+                source = f"_support.Multiplicand({source})"
             arguments.append(source)
         return arguments, numbers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.chain.convolution import shape_form
-from fusegen.chain.model import Batched, Convolution
+from fusegen.chain.model import Batched, Contraction, Convolution
 from fusegen.ir.axes import CHANNEL
 from fusegen.plan.modes import alike
 from fusegen.render.call_names import CallNames, refuse
@@ -32,12 +32,7 @@ def sizes(call: CallNames) -> list[str]:
     if call.chain.batched:
         return _sizes_of_batches(call, call.chain.batched)
     if c:
-        lines = [
-            *refuse([f'_support.misfit_weight("{c.attribute}", {c.weight})']),
-            *([f"{c.weight} = {c.weight}.t()"] if c.by_columns else []),
-            f"_channels, _width = {c.weight}.shape",
-            *_of_part(call),
-        ]
+        lines = _sizes_of_weight(call, c)
     else:
         lines = [f"_channels = {name}.shape[-1]", *_of_part(call)]
         width = _width(call)
@@ -50,6 +45,15 @@ def sizes(call: CallNames) -> list[str]:
         f'    raise ValueError(f"{{_package.name}}: {name} must be [*, {{_width}}], got {{_came}}")',
     ]
     return lines
+
+
+def _sizes_of_weight(call: CallNames, c: Contraction) -> list[str]:
+    return [
+        *refuse([f'_support.misfit_weight("{c.attribute}", {c.weight})']),
+        *([f"{c.weight} = {c.weight}.t()"] if c.by_columns else []),
+        f"_channels, _width = {c.weight}.shape",
+        *_of_part(call),
+    ]
 
 
 def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
@@ -78,11 +82,15 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
 
 def _sizes_of_images(call: CallNames) -> list[str]:
     """An input with other dimensions is PyTorch's operators' business, which take some and refuse others."""
-    name, form = call.first, shape_form(call.chain.spatial)
+    name, form, c = call.first, shape_form(call.chain.spatial), call.chain.contraction
     lines = [f"if {name}.dim() != {len(form)}:", "    return None, _support.OTHER_POSITIONS"]
-    width = _width(call, at=1)
-    lines.append(f"_channels = {name}.shape[1]" if width is None else f"_channels = _width = {width}")
-    lines += _of_part(call)
+    width = None if c else _width(call, at=1)
+    if c:
+        width = f"{c.weight}.shape[1]"
+        lines += _sizes_of_weight(call, c)
+    else:
+        lines.append(f"_channels = {name}.shape[1]" if width is None else f"_channels = _width = {width}")
+        lines += _of_part(call)
     if width is not None:
         lines += [
             f"if {name}.shape[1] != _width:",
@@ -184,10 +192,13 @@ def operands(call: CallNames) -> list[str]:
     c = call.chain.contraction
     if not c:
         return []
-    precision = [f"_precision = _support.choose_precision(self, {call.first}, {c.weight}, _activation)"]
+    given = c.operand if call.chain.spatial else call.first
+    precision = [f"_precision = _support.choose_precision(self, {given}, {c.weight}, _activation)"]
+    first = [f"{c.operand} = {call.first}.movedim(1, -1)"] if call.chain.spatial else []
     return [
+        *first,
         *(precision if call.plan.has_precisions else []),
-        f"{c.operand} = {call.first}",
+        *([] if first else [f"{c.operand} = {call.first}"]),
         "if _autocast:",
         f"    {c.operand} = {c.operand}.to(_activation)",
         f"    {c.weight} = {c.weight}.to(_activation)",

@@ -22,11 +22,12 @@ def formats(composition: Composition) -> str:
 def _behind(part: Part, found: dict[str, _Format], spatial: int) -> _Format:
     """Behind the first step of a region. Others keep the format of the running value."""
     made, first = found[next(iter(part.region.inputs))], part.region.steps[0]
-    if first.anchor and spatial == 1:
-        return False  # PyTorch has no other format for one dimension of positions
-    if first.anchor and not isinstance(made, bool):
+    if first.spatial and spatial == 1:
+        made = False  # PyTorch's convolution has no other format for one dimension of positions
+    elif first.spatial and not isinstance(made, bool):
         made = (made[0], (*made[1], first.name))
-    return made
+    over_channels = any((step.anchor and not step.spatial) or step.is_over_channels for step in part.region.steps)
+    return over_channels or made  # which work on [batch, *positions, channels]
 
 
 def _text(known: _Format) -> str:

@@ -155,7 +155,7 @@ def _calls(composition: Composition) -> list[str]:
     for part in composition.parts:
         given = ", ".join(part.region.inputs)
         if part.plan is None:
-            lines.append(f"{part.region.results[0]} = self.{part.region.steps[0].name}({given})")
+            lines += part.region.steps[0].lines(given, part.region.results[0], composition.spatial)[0]
         else:
             made = ", ".join(part.region.results)
             call = f"{made} = _run({_variable(part)}, {given})"

@@ -11,7 +11,7 @@ from .convolution import UNBATCHED, Convolved, misfit_convolution, result_shape
 from .dimensions import Dimensions, spread
 from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
-from .images import OTHER_POSITIONS, Pictured, has_no_variance
+from .images import OTHER_POSITIONS, Multiplicand, Pictured, has_no_variance
 from .losses import Loss
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
@@ -64,6 +64,7 @@ __all__ = [
     "FusedModule",
     "KernelUse",
     "Loss",
+    "Multiplicand",
     "Multiplied",
     "Operator",
     "Package",

@@ -178,7 +178,7 @@ class Operator:
         """What a call with these arguments gives, as tensors without values. x: its first input."""
         dtypes = self.package.dtypes[_named(self.forward, arguments)["_dtype_mode"]]
         if not isinstance(arguments[0], Tensor):
-            return self._described_images(arguments[0].shape, dtypes, x)
+            return self._described_images(arguments, dtypes, x)
         channels = (arguments[1].shape[0] if self.linear else x.shape[-1]) // self.parts
         made = []
         for role, *sizes in self.results:
@@ -187,9 +187,10 @@ class Operator:
         result = self._returned(made)
         return result.squeeze(-1) if self.drops_channels else result
 
-    def _described_images(self, shape, dtypes, x):
-        """The same of images. shape: that of the kernels' source."""
-        channels, made = shape[1] // self.parts, []
+    def _described_images(self, arguments, dtypes, x):
+        """The same of images."""
+        shape = arguments[0].shape
+        channels, made = (arguments[1].shape[0] if self.linear else shape[1]) // self.parts, []
         for role, *sizes in self.results:
             own = 1 if sizes[1:] == [1] else channels
             made.append(x.new_empty((shape[0], own, *shape[2:]), dtype=dtypes[role]))
