@@ -83,16 +83,13 @@ def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
 
 
 def _several_results(spec, chain: Chain, document) -> Iterator[Diagnostic]:
-    """The ops over ranks, and those of images, return one."""
+    """The ops over ranks return one."""
     if not spec.outputs:
         return
     steps = synchronised(spec)
     if steps:
         message = "a chain with a batch norm over ranks has one result, and nothing else of it is taken elsewhere"
         yield document.diagnostic("FG401", message, ("chain", steps[0], "sync"))
-    if chain.spatial:
-        what = "with a convolution" if chain.convolution else "whose dimension 1 is the channels"
-        yield document.diagnostic("FG401", f"a chain {what} returns one result", ("outputs",), key=True)
 
 
 def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:

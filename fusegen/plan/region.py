@@ -33,8 +33,10 @@ class Region:
 
     @property
     def is_layer(self) -> bool:
-        """Whether it is a layer alone, with nothing for kernels to do behind it."""
-        return len(self.steps) == 1 and self.steps[0].op == "linear"
+        """Whether it is a layer alone, with nothing for kernels to do behind it. They add a convolution's bias."""
+        first = self.steps[0]
+        is_layer = first.op == "linear" or (first.spatial > 0 and not first.bias)
+        return len(self.steps) == 1 and is_layer
 
     @property
     def widths(self) -> list[Dim | None]:

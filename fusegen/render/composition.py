@@ -83,7 +83,9 @@ def _maker(part: Part) -> str:
     if part.plan:
         return "kernels"
     where = f"what is behind it is in {part.region.tail_in}" if part.region.tail_in else "nothing is behind it"
-    return f"torch.nn.functional.linear: {where}"
+    layer = part.region.steps[0]
+    function = f"conv{'_transpose' if layer.transposed else ''}{layer.spatial}d" if layer.spatial else "linear"
+    return f"torch.nn.functional.{function}: {where}"
 
 
 def _module(composition: Composition, sources: dict[str, str]) -> str:
@@ -146,7 +148,8 @@ def _constructed(composition: Composition) -> list[str]:
     widths: dict[int, Dim] = {}
     for part in composition.parts:
         widths |= zip(part.region.places, part.region.widths, strict=True)
-    return [line for place, step in enumerate(composition.spec.chain) for line in step.construct_over(widths[place], composition.spatial)]
+    steps, spatial = enumerate(composition.spec.chain), composition.spatial
+    return [line for place, step in steps for line in step.construct_over(widths[place], spatial)]
 
 
 def _calls(composition: Composition) -> list[str]:
@@ -155,7 +158,9 @@ def _calls(composition: Composition) -> list[str]:
     for part in composition.parts:
         given = ", ".join(part.region.inputs)
         if part.plan is None:
-            lines += part.region.steps[0].lines(given, part.region.results[0], composition.spatial)[0]
+            layer = part.region.steps[0]
+            given = f"self._fusegen_last({given})" if layer.spatial else given
+            lines += layer.lines(given, part.region.results[0], composition.spatial)[0]
         else:
             made = ", ".join(part.region.results)
             call = f"{made} = _run({_variable(part)}, {given})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +16,21 @@ def joined(fused: type[nn.Module]) -> type[nn.Module]:
     """
 
     def forward(self: nn.Module, *inputs: Tensor) -> Tensor:
-        return torch.cat(fused.forward(self, *inputs), dim=-1)
+        return _beside(fused.forward(self, *inputs))
 
     def reference(self: nn.Module, *inputs: Tensor) -> Tensor:
-        return torch.cat(fused.fusegen_reference(self, *inputs), dim=-1)  # type: ignore[attr-defined]
+        return _beside(fused.fusegen_reference(self, *inputs))  # type: ignore[attr-defined]
 
     name = f"{fused.__name__}Joined"
     more = {"forward": forward, "joined_reference": reference, "is_joined": True, "apart": fused}
     return type(name, (fused,), more)
+
+
+def _beside(results: Sequence[Tensor]) -> Tensor:
+    """By their channels where all else is alike; images of several sizes as [batch, elements]."""
+    if len({each.shape[:-1] for each in results}) > 1:
+        results = [each.flatten(1) for each in results]
+    return torch.cat(list(results), dim=-1)
 
 
 def eager_class(fused: type[nn.Module]) -> type[nn.Module]:
@@ -51,7 +59,7 @@ class Beside(nn.Module):
         self.apart = module
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        return torch.cat(self.apart(*inputs), dim=-1)
+        return _beside(self.apart(*inputs))
 
 
 def of_several_widths(original: type[nn.Module]) -> type[nn.Module]:

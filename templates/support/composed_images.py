@@ -11,7 +11,7 @@ from functools import partial
 from torch import fx
 
 from .composed_module import ComposedModule
-from .memory_formats import as_contiguous, is_last
+from .memory_formats import as_channels_last, as_contiguous, is_last
 
 
 class ComposedImages(ComposedModule):
@@ -44,6 +44,12 @@ class ComposedImages(ComposedModule):
     def _fusegen_run_images(self, lasts, part, *inputs):
         place = self._fusegen_writes.get(part._fusegen_package.name)
         return self._fusegen_run_part(inputs, part, last=place is None or lasts[place])
+
+    def _fusegen_last(self, x):
+        """What a convolution takes that PyTorch calls: in channels_last, if it knows that format."""
+        if x.dim() != self._fusegen_dimensions.most or x.dim() == 3:
+            return x
+        return as_channels_last(self._fusegen_package.packages[0], x, x.dtype)
 
     def _fusegen_in_format(self, x, last):
         if last or x.is_contiguous() or x.dim() != self._fusegen_dimensions.most:

@@ -69,26 +69,35 @@ def call_on_images(operator, given, stays_last):
     """
     package = operator.package
     batch, channels, *positions = given[0].shape
-    others = [given[index] for index in operator.with_rows[1:]]
+    further = operator.with_rows[0 if operator.own_source else 1 :]
     is_tiled = operator.tiled and not stays_last and channels > 1 and max(positions) > 1
-    if is_tiled and not any(_is_only_last(each) for each in others):
+    if is_tiled and not any(_is_only_last(given[index]) for index in further):
         for index in operator.with_rows:
             given[index] = given[index].flatten(2)
         if not operator.own_source:  # the convolution's result is in channels_last
             given[0] = given[0].mT
-        return operator.run(given).view(batch, channels, *positions)
+        result = operator.run(given)
+        if isinstance(result, tuple):
+            return tuple(each.view(batch, channels, *positions) for each in result)
+        return result.view(batch, channels, *positions)
     for index in operator.with_rows:
         given[index] = with_channels_innermost(package, given[index])
     result = operator(*given)
     if operator.drops_channels:
         return result
-    result = result.movedim(-1, 1)
+    if isinstance(result, tuple):
+        return tuple(_in_format(package, each.movedim(-1, 1), stays_last) for each in result)
+    return _in_format(package, result.movedim(-1, 1), stays_last)
+
+
+def _in_format(package, x, stays_last):
+    """A result of kernels, which is in channels_last."""
     if stays_last:
-        return result
-    if not result.is_contiguous():
-        return as_contiguous(package, result)
+        return x
+    if not x.is_contiguous():
+        return as_contiguous(package, x)
     # Sizes of 1 make both formats one, but the strides would make PyTorch go on in channels_last.
-    return result.flatten(1).view(result.shape)
+    return x.flatten(1).view(x.shape)
 
 
 def _is_only_last(x):
