@@ -61,7 +61,7 @@ def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
         return math.prod(dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape[:2])
     if not plan.chain.spatial:
         raise InternalError(f"{plan.spec.name} has no positions")
-    batch, _, *given = (dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape)
+    batch, _, *given = (value_of(dim, sizes) for dim in plan.chain.inputs[0].shape)
     if c is not None:
         given = c.positions(given, lambda each: each if isinstance(each, int) else sizes[each])
     return batch * math.prod(given)

@@ -50,7 +50,7 @@ def _footprint(
     rows = row_count(grad_output, dim, inputs[0].ndim)
     statistics = 8 * (rows + channels) + 4 * _ROUNDING
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
-    copies = layers or (dim == 1 and not _reads_both(fused, inputs))
+    copies = layers or (dim == 1 and not _reads_both(fused))
     pieces = _pieces_bytes(fused, original, inputs) + (_bytes(inputs) if copies else 0)
     pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim), dim)
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
@@ -89,10 +89,10 @@ def _with_channels(result: Tensor, first: Tensor, dim: int) -> Tensor:
     return result.unsqueeze(dim) if result.dim() else first
 
 
-def _reads_both(fused: nn.Module, inputs: Sequence[Tensor]) -> bool:
-    """Whether the kernels that run read both memory formats."""
-    operator, _ = fused._fusegen_choose(tuple(inputs), count=False)
-    return getattr(operator, "tiled", False)
+def _reads_both(fused: nn.Module) -> bool:
+    """Whether the kernels of a generated module read both memory formats."""
+    known = getattr(type(fused)._fusegen_call, "__globals__", {})
+    return any(getattr(each, "tiled", False) for each in known.values())
 
 
 def _spread_bytes(inputs: Sequence[Tensor], like: Tensor, dim: int) -> int:
