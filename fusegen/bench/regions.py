@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.names import STEP
-from fusegen.bench.work import Work, contraction_work
+from fusegen.bench.work import Work, contraction_work, convolution_work
 from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
@@ -83,8 +84,15 @@ def products_work(
         first = part.region.steps[0]
         if first.anchor:
             # In float32 the kernels add the bias, see docs/architecture.md.
+            shape = [sizes.number(dim) for dim in planned.shapes[next(iter(part.region.inputs))]]
+            if first.spatial:
+                given = torch.randn(shape, device=inputs[0].device, dtype=inputs[0].dtype)
+                calls.append(convolution_work(first, original, given, None, what).call)
+                continue
             with_bias = part.plan is None or inputs[0].dtype.itemsize == 2
-            calls.append(_product(*_operands(first, original, with_bias), sizes.rows, inputs[0], what))
+            channels = shape[1 if planned.spatial else -1]
+            rows = math.prod(shape) // channels
+            calls.append(_product(*_operands(first, original, with_bias), rows, inputs[0], what))
     return Work(lambda: [call() for call in calls]) if calls else None
 
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.bench.names import EVAL, STEP
-from fusegen.chain.model import Convolution
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.verify.emulated import in_product
@@ -72,7 +71,7 @@ def contraction_work(
     In float32 without the bias, which the kernels add, see docs/architecture.md.
     """
     if plan.chain.convolution:
-        return _convolution_work(plan.chain.convolution, original, inputs[0], grad_output, what)
+        return convolution_work(plan.spec.chain[0], original, inputs[0], grad_output, what)
     if plan.chain.batched:
         return _batched_work(plan, inputs, grad_output, what)
     contraction = plan.chain.contraction
@@ -95,10 +94,10 @@ def contraction_work(
     return Work(step if what == STEP else forward)
 
 
-def _gradient_of_product(shape: Sequence[int], grad_output: Tensor, like: Tensor) -> Tensor:
+def _gradient_of_product(shape: Sequence[int], grad_output: Tensor | None, like: Tensor) -> Tensor:
     """The gradient that comes to the product: that of the result, or random values where this has other elements, as
     behind parts of the channels or a reduction. like: has its dtype and device."""
-    if grad_output.numel() == math.prod(shape):
+    if grad_output is not None and grad_output.numel() == math.prod(shape):
         return grad_output.to(like.dtype).reshape(tuple(shape))
     return torch.randn(tuple(shape), dtype=like.dtype, device=like.device)
 
@@ -119,15 +118,16 @@ def _batched_work(plan: Plan, inputs: Sequence[Tensor], grad_output: Tensor, wha
     return Work(step if what == STEP else forward)
 
 
-def _convolution_work(
-    convolution: Convolution, original: nn.Module, given: Tensor, grad_output: Tensor, what: str
+def convolution_work(
+    step: Any, original: nn.Module, given: Tensor, grad_output: Tensor | None, what: str
 ) -> Work:
     """The convolution alone: without its bias, its operands in channels_last, as the fused module makes it. A step of
-    a depthwise one in float32 has contiguous operands where the module's weight gradient has.
+    a depthwise one in float32 has contiguous operands where the module's weight gradient has. step: the layer's.
+    grad_output: of the chain's result; None for a random gradient.
     """
-    layer: Any = copy.deepcopy(original.get_submodule(convolution.name))
-    format_ = {2: torch.channels_last, 3: torch.channels_last_3d}.get(convolution.dimensions, torch.contiguous_format)
-    is_depthwise = not convolution.transposed and 1 < layer.groups == layer.in_channels
+    layer: Any = copy.deepcopy(original.get_submodule(step.name))
+    format_ = {2: torch.channels_last, 3: torch.channels_last_3d}.get(step.spatial, torch.contiguous_format)
+    is_depthwise = not step.transposed and 1 < layer.groups == layer.in_channels
     by_cudnn = tuple(layer.kernel_size) in ((3, 3), (5, 5))
     if is_depthwise and not by_cudnn and what == STEP and given.dtype == torch.float32:
         format_ = torch.contiguous_format
@@ -141,10 +141,10 @@ def _convolution_work(
 
     grad = _gradient_of_product(forward().shape, grad_output, x).contiguous(memory_format=format_)
 
-    def step() -> tuple[Tensor, ...]:
+    def both() -> tuple[Tensor, ...]:
         return torch.autograd.grad(layer(x), (x, layer.weight), grad)
 
-    return Work(step if what == STEP else forward)
+    return Work(both if what == STEP else forward)
 
 
 def copy_work(counts: Sequence[int], device: str) -> Work:

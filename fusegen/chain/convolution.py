@@ -159,7 +159,7 @@ def positions_behind(
         if len(entries) != spatial or None in entries:
             return None
         found[key] = tuple(entries)
-    if min(found["stride"]) < 1:
+    if not spatial or min(found["stride"]) < 1:
         return None
     same = getattr(step, "padding", None) == "same"
     made = Convolution("", "", spatial, step.transposed, 0, 0, 1, **found, same=same, weight="", result="")

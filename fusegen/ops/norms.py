@@ -13,7 +13,7 @@ from fusegen.spec.base import NO_TRUTH, Given, meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName, Identifier
 
-_LAST = "it needs sums over positions, of which the last dimension is one there"
+_LAST = "it needs sums over positions, of which the last dimension is one there: 'dim: 1' is the channels"
 
 
 class Norm(Step):

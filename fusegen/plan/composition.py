@@ -117,7 +117,7 @@ def _names(composition: Composition) -> str:
 def compose(spec: SpecModel, document: Document) -> Composition:
     """Plans a validated spec region by region. Raises SpecError with the diagnostics of all of them."""
     partition = Partition(spec, document)
-    diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, document)]
+    diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, partition.images.spatial, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     regions = deferred(partition.regions, partition.returned, partition.claim)
@@ -159,11 +159,15 @@ def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bo
     return region.is_layer and not all(each.is_layer for each in regions)
 
 
-def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) -> Iterator[Diagnostic]:
+def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document: Document) -> Iterator[Diagnostic]:
     owners: dict[str, int] = {}
     precisions: set[str] = set()
     parameters: set[str] = set()
     for index, step in enumerate(spec.chain):
+        if step.spatial not in (0, spatial):
+            other = next(each.op for each in spec.chain if each.spatial)
+            message = f"{step.op} cannot be in a chain with {other}: values have {spatial} dimensions of positions"
+            yield document.diagnostic("FG308", message, ("chain", index, "op"))
         if step.in_batches:
             message = f"{step.op} has to be the only layer of a chain without branches"
             yield document.diagnostic("FG308", message, ("chain", index, "op"))

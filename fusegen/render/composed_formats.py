@@ -37,13 +37,30 @@ def _text(known: _Format) -> str:
 
 
 def writes(composition: Composition) -> dict[str, int]:
-    """The packages of regions whose only result is one of the module's, which no other region takes: with its place."""
+    """The packages of regions that write in the format of one of the module's results, with its place.
+
+    They are those that make it, where no other region takes it; and those whose only value such a region's tiles read
+    beside its convolution's result, which they do in the format of what they write.
+    """
     if not composition.spatial:
         return {}
-    taken = {name for part in composition.parts for name in part.region.inputs}
-    found = {}
-    for part in composition.parts:
+    parts, returned = composition.parts, composition.returned
+    takers = {name: [each for each in parts if name in each.region.inputs] for name in composition.shapes}
+    found: dict[str, int] = {}
+    for part in reversed(parts):
         (name, *others) = part.region.results
-        if part.plan is not None and not others and name in composition.returned and name not in taken:
-            found[part.plan.spec.name] = composition.returned.index(name)
+        if part.plan is None or others:
+            continue
+        if name in returned and not takers[name]:
+            found[part.plan.spec.name] = returned.index(name)
+        elif name not in returned and len(takers[name]) == 1:
+            (taker,) = takers[name]
+            source, *further = taker.region.inputs
+            made = [each for each in further if each not in composition.spec.inputs]
+            if source != name and made == [name] and _is_tiled(taker) and taker.plan.spec.name in found:
+                found[part.plan.spec.name] = found[taker.plan.spec.name]
     return found
+
+
+def _is_tiled(part: Part) -> bool:
+    return part.plan is not None and all(variant.tiled for variant in part.plan.variants)

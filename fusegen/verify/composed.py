@@ -18,8 +18,8 @@ from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.composition import Composition
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
-from fusegen.verify import behaviour, execution, leading, memory, operators
-from fusegen.verify.composed_positions import symbols_of_images
+from fusegen.verify import behaviour, execution, formats, leading, memory, operators
+from fusegen.verify.composed_positions import symbols_of_images, with_positions
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.joined import of_several_widths
 from fusegen.verify.sizes import LARGE, SMALL, Shape, Sizes, leading_sizes
@@ -76,7 +76,10 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
 
 
 def sizes_of_composition(composition: Composition, symbols: Mapping[str, int]) -> Sizes:
-    """The sizes that the values of all symbols give. Results count as one, beside each other."""
+    """The sizes that the values of all symbols give. Results count as one, beside each other. Raises ValueError where
+    those of images do not fit together."""
+    if composition.spatial:
+        symbols = with_positions(composition, symbols)
     given = tuple(value_of(dim, symbols) for dim in next(iter(composition.spec.inputs.values())))
     widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
     result = sum(value_of(widths[name], symbols) for name in composition.returned)
@@ -162,6 +165,9 @@ class ComposedSuite(Suite):
                 yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
             if len(next(iter(self.subject.plan.spec.inputs.values()))) == 2:  # else the spec says how many there are
                 yield from self._one("leading dimensions", self._size(), mode, "", self._leading, self._size(), mode)
+            if self.subject.plan.spatial:
+                work = formats.memory_formats
+                yield from self._one("memory formats", self._size(), mode, "", self._behaviour, work, self._size(), mode)
             yield from self._one("training", self._size(), mode, f"{STEPS} steps", self._steps, self._size(), mode)
         yield from self._splits()
 

@@ -56,18 +56,32 @@ def _channels(
 def _positions(
     composition: Composition, index: int, name: str, wanted: int, symbols: Mapping[str, int]
 ) -> dict[str, int]:
-    """Of one dimension the sizes of all inputs: of the first one the least for which every region has a position, and
+    """Of one dimension the sizes of all values: of the first input the least for which every region has a position, and
     one has as many as wanted. Raises ValueError where no size fits all."""
+    dims = {_position(shape, index, composition.spatial) for shape in composition.spec.inputs.values()}
     for size in range(1, _MOST):
-        found = {name: size}
-        if _fits(composition, index, found, symbols) and max(found.values()) >= wanted:
-            return {dim: count for dim, count in found.items() if dim in composition.spec.dims}
+        for other in range(1, 2 * size + 4 if len(dims - {1}) > 1 else 2):
+            found = {name: size}
+            if _fits(composition, index, found, other, symbols) and max(found.values()) >= wanted:
+                return found
     raise ValueError(f"{composition.spec.name}: no size of '{name}' fits all regions")
 
 
-def _fits(composition: Composition, index: int, found: dict[str, int], symbols: Mapping[str, int]) -> bool:
-    """Notes how many positions each region has. Whether all have some, and those that meet have as many."""
-    first = next(iter(found.values()))
+def with_positions(composition: Composition, symbols: Mapping[str, int]) -> dict[str, int]:
+    """The values of all symbols, with those of positions between regions. Raises ValueError where those of the spec do
+    not fit together."""
+    found = {**symbols}
+    for index in range(composition.spatial):
+        if not _fits(composition, index, found, 1, symbols):
+            raise ValueError(f"{composition.spec.name}: the positions of its inputs do not fit together")
+    return found
+
+
+def _fits(
+    composition: Composition, index: int, found: dict[str, int], other: int, symbols: Mapping[str, int]
+) -> bool:
+    """Notes how many positions each region has. Whether all have some, and those that meet have as many. other: of
+    inputs that regions begin with besides the first."""
 
     def number(entry: Any) -> int:
         return entry if isinstance(entry, int) else symbols[entry]
@@ -75,7 +89,7 @@ def _fits(composition: Composition, index: int, found: dict[str, int], symbols: 
     for part in composition.parts:
         source, *others = part.region.inputs
         dim = _position(composition.shapes[source], index, composition.spatial)
-        size = dim if isinstance(dim, int) else found.setdefault(dim, first)
+        size = dim if isinstance(dim, int) else found.setdefault(dim, other)
         for step in part.region.steps:
             if step.spatial:
                 sizes = positions_behind(step, (size,) * composition.spatial, number)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from fusegen.bench.ceilings import Ceilings
 from fusegen.bench.names import EVAL, STEP
 from fusegen.bench.options import Options
 from fusegen.bench.shapes import sizes_of
-from fusegen.bench.work import _convolution_work, contraction_work
+from fusegen.bench.work import contraction_work, convolution_work
 from fusegen.verify.sizes import typical
 from tests.bench.standins import ScriptedClock, stand_in
 from tests.chains.convolutions import EXPRESSIBLE
@@ -52,10 +54,10 @@ def test_the_convolution_alone(subject) -> None:
 def test_a_step_of_a_depthwise_convolution_alone(subject, dtype, is_contiguous) -> None:
     """In float32 of contiguous operands, as the fused module's gradients are made."""
     original = torch.nn.Sequential(torch.nn.Conv3d(4, 4, 3, groups=4)).to(dtype)
-    convolution = replace(subject.plan.chain.convolution, name="0", transposed=False)
+    step = SimpleNamespace(name="0", spatial=3, transposed=False)
     x = torch.randn(2, 4, 5, 6, 7, dtype=dtype, requires_grad=True)
     grad = torch.randn_like(original(x))
-    found = _convolution_work(convolution, original, x, grad, STEP).call()
+    found = convolution_work(step, original, x, grad, STEP).call()
     assert found[0].is_contiguous() == is_contiguous
     torch.testing.assert_close(found, torch.autograd.grad(original(x), (x, original[0].weight), grad))
 
