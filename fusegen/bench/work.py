@@ -118,9 +118,7 @@ def _batched_work(plan: Plan, inputs: Sequence[Tensor], grad_output: Tensor, wha
     return Work(step if what == STEP else forward)
 
 
-def convolution_work(
-    step: Any, original: nn.Module, given: Tensor, grad_output: Tensor | None, what: str
-) -> Work:
+def convolution_work(step: Any, original: nn.Module, given: Tensor, grad_output: Tensor | None, what: str) -> Work:
     """The convolution alone: without its bias, its operands in channels_last, as the fused module makes it. A step of
     a depthwise one in float32 has contiguous operands where the module's weight gradient has. step: the layer's.
     grad_output: of the chain's result; None for a random gradient.

@@ -143,9 +143,7 @@ class Positions:
         return fit
 
 
-def positions_behind(
-    step: Any, given: Sequence[int], number: Callable[[Sizing], int | None]
-) -> tuple[int, ...] | None:
+def positions_behind(step: Any, given: Sequence[int], number: Callable[[Sizing], int | None]) -> tuple[int, ...] | None:
     """The positions of a convolution's result for those of its input, less than one where the kernel is beyond these;
     None where the step does not fit them.
 

@@ -208,9 +208,7 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document
             yield document.diagnostic("FG206", message, ("name",), hint="give the spec a shorter name")
 
 
-def _unused(
-    spec: SpecModel, regions: Sequence[Region], images: Images, document: Document
-) -> Iterator[Diagnostic]:
+def _unused(spec: SpecModel, regions: Sequence[Region], images: Images, document: Document) -> Iterator[Diagnostic]:
     """Arguments and symbols that no region has; the rest its own chain notes."""
     specs = [region_spec(spec, region, images) for region in regions]
     arguments = {name for each in specs for name in each.arguments}

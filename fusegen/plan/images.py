@@ -56,7 +56,7 @@ class Images:
         sizes = positions_behind(step, given, self._number) if None not in given else None
         if sizes is None or min(sizes) < 1:
             return tuple(positions)
-        return tuple(self._symbol(index, size, dim) for index, (size, dim) in enumerate(zip(sizes, positions)))
+        return tuple(self._symbol(index, size, positions[index]) for index, size in enumerate(sizes))
 
     def _symbol(self, index: int, size: int, like: Dim) -> str:
         if (index, size) not in self._symbols:

@@ -96,7 +96,7 @@ def _sizes_of_images(call: CallNames) -> list[str]:
             f"if {name}.shape[1] != _width:",
             f"    _came = list({name}.shape)",
             "    raise ValueError(",
-            f'        f"{{_package.name}}: {name} must be [{form[0]}, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
+            f'        f"{{_package.name}}: {name} must be [batch, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
             "    )",
         ]
     # Of one part, as results have it.

@@ -167,7 +167,9 @@ class ComposedSuite(Suite):
                 yield from self._one("leading dimensions", self._size(), mode, "", self._leading, self._size(), mode)
             if self.subject.plan.spatial:
                 work = formats.memory_formats
-                yield from self._one("memory formats", self._size(), mode, "", self._behaviour, work, self._size(), mode)
+                yield from self._one(
+                    "memory formats", self._size(), mode, "", self._behaviour, work, self._size(), mode
+                )
             yield from self._one("training", self._size(), mode, f"{STEPS} steps", self._steps, self._size(), mode)
         yield from self._splits()
 

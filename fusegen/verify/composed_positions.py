@@ -77,9 +77,7 @@ def with_positions(composition: Composition, symbols: Mapping[str, int]) -> dict
     return found
 
 
-def _fits(
-    composition: Composition, index: int, found: dict[str, int], other: int, symbols: Mapping[str, int]
-) -> bool:
+def _fits(composition: Composition, index: int, found: dict[str, int], other: int, symbols: Mapping[str, int]) -> bool:
     """Notes how many positions each region has. Whether all have some, and those that meet have as many. other: of
     inputs that regions begin with besides the first."""
 

@@ -20,8 +20,8 @@ from tests.chains.collection import ENTRIES  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
-WIDE = ["convnext_rest", "gru_gate", "kb51", "kb84", "resnet_basic_tail"]
-NARROW = ["attention_weights", "film", "lora_linear"]
+WIDE = ["gru_gate", "inverted_residual", "kb51", "kb84", "upsample_merge"]
+NARROW = ["attention_weights", "conformer_convolution", "convnext_block", "film", "lora_linear", "preactivation_block"]
 # Under autocast, too: a gate in 16 bits beside an input in float32.
 BOTH = ["highway"]
 # Rows, input features, channels, groups.
