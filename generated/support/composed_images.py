@@ -1,0 +1,57 @@
+"""Modules of several regions whose values are [batch, channels, *positions].
+
+Between regions these are in channels_last, which a convolution takes without a copy, and whose rows
+the kernels read and write as they are. What the module returns is in the format that PyTorch's
+operators would give it. The region that makes a contiguous result writes it so, where its kernels
+do and no other region takes it; else it is copied.
+"""
+
+from functools import partial
+
+from torch import fx
+
+from .composed_module import ComposedModule
+from .memory_formats import as_channels_last, as_contiguous, is_last
+
+
+class ComposedImages(ComposedModule):
+    """_fusegen_formats: of each result whether it is in channels_last; or the place of the input
+    that it begins with, and the convolutions from there on: it is, where that or a weight is.
+    _fusegen_writes: the packages of regions that make results alone, with the place of each.
+    """
+
+    _fusegen_formats: tuple = ()
+    _fusegen_writes: dict = {}
+
+    def _fusegen_run(self, *inputs):
+        if isinstance(inputs[0], fx.Proxy):
+            return self._fusegen_leaf(inputs)
+        self._fusegen_check_dimensions(inputs)
+        lasts = [self._fusegen_is_last(inputs, each) for each in self._fusegen_formats]
+        run = partial(self._fusegen_run_images, lasts)
+        made = self._fusegen_chain(run, *inputs)
+        if not isinstance(made, tuple):
+            return self._fusegen_in_format(made, lasts[0])
+        return tuple(map(self._fusegen_in_format, made, lasts))
+
+    def _fusegen_is_last(self, inputs, known):
+        if isinstance(known, bool):
+            return known
+        place, layers = known
+        weights = [self._modules[name]._parameters.get("weight") for name in layers]
+        return any(is_last(each) for each in (inputs[place], *weights) if each is not None)
+
+    def _fusegen_run_images(self, lasts, part, *inputs):
+        place = self._fusegen_writes.get(part._fusegen_package.name)
+        return self._fusegen_run_part(inputs, part, last=place is None or lasts[place])
+
+    def _fusegen_last(self, x):
+        """What a convolution takes that PyTorch calls: in channels_last, if it knows that format."""
+        if x.dim() != self._fusegen_dimensions.most or x.dim() == 3:
+            return x
+        return as_channels_last(self._fusegen_package.packages[0], x, x.dtype)
+
+    def _fusegen_in_format(self, x, last):
+        if last or x.is_contiguous() or x.dim() != self._fusegen_dimensions.most:
+            return x
+        return as_contiguous(self._fusegen_package.packages[0], x)

@@ -1,0 +1,105 @@
+"""Chains of images: their values are [batch, channels, *positions] for PyTorch.
+
+The kernels take [rows, channels]. In channels_last memory an image is that by a view: a row for
+each position of each of the batch. PyTorch's result is in channels_last where the first input is,
+or what a convolution makes of it; else it is contiguous. Most chains' kernels read and write
+contiguous tensors themselves; other chains' inputs, results and gradients are copied.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .memory_formats import as_contiguous, is_last, with_channels_innermost
+from .precisions import FP32_SPLIT, with_pieces
+from .stand_in import Eager
+
+OTHER_POSITIONS = Eager("the first input has other dimensions than the spec gives it")
+
+
+class Pictured(NamedTuple):
+    """Stands for the first argument of an operator: an input [batch, channels, *positions]."""
+
+    x: Tensor
+
+
+class Multiplicand(NamedTuple):
+    """The same: an operand of a product [batch, *positions, channels], a view of images."""
+
+    x: Tensor
+
+    @property
+    def shape(self):
+        return self.x.movedim(-1, 1).shape
+
+
+def has_no_variance(shape):
+    """Whether PyTorch refuses the statistics of a tensor of this shape, or the shape itself."""
+    return min(shape[2:]) < 1 or (shape[0] == 1 and max(shape[2:]) == 1)
+
+
+def call_pictured(operator, arguments, last=None):
+    """The operator's result where its first argument is an input of images. last: see
+    call_convolved().
+    """
+    x = arguments[0].x
+    return call_on_images(operator, [x, *arguments[1:]], is_last(x) if last is None else last)
+
+
+def call_multiplied(module, operator, arguments):
+    """The operator's result where its first argument is an operand of a product: in channels_last,
+    as F.linear's is. arguments: what has rows among them is [batch, channels, *positions].
+    """
+    given = [arguments[0].x, *arguments[1:]]
+    for index in operator.with_rows[1:]:
+        given[index] = with_channels_innermost(operator.package, given[index])
+    if operator.split is not None and given[-3] == FP32_SPLIT:
+        given = with_pieces(module, operator, tuple(given))
+    result = operator(*given)
+    if operator.drops_channels:
+        return result
+    if isinstance(result, tuple):
+        return tuple(each.movedim(-1, 1) for each in result)
+    return result.movedim(-1, 1)
+
+
+def call_on_images(operator, given, stays_last):
+    """The operator's result for arguments that are [batch, channels, *positions] where they have
+    rows. stays_last: whether the result is to be in channels_last.
+    """
+    package = operator.package
+    batch, channels, *positions = given[0].shape
+    further = operator.with_rows[0 if operator.own_source else 1 :]
+    is_tiled = operator.tiled and not stays_last and channels > 1 and max(positions) > 1
+    if is_tiled and not any(_is_only_last(given[index]) for index in further):
+        for index in operator.with_rows:
+            given[index] = given[index].flatten(2)
+        if not operator.own_source:  # the convolution's result is in channels_last
+            given[0] = given[0].mT
+        result = operator.run(given)
+        if isinstance(result, tuple):
+            return tuple(each.view(batch, channels, *positions) for each in result)
+        return result.view(batch, channels, *positions)
+    for index in operator.with_rows:
+        given[index] = with_channels_innermost(package, given[index])
+    result = operator(*given)
+    if operator.drops_channels:
+        return result
+    if isinstance(result, tuple):
+        return tuple(_in_format(package, each.movedim(-1, 1), stays_last) for each in result)
+    return _in_format(package, result.movedim(-1, 1), stays_last)
+
+
+def _in_format(package, x, stays_last):
+    """A result of kernels, which is in channels_last."""
+    if stays_last:
+        return x
+    if not x.is_contiguous():
+        return as_contiguous(package, x)
+    # Sizes of 1 make both formats one, but the strides would make PyTorch go on in channels_last.
+    return x.flatten(1).view(x.shape)
+
+
+def _is_only_last(x):
+    """Whether channels are the innermost dimension of its memory alone, as between regions."""
+    return x.movedim(1, -1).is_contiguous() and not x.is_contiguous()
