@@ -256,7 +256,7 @@ def test_other_dimensions(packages) -> None:
     """nn.BatchNorm1d takes rows of channels, too; what nn.BatchNorm2d refuses is refused."""
     fused, original = pair(packages, "sequence")
     fused.fusegen_strict = False
-    x, gate = torch.randn(4, 24), torch.randn(4, 24)
+    x, gate = torch.randn(24, 24), torch.randn(24, 24, 1)
     with pytest.warns(UserWarning, match="other dimensions than the spec gives it"):
         made = fused.eval()(x, gate)
     torch.testing.assert_close(made, original.eval()(x, gate))
