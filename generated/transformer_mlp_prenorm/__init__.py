@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "e5f74d4b7a1d",
+    "690b6fb7a29b",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "766259162f13",
+    "798689e647b8",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "edcea0da7ecd",
+    "1b5230edef6d",
 )
 
 _package = _support.Composition(
