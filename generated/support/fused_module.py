@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from .batches import Multiplied
 from .convolution import Convolved, call_convolved
 from .dropout import DrawsFactors
+from .images import Multiplicand, Pictured, call_multiplied, call_pictured
 from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .ranks import RankOperator
@@ -91,13 +92,19 @@ class FusedModule(DrawsFactors, nn.Module):
             return self._fusegen_leaf(inputs)
         return self._fusegen_run_part(inputs)
 
-    def _fusegen_run_part(self, inputs, part=None, deeper=0):
-        """A call of the module, or of a region of it. deeper: how many calls of this are around."""
+    def _fusegen_run_part(self, inputs, part=None, deeper=0, last=None):
+        """A call of the module, or of a region of it. deeper: how many calls of this are around.
+        last: of images, whether the result is to be in channels_last; None: as PyTorch has it.
+        """
         of_part = {} if part is None else {"part": part}
         operator, found = self._fusegen_choose(inputs, count=True, **of_part)
         if operator is not None:
             if type(found[0]) is Convolved:
-                result = call_convolved(operator, found)
+                result = call_convolved(operator, found, last)
+            elif type(found[0]) is Pictured:
+                result = call_pictured(operator, found, last)
+            elif type(found[0]) is Multiplicand:
+                result = call_multiplied(self, operator, found)
             else:
                 if type(found[0]) is Multiplied:
                     found = (found[0].result(), *found[1:])
@@ -108,7 +115,7 @@ class FusedModule(DrawsFactors, nn.Module):
             return result if loss is None else loss(result, inputs)
         if found is COMPUTED:
             with once(self):
-                return self._fusegen_run_part(inputs, part, deeper=deeper + 1)
+                return self._fusegen_run_part(inputs, part, deeper=deeper + 1, last=last)
         package = (part or self)._fusegen_package
         self._fusegen_tell(found, package, depth=(7 if part is None else 9) + deeper)
         result = part.fusegen_reference(self, *inputs) if part else self.fusegen_reference(*inputs)
