@@ -120,7 +120,7 @@ def compose(spec: SpecModel, document: Document) -> Composition:
     diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, partition.images.spatial, document)]
     if diagnostics:
         raise SpecError(diagnostics)
-    regions = deferred(partition.regions, partition.returned, partition.claim)
+    regions = deferred(partition.regions, partition.returned, partition.images, partition.claim)
     kernels = [region for region in regions if not _is_called(spec, region, regions)]
     parts, known = [], KnownDtypes(spec)
     for region in regions:
@@ -139,7 +139,8 @@ def compose(spec: SpecModel, document: Document) -> Composition:
     diagnostics = diagnostics or [*_unused(spec, regions, partition.images, document)]
     if diagnostics:
         raise SpecError(diagnostics)
-    return Composition(spec, tuple(parts), partition.returned, partition.shapes, partition.images.spatial)
+    shapes = {**partition.shapes, **{name: shape for each in regions for name, shape in each.inputs.items()}}
+    return Composition(spec, tuple(parts), partition.returned, shapes, partition.images.spatial)
 
 
 def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:

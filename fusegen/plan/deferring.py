@@ -10,18 +10,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fusegen.ops.step import Step
+from fusegen.plan.images import Images
 from fusegen.plan.region import Region
 
 _OPERANDS = ("parameter", "value", "input", "mask")
 
 
-def deferred(regions: Sequence[Region], returned: Sequence[str], claim: Callable[[str], str]) -> tuple[Region, ...]:
-    """The same regions, with such tails moved. returned: what the module returns. claim: makes a name unique."""
+def deferred(
+    regions: Sequence[Region], returned: Sequence[str], images: Images, claim: Callable[[str], str]
+) -> tuple[Region, ...]:
+    """The same regions, with such tails moved. returned: what the module returns. images: the dimensions of values.
+    claim: makes a name unique."""
     found = list(regions)
     for index in range(len(found)):
         taker = _taker(found, index, returned)
         if taker is not None:
-            found[index], found[taker] = _moved(found[index], found[taker], claim)
+            found[index], found[taker] = _moved(found[index], found[taker], images, claim)
     return tuple(found)
 
 
@@ -45,7 +49,7 @@ def _is_pointwise(step: Step) -> bool:
     return alone and not (step.passes or step.stores_operand or step.needs_elements)
 
 
-def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[Region, Region]:
+def _moved(region: Region, taker: Region, images: Images, claim: Callable[[str], str]) -> tuple[Region, Region]:
     """Both regions, with the first one's tail in front of the step of the second that takes its result."""
     (layer, *tail), (result,) = region.steps, region.results
     product = claim(f"{region.name}_product")
@@ -61,7 +65,7 @@ def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[
         behind[0] = behind[0].model_copy(update={"from_": running})
     tail[0] = tail[0].model_copy(update={"from_": product})
     tail[-1] = tail[-1].model_copy(update={"save": result})
-    shape = (*next(iter(region.inputs.values()))[:-1], region.channels[1])
+    shape = images.behind([layer], next(iter(region.inputs.values())))
     inputs = {product if name == result else name: each for name, each in taker.inputs.items()}
     whole = replace(
         taker,

@@ -62,5 +62,11 @@ def writes(composition: Composition) -> dict[str, int]:
     return found
 
 
+def convolved_twice(composition: Composition) -> dict[str, str]:
+    """Inputs that several convolutions take, with the variable of the copy that these share."""
+    first = [next(iter(part.region.inputs)) for part in composition.parts if part.region.steps[0].spatial]
+    return {name: f"_{name}" for name in composition.spec.inputs if first.count(name) > 1}
+
+
 def _is_tiled(part: Part) -> bool:
     return part.plan is not None and all(variant.tiled for variant in part.plan.variants)

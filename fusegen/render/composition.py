@@ -10,7 +10,7 @@ from typing import Any
 from fusegen.ir.axes import Dim
 from fusegen.plan.composition import Composition, Part
 from fusegen.plan.summary import step_data
-from fusegen.render.composed_formats import formats, writes
+from fusegen.render.composed_formats import convolved_twice, formats, writes
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple
 from fusegen.render.module import returns
@@ -154,9 +154,12 @@ def _constructed(composition: Composition) -> list[str]:
 
 def _calls(composition: Composition) -> list[str]:
     """The body of the method that runs the regions in turn."""
-    lines = []
+    shared = convolved_twice(composition)
+    lines = [f"{variable} = self._fusegen_shared({name})" for name, variable in shared.items()]
     for part in composition.parts:
-        given = ", ".join(part.region.inputs)
+        source, *others = part.region.inputs
+        source = shared.get(source, source) if part.region.steps[0].spatial else source
+        given = ", ".join([source, *others])
         if part.plan is None:
             layer = part.region.steps[0]
             given = f"self._fusegen_last({given})" if layer.spatial else given

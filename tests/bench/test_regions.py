@@ -202,3 +202,36 @@ def test_each_region_says_what_it_ran(block: Subject, monkeypatch: pytest.Monkey
     found = ran(block, _mode(block), size, STEP, Told(), [torch.zeros(1)])
     assert found == Ran(" / ".join([", ".join(["two_pass"] * 3), ", ".join(["row"] * 3)]), found.launches)
     assert [[call[2:4] for call in each.asked] for each in extensions] == [[(5, 6)] * 2, [(5, 7)] * 2, [(5, 6)] * 2]
+
+
+DOWN = """\
+fusegen: 1
+name: bench_down
+dims: {batch: 4, channels: 6, wider: 8, height: 9, width: 8}
+arguments: {channels: {type: dim}, wider: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+dtypes: [float32]
+chain:
+  - {op: conv2d, name: conv1, out_channels: wider, kernel_size: 3, stride: 2, padding: 1, bias: false}
+  - {op: relu}
+  - {op: linear, name: over, out_features: wider, bias: false}
+  - {op: relu, save: main}
+  - {op: conv2d, from: x, name: down, out_channels: wider, kernel_size: 1, stride: 2, bias: false}
+  - {op: add, value: main}
+"""
+
+
+def test_of_images_each_layer_has_its_own_positions(tmp_path: Path) -> None:
+    subject = made(tmp_path, "bench_down", DOWN, ComposedSubject)
+    size = sizes_of(subject.plan, "2x3x4x7x5")
+    rows = [each.sizes.rows for each in portions(subject.plan, _mode(subject), size)]
+    assert rows == [2 * 4 * 3] * 2 and size.symbols["height_2"] == 4
+    _, original, inputs = subject.pair(size, _mode(subject), 1)
+    forward = products_work(subject.plan, _mode(subject), size, original, inputs, inputs[0], EVAL).call()
+    assert [tuple(each.shape) for each in forward] == [(2, 4, 4, 3), (24, 4), (2, 4, 4, 3)]
+    step = products_work(subject.plan, _mode(subject), size, original, inputs, inputs[0], STEP).call()
+    assert [tuple(each.shape) for each in step[0]] == [(2, 3, 7, 5), (4, 3, 3, 3)]
+    forward, backward = bytes_of_regions(subject.plan, _mode(subject), size, STEP)
+    result = 2 * 4 * 4 * 3 * 4
+    # Each kernel reads what its layer has made and writes its result; the last one reads another product, too.
+    assert 0 <= forward - 5 * result < 300

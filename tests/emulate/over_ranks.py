@@ -58,7 +58,7 @@ class Linear(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A residual block's end: the norm behind a convolution, and a further input."""
+    """The norm behind each of two convolutions, and a further input."""
 
     text = SPEC.format(
         name="ranks_convolution",
@@ -71,14 +71,17 @@ class Convolution(nn.Module):
         "  - {op: batch_norm, name: bn, sync: true}\n"
         "  - {op: add, input: rest}\n"
         "  - {op: relu}\n"
+        "  - {op: conv2d, name: second, out_channels: hidden, kernel_size: 1, bias: false}\n"
+        "  - {op: batch_norm, name: second_bn, sync: true}\n"
     )  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.bn = nn.Conv2d(3, CHANNELS, 3, padding=1), nn.BatchNorm2d(CHANNELS)
+        self.second, self.second_bn = nn.Conv2d(CHANNELS, CHANNELS, 1, bias=False), nn.BatchNorm2d(CHANNELS)
 
     def forward(self, x: Tensor, rest: Tensor) -> Tensor:
-        return F.relu(self.bn(self.conv(x)) + rest)
+        return self.second_bn(self.second(F.relu(self.bn(self.conv(x)) + rest)))
 
 
 class Groups(nn.Module):
