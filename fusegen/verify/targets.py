@@ -70,7 +70,11 @@ def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
 
 def _channels(plan: Plan, module: nn.Module, x: Tensor) -> int:
     """Those of the running value, which may be a part of the source."""
-    product, convolution, width = plan.chain.contraction, plan.chain.convolution, x.shape[1 if plan.chain.spatial else -1]
+    product, convolution, width = (
+        plan.chain.contraction,
+        plan.chain.convolution,
+        x.shape[1 if plan.chain.spatial else -1],
+    )
     if product is not None:
         width = attrgetter(product.attribute)(module).shape[1 if product.by_columns else 0]
     elif convolution is not None:
