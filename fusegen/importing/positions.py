@@ -129,10 +129,8 @@ def _empty(parameter: nn.Parameter) -> nn.Parameter:
 
 def _has_norm(module: nn.Module) -> bool:
     """Whether there is a batch norm, and no layer of rows."""
-    layers = list(module.modules())
-    return any(isinstance(each, _BatchNorm) for each in layers) and not any(
-        isinstance(each, nn.Linear) for each in layers
-    )
+    layers = [each for each in module.modules() if isinstance(each, _BatchNorm | nn.Linear)]
+    return bool(layers) and not any(isinstance(each, nn.Linear) for each in layers)
 
 
 class _Stop(Exception):

@@ -83,8 +83,8 @@ def shape(node: fx.Node) -> tuple[Any, ...]:
 
 
 def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: int = 0) -> Trace:
-    """The module's graph in training or evaluation. Its mode and state stay as they are. images: dimensions of positions
-    that the inputs have where there is no convolution. Raises SpecError."""
+    """The module's graph in training or evaluation. Its mode and state stay as they are. images: the dimensions of
+    positions that inputs have where there is no convolution. Raises SpecError."""
     dynamic = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
     with _mode(module, training), constant_momentum(module), _quiet():
         try:

@@ -68,11 +68,7 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         f"_channels = {channels}",
         *_of_part(call),
         f"_width = {width}",
-        f"if {name}.shape[1] != _width:",
-        f"    _came = list({name}.shape)",
-        "    raise ValueError(",
-        f'        f"{{_package.name}}: {name} must be [{form[0]}, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
-        "    )",
+        *_other_width(name, form),
     ]
     samples = any(dropout.by_sample for dropout in call.chain.dropouts)
     if call.further or call.chain.masks or call.chain.targets or call.chain.batch_norms or samples:
@@ -91,16 +87,20 @@ def _sizes_of_images(call: CallNames) -> list[str]:
     else:
         lines.append(f"_channels = {name}.shape[1]" if width is None else f"_channels = _width = {width}")
         lines += _of_part(call)
-    if width is not None:
-        lines += [
-            f"if {name}.shape[1] != _width:",
-            f"    _came = list({name}.shape)",
-            "    raise ValueError(",
-            f'        f"{{_package.name}}: {name} must be [batch, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
-            "    )",
-        ]
+    lines += _other_width(name, form) if width is not None else []
     # Of one part, as results have it.
     return [*lines, f"_shape = ({name}.shape[0], _channels, *{name}.shape[2:])"]
+
+
+def _other_width(name: str, form: tuple[str, ...]) -> list[str]:
+    """Statements that refuse images of other channels."""
+    return [
+        f"if {name}.shape[1] != _width:",
+        f"    _came = list({name}.shape)",
+        "    raise ValueError(",
+        f'        f"{{_package.name}}: {name} must be [{form[0]}, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
+        "    )",
+    ]
 
 
 def _sizes_of_batches(call: CallNames, b: Batched) -> list[str]:

@@ -12,6 +12,7 @@ from torch import fx
 
 from .composed_module import ComposedModule
 from .memory_formats import as_channels_last, as_contiguous, is_last
+from .stand_in import is_autocast
 
 
 class ComposedImages(ComposedModule):
@@ -45,13 +46,30 @@ class ComposedImages(ComposedModule):
         place = self._fusegen_writes.get(part._fusegen_package.name)
         return self._fusegen_run_part(inputs, part, last=place is None or lasts[place])
 
+    def _fusegen_copies(self, x):
+        """Whether `x` has a batch, and kernels that may copy it."""
+        package = self._fusegen_package
+        is_here = x.device.type == package.device and package.built
+        return is_here and x.dim() == self._fusegen_dimensions.most
+
     def _fusegen_last(self, x):
         """What a convolution takes that PyTorch calls: in channels_last, if it knows that format."""
-        if x.dim() != self._fusegen_dimensions.most or x.dim() == 3:
+        if x.dim() == 3 or not self._fusegen_copies(x):
             return x
         return as_channels_last(self._fusegen_package.packages[0], x, x.dtype)
 
-    def _fusegen_in_format(self, x, last):
-        if last or x.is_contiguous() or x.dim() != self._fusegen_dimensions.most:
+    def _fusegen_shared(self, x):
+        """What several convolutions take: each would copy it. Under autocast they do, and round."""
+        if not self._fusegen_copies(x) or is_autocast(x.device.type):
             return x
+        package = self._fusegen_package.packages[0]
+        if x.dim() == 3:  # as a convolution has it
+            return as_channels_last(package, x.unsqueeze(2), x.dtype).squeeze(2)
+        return as_channels_last(package, x, x.dtype)
+
+    def _fusegen_in_format(self, x, last):
+        if last or x.is_contiguous():
+            return x
+        if not self._fusegen_copies(x):
+            return x.contiguous() if x.dim() == self._fusegen_dimensions.most else x
         return as_contiguous(self._fusegen_package.packages[0], x)

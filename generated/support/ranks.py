@@ -57,7 +57,7 @@ class RankOperator:
     """
 
     split = None
-    tiled = drops_channels = False
+    tiled = drops_channels = own_source = False
 
     def __init__(self, package, statistics, sums, early, late, with_rows, linear, bias=None):
         self.package, self.statistics, self.sums = package, statistics, sums
@@ -93,8 +93,12 @@ class RankOperator:
         # The product stands for its operands, of which one is left.
         given = arguments[1:] if self.linear else arguments
         named = dict(zip(self.arguments, given, strict=False))
-        channels = arguments[1].shape[0] if self.linear else x.shape[-1]
-        return x.new_empty((*x.shape[:-1], channels), dtype=self._dtype(named, "output"))
+        at, shape = -1, list(x.shape)
+        if not isinstance(arguments[0], Tensor):  # of images
+            at, shape = 1, list(arguments[0].shape)
+        if self.linear:
+            shape[at] = arguments[1].shape[0]
+        return x.new_empty(shape, dtype=self._dtype(named, "output"))
 
     def _bias_of_product(self, x, others):
         if self.bias is None or x.dtype.itemsize > 2:

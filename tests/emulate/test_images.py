@@ -39,7 +39,8 @@ class Original(nn.Module):
 @dataclass(frozen=True)
 class Chain:
     """spatial: dimensions of positions. inputs: of the spec, besides x. sizes: of the inputs, for a batch, channels and
-    positions. tail: the original's forward. tiled: whether kernels read and write contiguous images themselves."""
+    positions. tail: the original's forward. tiled: whether kernels read and write contiguous images themselves.
+    keeps_format: whether PyTorch's result has the strides of x: a softmax's is contiguous."""
 
     spatial: int
     steps: tuple[str, ...]
@@ -49,14 +50,15 @@ class Chain:
     parts: int = 1
     dtypes: str = "float32"
     tiled: bool = True
-    first: str = ""
+    keeps_format: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
         return NAMES[-self.spatial :]
 
     def spec(self, name: str) -> str:
-        dims = ", ".join(f"{each}: {size}" for each, size in zip(("n", "c", *self.names), (6, 24, 7, 5, 3)))
+        sizes = zip(("n", "c", *self.names), (6, 24, 7, 5, 3), strict=False)
+        dims = ", ".join(f"{each}: {size}" for each, size in sizes)
         form = ", ".join(self.names)
         first = f"x: [n, {'c' if self.parts == 1 else f'{self.parts} * c'}, {form}]"
         others = "".join(f", {each}" for each in self.inputs).replace("...", form)
@@ -86,27 +88,16 @@ CHAINS = {
         lambda c: {"bn": nn.BatchNorm1d(c, momentum=None)},
         lambda m, x, gate: m.bn(F.silu(x)) * gate + F.silu(x), ("gate: [n, c, 1]",),
     ),
-    "volume": Chain(
-        3, ("batch_norm, name: bn, affine: false", "add, input: y", "hardswish", "add, input: offset"),
-        lambda c: {"bn": nn.BatchNorm3d(c, affine=False)},
-        lambda m, x, y, offset: F.hardswish(m.bn(x) + y) + offset, ("y: [n, c, ...]", "offset: [c, 1, 1, 1]"),
+    "volume": Chain(  # a norm in each branch, and a value for each channel
+        3, ("batch_norm, name: bn, affine: false, save: a", "batch_norm, name: bn2, from: y", "add, value: a",
+            "hardswish", "add, input: offset"),
+        lambda c: {"bn": nn.BatchNorm3d(c, affine=False), "bn2": nn.BatchNorm3d(c)},
+        lambda m, x, y, offset: F.hardswish(m.bn2(y) + m.bn(x)) + offset, ("y: [n, c, ...]", "offset: [c, 1, 1, 1]"),
     ),
-    "two_norms": Chain(  # both branches of a block with a projection
-        2, ("batch_norm, name: bn, save: a", "batch_norm, name: bn2, from: y", "add, value: a", "relu"),
-        lambda c: {"bn": nn.BatchNorm2d(c), "bn2": nn.BatchNorm2d(c)},
-        lambda m, x, y: F.relu(m.bn2(y) + m.bn(x)), ("y: [n, c, ...]",),
-    ),
-    "slopes": Chain(
-        2, ("prelu, name: act, num_parameters: c", "mul, constant: 2"), lambda c: {"act": nn.PReLU(c)},
-        lambda m, x: m.act(x) * 2,
-    ),
-    "gate": Chain(
-        2, ("batch_norm, name: bn", "mul, input: rows", "sigmoid"), lambda c: {"bn": nn.BatchNorm2d(c)},
-        lambda m, x, rows: torch.sigmoid(m.bn(x) * rows), ("rows: [n, 1, ...]",), tiled=False,
-    ),
-    "softmax": Chain(
-        2, ("batch_norm, name: bn", "softmax, dim: 1"), lambda c: {"bn": nn.BatchNorm2d(c)},
-        lambda m, x: m.bn(x).softmax(1), tiled=False,
+    "rows": Chain(
+        2, ("prelu, name: act, num_parameters: c", "mul, input: rows", "softmax, dim: 1"),
+        lambda c: {"act": nn.PReLU(c)}, lambda m, x, rows: (m.act(x) * rows).softmax(1), ("rows: [n, 1, ...]",),
+        tiled=False, keeps_format=False,
     ),
     "halves": Chain(
         2, ("glu", "batch_norm, name: bn"), lambda c: {"bn": nn.BatchNorm2d(c)},
@@ -171,8 +162,8 @@ def test_as_accurate_as_eager(packages, name, size) -> None:
             assert not failures(compare_module(fused, original, inputs, train=train))
             assert fused.train(train).fusegen_kernels(*inputs)
             theirs, mine = (run(module, inputs, None, train=train).output for module in (original, fused))
-            kept = [n for n in theirs.shape if n != 1]
-            assert theirs.stride() == mine.stride() or len(kept) < theirs.dim()
+            if CHAINS[name].keeps_format and 1 not in theirs.shape:
+                assert theirs.stride() == mine.stride()
 
 
 def test_in_16_bits_and_under_autocast(packages) -> None:
