@@ -1,4 +1,4 @@
-"""The convolutions that a chain may begin with."""
+"""Convolutions, with each of which a region begins."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class Convolving(Step):
 
 
 class Convolution(Convolving):
-    """nn.Conv1d, nn.Conv2d, nn.Conv3d. Only as the first step: PyTorch makes it, in channels_last; the kernels add the
-    bias."""
+    """nn.Conv1d, nn.Conv2d, nn.Conv3d. PyTorch makes it, in channels_last; the kernels add the bias. Each begins a
+    region."""
 
     op: Literal["conv1d", "conv2d", "conv3d"]
     padding: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.plan.composition import Composition, Part
+from fusegen.plan.region import Shape
 from fusegen.render.functions import as_tuple
 
 # Of a value: whether it is in channels_last, or the place of an input and the convolutions behind it, which decide.
@@ -62,10 +63,25 @@ def writes(composition: Composition) -> dict[str, int]:
     return found
 
 
-def convolved_twice(composition: Composition) -> dict[str, str]:
-    """Inputs that several convolutions take, with the variable of the copy that these share."""
-    first = [next(iter(part.region.inputs)) for part in composition.parts if part.region.steps[0].spatial]
-    return {name: f"_{name}" for name in composition.spec.inputs if first.count(name) > 1}
+def shared(composition: Composition) -> dict[str, str]:
+    """Inputs that several regions take in channels_last, with the variable of the copy that these share."""
+    if not composition.spatial:
+        return {}
+    images = [name for name in composition.spec.inputs if _is_image(composition.shapes[name], composition.spatial)]
+    counts = {name: sum(takes_last(part, name) for part in composition.parts) for name in images}
+    return {name: f"_{name}" for name, count in counts.items() if count > 1}
+
+
+def takes_last(part: Part, name: str) -> bool:
+    """Whether a region takes an input in channels_last alone: in front of a convolution, and all around a product."""
+    first, region = part.region.steps[0], part.region
+    if first.spatial:
+        return name == next(iter(region.inputs))
+    return first.anchor and name in region.inputs
+
+
+def _is_image(shape: Shape, spatial: int) -> bool:
+    return len(shape) == spatial + 2 and 1 not in shape
 
 
 def _is_tiled(part: Part) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from fusegen.ir.axes import Dim
 from fusegen.plan.composition import Composition, Part
 from fusegen.plan.summary import step_data
-from fusegen.render.composed_formats import convolved_twice, formats, writes
+from fusegen.render.composed_formats import formats, shared, takes_last, writes
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple
 from fusegen.render.module import returns
@@ -106,6 +106,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         regions=regions,
         kernels=kernels,
         variables=as_tuple([region.variable for region in kernels]),
+        products=any(step.anchor and not step.spatial for step in spec.chain),
         precisions=composition.has_precisions,
         signature=signature(spec, composition.has_precisions),
         construct=constructor(spec, chains, _constructed(composition), lines, composition.has_precisions),
@@ -154,12 +155,10 @@ def _constructed(composition: Composition) -> list[str]:
 
 def _calls(composition: Composition) -> list[str]:
     """The body of the method that runs the regions in turn."""
-    shared = convolved_twice(composition)
-    lines = [f"{variable} = self._fusegen_shared({name})" for name, variable in shared.items()]
+    copies = shared(composition)
+    lines = [f"{variable} = self._fusegen_shared({name})" for name, variable in copies.items()]
     for part in composition.parts:
-        source, *others = part.region.inputs
-        source = shared.get(source, source) if part.region.steps[0].spatial else source
-        given = ", ".join([source, *others])
+        given = ", ".join(copies.get(name, name) if takes_last(part, name) else name for name in part.region.inputs)
         if part.plan is None:
             layer = part.region.steps[0]
             given = f"self._fusegen_last({given})" if layer.spatial else given

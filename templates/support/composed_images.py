@@ -59,7 +59,8 @@ class ComposedImages(ComposedModule):
         return as_channels_last(self._fusegen_package.packages[0], x, x.dtype)
 
     def _fusegen_shared(self, x):
-        """What several convolutions take: each would copy it. Under autocast they do, and round."""
+        """What several regions take in channels_last: each would copy it. Under autocast they do,
+        and round."""
         if not self._fusegen_copies(x) or is_autocast(x.device.type):
             return x
         package = self._fusegen_package.packages[0]
