@@ -169,7 +169,7 @@ def with_positions(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     channels = value_of(chain.channels, symbols)
     positions = result_positions(plan, given[2:], symbols)
     rows = given[0] * math.prod(positions)
-    width = given[1] if chain.convolution else None
+    width = given[1] if chain.has_weight else None
     return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (given[0], channels, *positions))
 
 
