@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
@@ -41,6 +41,11 @@ class Composition:
     def plans(self) -> list[Plan]:
         """Of the regions that have kernels, in order."""
         return [part.plan for part in self.parts if part.plan is not None]
+
+    def with_plans(self, plans: Iterable[Plan]) -> Composition:
+        """The same with others in the place of `plans`."""
+        others = iter(plans)
+        return replace(self, parts=tuple(replace(part, plan=part.plan and next(others)) for part in self.parts))
 
     @property
     def device(self) -> Device:
