@@ -66,9 +66,7 @@ def _standalone(plan: Plan) -> StandalonePlan:
     return StandalonePlan(**{**values, "modes": tuple(filter(is_built, plan.modes))})
 
 
-def _changed(
-    spec: SpecModel, document: Document, dtypes: Sequence[str] | None, precision: str | None
-) -> SpecModel:
+def _changed(spec: SpecModel, document: Document, dtypes: Sequence[str] | None, precision: str | None) -> SpecModel:
     """The spec with fewer dtypes and another precision, where these are others."""
     changes: dict[str, object] = {}
     if dtypes is not None:

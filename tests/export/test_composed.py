@@ -1,0 +1,136 @@
+"""Exported modules of several regions and of several results, whose kernels run on the CPU: beside their packages, bit
+for bit, and beside the original."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.plan.load import planned_file  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
+from tests.emulate.test_regions import BLOCK  # noqa: E402
+
+# One region, which returns what it saves behind what it ends with.
+SUMS = """\
+fusegen: 1
+name: exported_sums
+dims: {batch: 64, features: 32}
+arguments: {features: {type: dim}}
+inputs: {x: [batch, features], shift: [batch, features]}
+dtypes: [float32]
+chain:
+  - {op: add, input: shift, save: total}
+  - {op: layer_norm, name: norm}
+  - {op: silu}
+outputs: [result, total]
+"""
+
+
+class Sums(nn.Module):
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(features)
+
+    def forward(self, x: torch.Tensor, shift: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        total = x + shift
+        return nn.functional.silu(self.norm(total)), total
+
+
+@pytest.fixture(scope="module")
+def files(emulated, emulation_cache, tmp_path_factory) -> dict[str, tuple[dict[str, Any], Any]]:
+    """By spec: what the exported file defines, and what it is compared with."""
+    root = tmp_path_factory.mktemp("composed")
+    specs = [root / "region_block.yaml", root / "exported_sums.yaml"]
+    for spec, text in zip(specs, (BLOCK, SUMS), strict=True):
+        spec.write_text(text)
+    block, sums = emulated.run(*((spec, None) for spec in specs))
+    write_files(render_all([planned_file(specs[0])]), root / "generated")
+    package = emulate_package(root / "generated" / "region_block", cache=emulation_cache)
+    return {"region_block": (block, package.RegionBlock), "exported_sums": (sums, Sums)}
+
+
+def pair(files, name: str, *sizes: int) -> tuple[nn.Module, nn.Module]:
+    """What the file is compared with, and its module, from one seed and away from their initial values."""
+    made = []
+    names, other = files[name]
+    for module in (other, names["ModelNew"]):
+        torch.manual_seed(3)
+        made.append(module(*sizes))
+        with torch.no_grad():
+            for parameter in made[-1].parameters():
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    made[0].fusegen_strict = True
+    return made[0], made[1]
+
+
+def step(module: nn.Module, inputs: tuple[torch.Tensor, ...], count: int) -> dict[str, torch.Tensor]:
+    """Results, all gradients, and buffers after the call. count: of the results, how many are used."""
+    own = [each.clone().requires_grad_() for each in inputs]
+    results = module(*own)
+    assert isinstance(results, tuple)
+    torch.manual_seed(5)
+    module.zero_grad()
+    torch.autograd.backward(results[:count], [torch.randn(each.shape) for each in results[:count]])
+    found = {f"result {i}": each.detach() for i, each in enumerate(results)}
+    found |= {f"grad of input {i}": each.grad for i, each in enumerate(own)}
+    found |= {f"grad of {name}": each.grad for name, each in module.named_parameters()}
+    return found | {name: each.clone() for name, each in module.named_buffers()}
+
+
+def agree(other: nn.Module, exported: nn.Module, shape: tuple[int, ...], count: int, tolerance: float) -> None:
+    inputs = torch.randn(shape), torch.randn(shape)
+    ours, theirs = step(exported, inputs, count), step(other, inputs, count)
+    torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
+
+
+def test_the_same_seed_gives_the_same_state(files) -> None:
+    package, exported = pair(files, "region_block", 6, 9)
+    theirs, ours = package.state_dict(), exported.state_dict()
+    assert list(theirs) == list(ours) and all(torch.equal(theirs[key], ours[key]) for key in theirs)
+    assert (exported.slope, exported.gate.in_features) == (0.2, 6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("count", [2, 1])
+def test_it_computes_what_the_package_does(files, training, count) -> None:
+    """Regions with batch norms, one of several results, and a layer that PyTorch calls."""
+    package, exported = pair(files, "region_block", 6, 9)
+    for _ in range(2):
+        agree(package.train(training), exported.train(training), (5, 6), count, 0.0)
+    assert int(exported.first_bn.num_batches_tracked) == (2 if training else 0)
+
+
+def test_it_computes_what_the_original_does(files) -> None:
+    package, exported = pair(files, "region_block", 7, 13)
+    x, shift = torch.randn(11, 7), torch.randn(11, 7)
+    double = pair(files, "region_block", 7, 13)[0].double()
+    expected = double.fusegen_reference(x.double(), shift.double())
+    torch.testing.assert_close(exported(x, shift), tuple(each.float() for each in expected), atol=2e-5, rtol=2e-5)
+    with torch.no_grad():
+        assert exported(x, shift)[0].grad_fn is None
+
+
+@pytest.mark.parametrize("shape", [(32,), (5, 32), (2, 3, 32)])
+def test_one_region_of_several_results(files, shape) -> None:
+    original, exported = pair(files, "exported_sums", 32)
+    for count in (2, 1):
+        agree(original, exported, shape, count, 1e-5)
+
+
+def test_what_the_kernels_do_not_do_is_refused(files) -> None:
+    _, exported = pair(files, "region_block", 6, 9)
+    with pytest.raises(ValueError, match="two dimensions"):
+        exported(torch.randn(2, 3, 6), torch.randn(2, 3, 6))
+    with pytest.raises(ValueError, match="no rows"):
+        exported(torch.randn(0, 6), torch.randn(0, 6))
+    with pytest.raises(ValueError, match="more than one row"):
+        exported(torch.randn(1, 6), torch.randn(1, 6))
+    with pytest.raises(TypeError, match="no kernels for"):
+        exported(torch.randn(4, 6).double(), torch.randn(4, 6))
