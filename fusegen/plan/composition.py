@@ -85,27 +85,18 @@ def package_names(planned: Planned) -> list[str]:
     return list(dict.fromkeys([planned.spec.name, *(plan.spec.name for plan in compiled([planned]))]))
 
 
-def refuse_compositions(planned: Iterable[Planned], what: str) -> list[Plan]:
-    """The plans, where none is a composition. what: is not possible with one. Raises SpecError."""
+def refuse_compositions(planned: Iterable[Planned], what: str, hint: str | None = None) -> list[Plan]:
+    """The plans, where none is a composition. what: is not possible with one. hint: what is. Raises SpecError."""
     found, diagnostics = [], []
     for each in planned:
         if isinstance(each, Composition):
             message = f"{what} of {each.spec.name}: it has several regions ({_names(each)})"
-            diagnostics.append(Diagnostic("FG401", message))
+            diagnostics.append(Diagnostic("FG401", message, hint=hint))
         else:
             found.append(each)
     if diagnostics:
         raise SpecError(diagnostics)
     return found
-
-
-def refuse_several(planned: Iterable[Planned], what: str) -> list[Plan]:
-    """As refuse_compositions, and modules of several results are refused, too."""
-    plans = refuse_compositions(planned, what)
-    found = [plan for plan in plans if plan.spec.outputs is not None]
-    if found:
-        raise SpecError([Diagnostic("FG401", f"{what} of {each.spec.name}: it has 'outputs'") for each in found])
-    return plans
 
 
 def _names(composition: Composition) -> str:

@@ -20,11 +20,13 @@ from fusegen.spec.partial import read_partly
 from fusegen.spec.validate import merge, validate
 from fusegen.spec.yaml import read_yaml
 
+_SINGLE = ("there is no single plan", "each region has a plan of its own, see planned_file")
+
 
 def plan_file(path: Path | str) -> Plan:
     """The plan of a spec file, with the tuning beside it. Raises SpecError with the diagnostics of either, and for a
     chain of several regions."""
-    (plan,) = refuse_compositions([planned_file(path)], "there is no single plan")
+    (plan,) = refuse_compositions([planned_file(path)], *_SINGLE)
     return plan
 
 
@@ -35,7 +37,7 @@ def planned_file(path: Path | str) -> Planned:
 
 def plan_document(document: Document) -> Plan:
     """As plan_file, of a file that has been read, without a tuning."""
-    (plan,) = refuse_compositions([planned_document(document)], "there is no single plan")
+    (plan,) = refuse_compositions([planned_document(document)], *_SINGLE)
     return plan
 
 
@@ -64,7 +66,7 @@ def planned_spec(spec: SpecModel, document: Document) -> Planned:
 
 def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
     """As planned_files, of chains of one region alone."""
-    return refuse_compositions(planned_files(paths), "there is no single plan")
+    return refuse_compositions(planned_files(paths), *_SINGLE)
 
 
 def planned_files(paths: Iterable[Path | str]) -> list[Planned]:

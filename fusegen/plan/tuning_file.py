@@ -79,10 +79,12 @@ class _File(SpecPart):
     architectures: dict[str, _Machine]
 
 
-def tuning_path(spec: Path | str, plan: Plan) -> Path:
-    """Where the tuning of a plan of a spec file lies: that of a region has the name of the region's package."""
-    name = Path(spec).stem if plan.spec.file_stem == plan.spec.name else plan.spec.name
-    return Path(spec).with_name(name + SUFFIX)
+def tuning_path(spec: Path | str, plan: Plan | None = None) -> Path:
+    """Where the tuning of a spec file lies. plan: of a region of it, whose tuning has the name of its package."""
+    whole = Path(spec).with_suffix(SUFFIX)
+    if plan is None or plan.spec.file_stem == plan.spec.name:
+        return whole
+    return whole.with_name(plan.spec.name + SUFFIX)
 
 
 def tuned(planned: Planned, spec: Path | str) -> Planned:

@@ -81,12 +81,16 @@ def source_distribution(project: Path, specs: str) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize("specs", ['"specs"', 'Path(__file__).resolve().parent / "specs"'])
 def test_the_source_distribution_has_specs_and_tunings(specs: str, project: Path) -> None:
-    (project / "specs" / "linear_gelu.tuning.json").write_text("{}\n")
+    shutil.copy(ROOT / "tests" / "wheel" / "specs" / "mlp.yaml", project / "specs")
+    for name in ("linear_gelu", "mlp_up", "mlp_other"):
+        (project / "specs" / f"{name}.tuning.json").write_text("{}\n")
     done = source_distribution(project, specs)
     assert done.returncode == 0, done.stderr
     with tarfile.open(project / "dist" / "mypackage-1.0.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"specs/linear_gelu.yaml", "specs/linear_gelu.tuning.json"} <= names
+    found = {name for name in names if name.endswith((".yaml", ".json"))}
+    expected = ("linear_gelu.yaml", "linear_gelu.tuning.json", "mlp.yaml", "mlp_up.tuning.json")
+    assert found == {f"specs/{name}" for name in expected}
 
 
 def test_a_source_distribution_without_its_specs(project: Path) -> None:
