@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator
 
@@ -69,8 +70,8 @@ def _kernels(plan: Plan) -> Iterator[str]:
 
 def _full_bytes(plan: Plan) -> int:
     """Of a result [rows, channels], in the first dtype configuration."""
-    rows, channels = (value_of(dim, plan.spec.dims) for dim in (plan.chain.rows, plan.chain.channels))
-    return rows * channels * WIDTH[plan.modes[0].roles["activation"]]
+    dims = (*(plan.chain.leading or (plan.chain.rows,)), plan.chain.channels)
+    return math.prod(value_of(dim, plan.spec.dims) for dim in dims) * WIDTH[plan.modes[0].roles["activation"]]
 
 
 def _reason(plan: Plan, step: Step, full: int) -> str:

@@ -30,9 +30,9 @@ def _lacking(plan: Plan) -> Iterator[Lacking]:
         yield ("chain", 0), "an exported file has no bmm", _PACKAGE
     if chain.targets:
         yield ("chain", len(spec.chain) - 1), "an exported file has no losses", _PACKAGE
-    if chain.leading:
-        hint = "write [rows, channels]: a call may have more dimensions; or build a package"
-        yield ("inputs", chain.inputs[0].name), "an exported file has inputs of two dimensions in its spec", hint
+    for name in chain.spread:
+        message = f"in an exported file an input has all dimensions of rows or none: '{name}' has some"
+        yield ("inputs", name), message, _PACKAGE
     for index in synchronised(spec):
         hint = "leave 'sync' out of its spec"
         yield ("chain", index, "sync"), "an exported file exchanges nothing between ranks", hint

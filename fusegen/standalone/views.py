@@ -6,19 +6,26 @@ from collections.abc import Sequence
 
 from fusegen.plan.dimensions import Dimensions
 
+_NUMBERS = {2: "two"}
+
+
+def _are_matrices(allowed: Dimensions) -> bool:
+    """Whether inputs are [rows, channels] as they come."""
+    return allowed.most == 2
+
 
 def check_and_view(allowed: Dimensions, first: str, others: Sequence[str]) -> list[str]:
     """Statements that check the dimensions and make the views. first: the first input. others: those with its rows."""
     rows = [f"if {first}.shape[0] == 0:", f'    raise ValueError("{first} has no rows")']
-    if allowed.most is not None:
-        reason = f"{first} must have two dimensions: {allowed.reason}"
-        return [f"if {first}.dim() != 2:", f'    raise ValueError("{reason}")', *rows]
-    needed = f"{first} must have {allowed.least} dimensions: {allowed.reason}"
-    if allowed.least <= 1:
+    needed = f"{first} must have {_NUMBERS.get(allowed.least, allowed.least)} dimensions: {allowed.reason}"
+    if allowed.least <= 1 and allowed.most is None:
         needed = f"{first} must have a dimension of channels"
+    wrong = f"< {max(1, allowed.least)}" if allowed.most is None else f"!= {allowed.most}"
+    refusal = [f"if {first}.dim() {wrong}:", f'    raise ValueError("{needed}")']
+    if _are_matrices(allowed):
+        return [*refusal, *rows]
     lines = [
-        f"if {first}.dim() < {max(1, allowed.least)}:",
-        f'    raise ValueError("{needed}")',
+        *refusal,
         f"_leading = {first}.shape[:-1]",
     ]
     for name in others:
@@ -32,6 +39,6 @@ def check_and_view(allowed: Dimensions, first: str, others: Sequence[str]) -> li
 
 def viewed_back(allowed: Dimensions, drops_channels: bool) -> str:
     """What makes a result's shape of [rows, channels], as an ending of an expression."""
-    if allowed.most is not None:
+    if _are_matrices(allowed):
         return ".squeeze(-1)" if drops_channels else ""
     return ".view(_leading)" if drops_channels else ".view(*_leading, -1)"

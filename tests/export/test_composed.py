@@ -17,13 +17,13 @@ from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from tests.emulate.test_regions import BLOCK  # noqa: E402
 
-# One region, which returns what it saves behind what it ends with.
+# One region, which returns what it saves behind what it ends with. Its inputs have more dimensions in the spec, too.
 SUMS = """\
 fusegen: 1
 name: exported_sums
-dims: {batch: 64, features: 32}
+dims: {batch: 64, positions: 8, features: 32}
 arguments: {features: {type: dim}}
-inputs: {x: [batch, features], shift: [batch, features]}
+inputs: {x: [batch, positions, features], shift: [batch, positions, features]}
 dtypes: [float32]
 chain:
   - {op: add, input: shift, save: total}
@@ -117,7 +117,7 @@ def test_it_computes_what_the_original_does(files) -> None:
         assert exported(x, shift)[0].grad_fn is None
 
 
-@pytest.mark.parametrize("shape", [(32,), (5, 32), (2, 3, 32)])
+@pytest.mark.parametrize("shape", [(1, 1, 32), (2, 3, 32)])
 def test_one_region_of_several_results(files, shape) -> None:
     original, exported = pair(files, "exported_sums", 32)
     for count in (2, 1):
@@ -134,3 +134,8 @@ def test_what_the_kernels_do_not_do_is_refused(files) -> None:
         exported(torch.randn(1, 6), torch.randn(1, 6))
     with pytest.raises(TypeError, match="no kernels for"):
         exported(torch.randn(4, 6).double(), torch.randn(4, 6))
+    _, exported = pair(files, "exported_sums", 32)
+    with pytest.raises(ValueError, match="3 dimensions: the spec gives its inputs so many"):
+        exported(torch.randn(5, 32), torch.randn(5, 32))
+    with pytest.raises(ValueError, match="shift must have the leading dimensions of x"):
+        exported(torch.randn(2, 3, 32), torch.randn(2, 1, 32))
