@@ -11,7 +11,6 @@ from fusegen.plan.composition import Composition, Planned, compiled
 from fusegen.plan.epilogue import SPLIT, is_split
 from fusegen.plan.load import planned_document, planned_spec
 from fusegen.plan.plan import Plan
-from fusegen.plan.region_specs import region_document
 from fusegen.plan.summary import is_built
 from fusegen.plan.tuning_file import tuned
 from fusegen.spec.document import Document
@@ -45,13 +44,10 @@ def standalone_plan(
     spec = _changed(whole.spec, document, dtypes, precision)
     if spec is not whole.spec:
         whole = _tuned_as(whole, planned_spec(spec, document))
-    if not isinstance(whole, Composition):
-        refuse_lacking(whole, document)
-        return _standalone(whole)
-    for part in whole.parts:
-        if part.plan is not None:
-            refuse_lacking(part.plan, region_document(document, part.region))
-    return whole.with_plans(map(_standalone, whole.plans))
+    refuse_lacking(whole, document)
+    if isinstance(whole, Composition):
+        return whole.with_plans(map(_standalone, whole.plans))
+    return _standalone(whole)
 
 
 def _tuned_as(whole: Planned, other: Planned) -> Planned:
