@@ -54,7 +54,7 @@ def cuda_source(planned: Planned) -> str:
     """The kernels and their launchers."""
     found = named_plans(planned)
     plans = [each.plan for each in found]
-    kernels = {f"{plan.spec.name}/kernels.cu": _kernels(plan, alone=len(plans) == 1) for plan in plans}
+    kernels = {f"{plan.spec.name}/kernels.cu": _kernels(plan, len(plans) == 1, plan is plans[0]) for plan in plans}
     lines = [f'#include "{path}"' for path in kernels]
     if len(plans) > 1:
         lines = _regions(found, kernels, render_definitions(plans))
@@ -143,7 +143,7 @@ def bare(line: str) -> str:
     return re.sub(r"\b(?:torch|F)\.", "", line)
 
 
-def _kernels(plan: Plan, alone: bool) -> str:
+def _kernels(plan: Plan, alone: bool, first: bool) -> str:
     """kernels.cu. alone: whether it is a source by itself, else one of several in a source."""
     text = _GENERATED.sub("", render_kernels(plan, definitions=alone))
-    return _FORMULA.sub(lambda line: bare(line[0]), text if alone else _NAMES.sub("", text))
+    return _FORMULA.sub(lambda line: bare(line[0]), text if first else _NAMES.sub("", text))
