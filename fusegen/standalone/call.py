@@ -16,8 +16,9 @@ from fusegen.render.functions import as_tuple
 from fusegen.render.module import order
 from fusegen.render.operators import OpRenderer
 from fusegen.render.preconditions import preconditions
+from fusegen.standalone.drops import SAMPLES, Drops
 from fusegen.standalone.named import NamedPlan
-from fusegen.standalone.views import check_and_view, viewed_back
+from fusegen.standalone.views import check_and_view, rows_of_samples, viewed_back
 
 _REFUSED = re.compile(r"_support\.refused\((.*)\)", re.DOTALL)
 # The package's functions that look at constants, and what takes their place here.
@@ -36,24 +37,33 @@ class Call:
         self.further = list(plan.chain.further)
         self.norms = [name for name, tracked in plan.chain.batch_norms if tracked]
         self.untracked = len(plan.chain.batch_norms) > len(self.norms)
+        self.drops = Drops(plan.chain)
 
     def body(self) -> list[str]:
         lines, result = [], ""
         if not self.named.region:
             lines = check_and_view(dimensions(self.plan), self.first, self.others)
             result = viewed_back(dimensions(self.plan), self.chain.drops_channels)
-        lines += [*self._dtypes(), *self._operands(), *self._groups(), *self._eps()]
-        if not self.norms:
-            return [*lines, *(self._one_row() if self.untracked else []), *self._apply(0, {}, result)]
+            if self.drops.by_sample:
+                lines.append(f"{SAMPLES} = {rows_of_samples(dimensions(self.plan))}")
+        lines += [*self._dtypes(), *self._operands(), *self._groups(), *self._eps(), *self.drops.reads()]
+        draws = self.drops.draws(self.first)
         lines += self._one_row() if self.untracked else []
+        if not self.norms:
+            if draws:  # as nn.Dropout: nothing is drawn where nothing is dropped
+                lines += [f"if {self.drops.all_kept()}:", *(f"    {line}" for line in self._apply(1, {}, result, []))]
+            return [*lines, *self._apply(0, {}, result, draws)]
         training = f"self.{self.norms[0]}.training"
         if len(self.norms) > 1:
             others = " or ".join(f"self.{name}.training != {training}" for name in self.norms[1:])
             lines += [f"if {others}:", '    raise RuntimeError("some batch norms are in training, some are not")']
-        evaluation = self._apply(1, {}, result)
+        evaluation = self._apply(1, {}, result, [])
+        if draws:
+            reason = "a dropout is in training, and the batch norms are in evaluation"
+            evaluation = [f"if not ({self.drops.all_kept()}):", f'    raise ValueError("{reason}")', *evaluation]
         lines += [f"if not {training}:", *(f"    {line}" for line in evaluation)]
         lines += [] if self.untracked else self._one_row()
-        return [*lines, *self._momenta(), *self._apply(0, self._replaced(), result)]
+        return [*lines, *self._momenta(), *self._apply(0, self._replaced(), result, [*self._counts(), *draws])]
 
     def _dtypes(self) -> list[str]:
         first, c = self.first, self.chain.contraction
@@ -134,7 +144,7 @@ class Call:
         return lines
 
     def _counts(self) -> list[str]:
-        """What counts the batch where the kernels do not, once nothing can refuse the call any more."""
+        """What counts the batch where the kernels do not."""
         lines = []
         for name in self.norms:
             lines += [f"if self.{name}.momentum is None:", f"    self.{name}.num_batches_tracked.add_(1)"]
@@ -143,8 +153,9 @@ class Call:
     def _replaced(self) -> dict[str, str]:
         return {self.chain.name_of(f"{name}.momentum"): f"_{name}_momentum" for name in self.norms}
 
-    def _apply(self, index: int, replaced: dict[str, str], result: str) -> list[str]:
-        """Calls the ops of a variant. replaced: arguments that have other expressions."""
+    def _apply(self, index: int, replaced: dict[str, str], result: str, before: list[str]) -> list[str]:
+        """Calls the ops of a variant. replaced: arguments that have other expressions. before: statements once nothing
+        can refuse the call any more."""
         variant = self.plan.variants[index]
         renderer = OpRenderer(self.plan, variant)
         op = renderer.forward()
@@ -156,7 +167,7 @@ class Call:
             if argument.cpp == "double" and argument.public not in replaced:
                 numbers.append(source)
             arguments.append(f"{source}.detach()" if argument.public in constant else source)
-        lines = self._checks(variant, numbers) + (self._counts() if replaced else [])
+        lines = [*self._checks(variant, numbers), *before]
         body = wrap(", ".join(arguments), 76, 4).splitlines()
         run = f"{self.named.function(variant)}, {self.named.kernels}.{op.function}, ("
         values = [*(f"    {line.strip()}" for line in body[:-1]), f"    {body[-1].strip()},"]
@@ -181,6 +192,7 @@ class Call:
                 yield chain.name_of(f"{step.name}.eps"), f"_{step.name}_eps"
         yield from (("_dtype_mode", "_mode"), ("_channels", self._channels()), ("_groups", "_groups"))
         yield from ((name, name) for name in ("_precision", "_operand_pieces", "_weight_pieces"))
+        yield from self.drops.sources()
 
     def _checks(self, variant: Variant, numbers: list[str]) -> list[str]:
         """What the constants must be for the kernels, and for PyTorch."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from fusegen.plan.composition import Composition, Part
 from fusegen.render.functions import as_tuple
 from fusegen.standalone.call import Call
+from fusegen.standalone.drops import SAMPLES, Drops
 from fusegen.standalone.named import NamedPlan
-from fusegen.standalone.views import check_and_view, viewed_back
+from fusegen.standalone.views import check_and_view, rows_of_samples, viewed_back
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def methods(composition: Composition) -> list[MethodText]:
     for part in composition.parts:
         if part.plan is not None:
             named, ops = NamedPlan(part.plan, part.region.name), ", ".join(step.op for step in part.region.steps)
-            found.append(MethodText(named.method, f"{ops}.", list(part.region.inputs), Call(named).body()))
+            found.append(MethodText(named.method, f"{ops}.", _given(part, SAMPLES), Call(named).body()))
     return found
 
 
@@ -39,15 +40,21 @@ def composed_body(composition: Composition) -> list[str]:
     allowed, fixed = composition.dimensions(), composition.fixed_dimensions()
     first, *others = composition.spec.inputs
     lines = check_and_view(allowed, first, [name for name in others if name not in fixed])
-    lines += [_call(part) for part in composition.parts]
+    lines += [_call(part, rows_of_samples(allowed)) for part in composition.parts]
     last = composition.parts[-1]
     drops = last.plan is not None and last.plan.chain.drops_channels
     results = [f"{name}{viewed_back(allowed, drops)}" for name in composition.returned]
     return [*lines, f"return {results[0] if composition.spec.outputs is None else as_tuple(results)}"]
 
 
-def _call(part: Part) -> str:
-    made, given = ", ".join(part.region.results), ", ".join(part.region.inputs)
+def _given(part: Part, samples: str) -> list[str]:
+    """What a region is given. samples: how many rows a sample has, for dropouts that draw for each."""
+    by_sample = part.plan is not None and Drops(part.plan.chain).by_sample
+    return [*part.region.inputs, *([samples] if by_sample else [])]
+
+
+def _call(part: Part, samples: str) -> str:
+    made, given = ", ".join(part.region.results), ", ".join(_given(part, samples))
     if part.plan is None:
         return f"{made} = self.{part.region.steps[0].name}({given})"
     return f"{made} = self.{NamedPlan(part.plan, part.region.name).method}({given})"

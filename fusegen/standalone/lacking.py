@@ -60,5 +60,3 @@ def _lacking(plan: Plan) -> Iterator[Lacking]:
     for index, step in enumerate(spec.chain):
         if getattr(step, "width", None) is not None:
             yield ("chain", index, "width"), "an exported file has no norms of blocks of channels", _PACKAGE
-        if step.draws:
-            yield ("chain", index), f"an exported file has no {step.op}", _PACKAGE

@@ -10,6 +10,7 @@ from fusegen.paths import SUPPORT
 from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.model import Mode, Variant
 from fusegen.plan.modes import alike
+from fusegen.plan.plan import Plan
 from fusegen.render.composition import constructed
 from fusegen.render.environment import render, wrap
 from fusegen.render.functions import as_tuple, same
@@ -25,7 +26,7 @@ from fusegen.standalone.inputs import Inputs
 from fusegen.standalone.named import NamedPlan, named_plans
 from fusegen.standalone.sources import DIRECTORY, bare, cpp_source, cuda_source, plain, without_passes
 
-_MODULES = re.compile(r"\bnn\.(Linear|BatchNorm1d|GroupNorm|LayerNorm|RMSNorm|PReLU)\(")
+_MODULES = re.compile(r"\b(?:nn|_support)\.(Linear|BatchNorm1d|GroupNorm|LayerNorm|RMSNorm|PReLU|Dropout|DropPath)\(")
 # Lines of a package's constructor for what a standalone module lacks.
 _NOT_HERE = ("_factory", "self._fusegen_initial_", "self.fusegen_precision")
 _PIECES = ("_operand_pieces", "_weight_pieces")  # the last tensors of an op that multiplies them
@@ -64,11 +65,16 @@ class TableText:
     autocast: list[tuple[str, int]]
 
 
-_ABOUT = {
-    "train": "With the statistics of the batch, which move the running ones.",
-    "eval": "With the running statistics.",
-    "": "The fused chain.",
-}
+def _about(plan: Plan, variant: Variant) -> list[str]:
+    if not variant.name:
+        return ["The fused chain."]
+    training, found = variant.chain.training, []
+    if any(tracked for _, tracked in plan.chain.batch_norms):
+        found.append("With the statistics of the batch, which move the running ones." if training
+                     else "With the running statistics.")  # fmt: skip
+    if plan.chain.dropouts:
+        found.append("With dropout." if training else "Nothing is dropped.")
+    return found
 
 
 def render_standalone(planned: Planned, inputs: Inputs) -> str:
@@ -160,7 +166,7 @@ def _function(named: NamedPlan, variant: Variant) -> FunctionText:
     return FunctionText(
         name=named.function(variant),
         op=f"{named.kernels}.{forward.function.removesuffix('forward')}",
-        about=_ABOUT[variant.name] if not named.region else f"The region {named.region}. {_ABOUT[variant.name]}",
+        about=" ".join([*([f"The region {named.region}."] if named.region else []), *_about(plan, variant)]),
         arguments=wrap(", ".join(argument.public for argument in forward.arguments), 80, 8),
         results=", ".join(forward.returns) + ("," if len(forward.returns) == 1 else ""),
         result=", ".join(forward.returns[:count]),

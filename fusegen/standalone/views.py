@@ -17,7 +17,8 @@ def _are_matrices(allowed: Dimensions) -> bool:
 def check_and_view(allowed: Dimensions, first: str, others: Sequence[str]) -> list[str]:
     """Statements that check the dimensions and make the views. first: the first input. others: those with its rows."""
     rows = [f"if {first}.shape[0] == 0:", f'    raise ValueError("{first} has no rows")']
-    needed = f"{first} must have {_NUMBERS.get(allowed.least, allowed.least)} dimensions: {allowed.reason}"
+    count = f"{_NUMBERS.get(allowed.least, allowed.least)}{' or more' if allowed.most is None else ''}"
+    needed = f"{first} must have {count} dimensions: {allowed.reason}"
     if allowed.least <= 1 and allowed.most is None:
         needed = f"{first} must have a dimension of channels"
     wrong = f"< {max(1, allowed.least)}" if allowed.most is None else f"!= {allowed.most}"
@@ -35,6 +36,11 @@ def check_and_view(allowed: Dimensions, first: str, others: Sequence[str]) -> li
         ]
     lines += [f"{name} = {name}.reshape(-1, {name}.shape[-1])" for name in (first, *others)]
     return [*lines, *rows]
+
+
+def rows_of_samples(allowed: Dimensions) -> str:
+    """An expression of the rows that one index of the first dimension has."""
+    return "1" if _are_matrices(allowed) else "_leading[1:].numel()"
 
 
 def viewed_back(allowed: Dimensions, drops_channels: bool) -> str:

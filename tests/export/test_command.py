@@ -80,9 +80,9 @@ def test_what_a_region_has_that_a_file_lacks(tmp_path: Path) -> None:
     """Each at its place in the spec of the whole."""
     spec = tmp_path / "transformer_mlp_prenorm.yaml"
     text = (ROOT / "specs" / spec.name).read_text()
-    spec.write_text(text.replace("{op: gelu}", "{op: gelu}\n  - {op: dropout, name: drop, p: 0.1}"))
-    line = spec.read_text().splitlines().index("  - {op: dropout, name: drop, p: 0.1}") + 1
-    with pytest.raises(SpecError, match=rf"{spec.name}:{line}:\d+: error\[FG510\]: an exported file has no dropout"):
+    spec.write_text(text.replace("{op: gelu}", "{op: gelu}\n  - {op: rms_norm, name: heads, width: 64}"))
+    line = spec.read_text().splitlines().index("  - {op: rms_norm, name: heads, width: 64}") + 1
+    with pytest.raises(SpecError, match=rf"{spec.name}:{line}:\d+: error\[FG510\]: an exported file has no norms of"):
         fusegen.export(spec)
 
 

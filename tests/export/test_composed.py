@@ -16,6 +16,7 @@ from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from tests.emulate.test_regions import BLOCK  # noqa: E402
+from tests.emulate.test_regions_with_others import MLP  # noqa: E402
 
 # One region, which returns what it saves behind what it ends with. Its inputs have more dimensions in the spec, too.
 SUMS = """\
@@ -47,13 +48,17 @@ class Sums(nn.Module):
 def files(emulated, emulation_cache, tmp_path_factory) -> dict[str, tuple[dict[str, Any], Any]]:
     """By spec: what the exported file defines, and what it is compared with."""
     root = tmp_path_factory.mktemp("composed")
-    specs = [root / "region_block.yaml", root / "exported_sums.yaml"]
-    for spec, text in zip(specs, (BLOCK, SUMS), strict=True):
+    specs = [root / "region_block.yaml", root / "packed_mlp.yaml", root / "exported_sums.yaml"]
+    for spec, text in zip(specs, (BLOCK, MLP, SUMS), strict=True):
         spec.write_text(text)
-    block, sums = emulated.run(*((spec, None) for spec in specs))
-    write_files(render_all([planned_file(specs[0])]), root / "generated")
-    package = emulate_package(root / "generated" / "region_block", cache=emulation_cache)
-    return {"region_block": (block, package.RegionBlock), "exported_sums": (sums, Sums)}
+    block, mlp, sums = emulated.run(*((spec, None) for spec in specs))
+    write_files(render_all([planned_file(spec) for spec in specs[:2]]), root / "generated")
+    packages = [emulate_package(root / "generated" / spec.stem, cache=emulation_cache) for spec in specs[:2]]
+    return {
+        "region_block": (block, packages[0].RegionBlock),
+        "packed_mlp": (mlp, packages[1].PackedMlp),
+        "exported_sums": (sums, Sums),
+    }
 
 
 def pair(files, name: str, *sizes: int) -> tuple[nn.Module, nn.Module]:
@@ -73,6 +78,7 @@ def pair(files, name: str, *sizes: int) -> tuple[nn.Module, nn.Module]:
 def step(module: nn.Module, inputs: tuple[torch.Tensor, ...], count: int) -> dict[str, torch.Tensor]:
     """Results, all gradients, and buffers after the call. count: of the results, how many are used."""
     own = [each.clone().requires_grad_() for each in inputs]
+    torch.manual_seed(11)  # of dropouts
     results = module(*own)
     assert isinstance(results, tuple)
     torch.manual_seed(5)
@@ -84,8 +90,11 @@ def step(module: nn.Module, inputs: tuple[torch.Tensor, ...], count: int) -> dic
     return found | {name: each.clone() for name, each in module.named_buffers()}
 
 
-def agree(other: nn.Module, exported: nn.Module, shape: tuple[int, ...], count: int, tolerance: float) -> None:
-    inputs = torch.randn(shape), torch.randn(shape)
+def agree(
+    other: nn.Module, exported: nn.Module, shape: tuple[int, ...], count: int, tolerance: float, taken: int = 2
+) -> None:
+    """taken: how many inputs there are."""
+    inputs = tuple(torch.randn(shape) for _ in range(taken))
     ours, theirs = step(exported, inputs, count), step(other, inputs, count)
     torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
 
@@ -105,6 +114,22 @@ def test_it_computes_what_the_package_does(files, training, count) -> None:
     for _ in range(2):
         agree(package.train(training), exported.train(training), (5, 6), count, 0.0)
     assert int(exported.first_bn.num_batches_tracked) == (2 if training else 0)
+
+
+@pytest.mark.parametrize("shape", [(40, 6), (5, 7, 6), (3, 2, 2, 6)])
+def test_dropouts_draw_what_those_of_the_package_do(files, shape) -> None:
+    """Each region a seed of its own, for elements and for samples. What is left out draws nothing."""
+    package, exported = pair(files, "packed_mlp", 6, 9)
+    agree(package, exported, shape, 2, 0.0, taken=1)
+    x = torch.randn(shape)
+    assert not torch.equal(exported(x)[1], exported(x)[1])
+    for module in (package, exported):
+        module.first_drop.p, module.path.p = 0.0, 1.0
+    agree(package, exported, shape, 2, 0.0, taken=1)
+    agree(package.eval(), exported.eval(), shape, 2, 0.0, taken=1)
+    before = torch.get_rng_state()
+    exported(x)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_it_computes_what_the_original_does(files) -> None:
@@ -134,6 +159,10 @@ def test_what_the_kernels_do_not_do_is_refused(files) -> None:
         exported(torch.randn(1, 6), torch.randn(1, 6))
     with pytest.raises(TypeError, match="no kernels for"):
         exported(torch.randn(4, 6).double(), torch.randn(4, 6))
+    _, exported = pair(files, "packed_mlp", 6, 9)
+    exported.path.p = 1.5
+    with pytest.raises(ValueError, match="path.p must be between 0 and 1"):
+        exported(torch.randn(4, 6))
     _, exported = pair(files, "exported_sums", 32)
     with pytest.raises(ValueError, match="3 dimensions: the spec gives its inputs so many"):
         exported(torch.randn(5, 32), torch.randn(5, 32))
