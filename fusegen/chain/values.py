@@ -68,7 +68,7 @@ class ValuesBuilder(OperandBuilder):
             node = result if last else self.output(name, index)
             if last:
                 self.symbols.references.use("value", name)
-                self._refuse_rows(name, node, ("outputs", index))
+                self._refuse_rows(name, node, self.dropped_channels, ("outputs", index))
             elif node is not None:
                 found[name] = node
         if self.spec.outputs and len(found) == len(self.spec.outputs) and self.spec.chain:
@@ -87,14 +87,14 @@ class ValuesBuilder(OperandBuilder):
         self.symbols.references.use("value", name)
         node, source = self._saved[name], self._source.name if self._source else ""
         known = node in (self._source, *self.parts.get(source, ()))
-        if not self._refuse_rows(name, node, place) and node.is_leaf and not known:
+        if not self._refuse_rows(name, node, name in self._without_channels, place) and node.is_leaf and not known:
             self.diagnostics.add("FG401", f"'{name}' is an input as it is, and no result", place)
         return node
 
-    def _refuse_rows(self, name: str, node: Node, place: DocumentPath) -> bool:
+    def _refuse_rows(self, name: str, node: Node, dropped: bool, place: DocumentPath) -> bool:
         """Whether a result has one value for each row, which only a module of one result returns."""
         if not node.is_full:
-            shape = "[rows]" if name in self._without_channels else "[rows, 1]"
+            shape = "[rows]" if dropped else "[rows, 1]"
             message = f"an output must be [rows, channels], and '{name}' is {shape}"
             if place not in self.diagnostics.document.values:  # of a region, whose outputs others take
                 message = f"other regions and 'outputs' take values of [rows, channels], and '{name}' is {shape}"

@@ -108,6 +108,10 @@ class Arithmetic(Step):
             found.append(chain.input(self.mask, "mask"))
         return found[0]
 
+    @property
+    def taken_value(self) -> str | None:
+        return self.value
+
     def _result_name(self) -> str:
         past = {"add": "sum", "sub": "difference", "mul": "product", "div": "quotient"}
         about = self.parameter or self.name or (self.constant if isinstance(self.constant, str) else None) or self.value

@@ -100,6 +100,11 @@ class Step(BaseModel):
         return () if self.save is None else (self.save,)
 
     @property
+    def taken_value(self) -> str | None:
+        """The saved value that is an operand."""
+        return None
+
+    @property
     def running_name(self) -> str | None:
         """The name of its result, if that has one."""
         return self.save

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fusegen.ops.step import Step
 from fusegen.plan.region import Region
 
-_OPERANDS = ("parameter", "value", "input", "mask")
+_OPERANDS = ("parameter", "input", "mask")
 
 
 def deferred(regions: Sequence[Region], returned: Sequence[str], claim: Callable[[str], str]) -> tuple[Region, ...]:
@@ -39,7 +39,7 @@ def _taker(regions: Sequence[Region], index: int, returned: Sequence[str]) -> in
 
 def _is_pointwise(step: Step) -> bool:
     """Whether a step is a function of the running value's elements alone."""
-    alone = all(getattr(step, key, None) is None for key in _OPERANDS)
+    alone = step.taken_value is None and all(getattr(step, key, None) is None for key in _OPERANDS)
     if step.module or step.divides or step.from_:
         return False
     return alone and not (step.passes or step.stores_operand or step.needs_elements)

@@ -104,7 +104,7 @@ class Partition:
     def _with_inputs(self, step: Step, index: int, now: _Open) -> Step:
         """The step with what earlier regions have made as inputs, and with the parameters that it makes anew."""
         changes: dict[str, Any] = {}
-        value = getattr(step, "value", None)
+        value = step.taken_value
         if value is not None and value in now.own:
             self.used.add(value)
         elif value is not None:
