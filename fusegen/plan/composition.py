@@ -64,6 +64,7 @@ class Composition:
     def fixed_dimensions(self) -> dict[str, int]:
         """As of a chain, of the inputs of the module."""
         found = {name: count for plan in self.plans for name, count in fixed_dimensions(plan.chain).items()}
+        found |= {name: len(self.spec.inputs[name]) for plan in self.plans for name in plan.chain.targets}
         return {name: found[name] for name in self.spec.inputs if name in found}
 
 
@@ -164,10 +165,6 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
             message = "a weight has its sizes here where the chain has several regions"
             hint = f"write them in place of '{step.shape}'"
             yield document.diagnostic("FG308", message, ("chain", index, "shape"), hint=hint)
-        elif step.ends_chain:
-            message = f"{step.op} cannot be in a module of several regions"
-            hint = "call it on the module's result"
-            yield document.diagnostic("FG308", message, ("chain", index, "op"), hint=hint)
         if hasattr(step, "precision"):
             precisions.add(step.precision)
             if len(precisions) > 1:

@@ -113,18 +113,17 @@ class ComposedSubject(Subject):
         found = super().original_class
         return of_several_widths(found) if isinstance(self.original, type) else found
 
-    def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        return made  # no region has any
-
     def _chains(self) -> list[Chain]:
         return [plan.chain for plan in self.plan.plans]
 
     def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:
         dtype = getattr(torch, mode.roles["parameter"])
-        masks = {name for plan in self.plan.plans for name in plan.chain.masks}
+        masks = {name for chain in self._chains() for name in chain.masks}
+        targets = {name for chain in self._chains() for name in chain.targets}
         return [
             (tuple(map(sizes.number, shape)), torch.bool if name in masks else dtype)
             for name, shape in self.plan.spec.inputs.items()
+            if name not in targets
         ]
 
 
