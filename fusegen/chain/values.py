@@ -8,7 +8,7 @@ from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.operands import OperandBuilder
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
-from fusegen.spec.model import RESULT
+from fusegen.spec.model import RESULT, TWICE
 
 
 class ValuesBuilder(OperandBuilder):
@@ -63,12 +63,16 @@ class ValuesBuilder(OperandBuilder):
     def further_results(self, result: Node) -> dict[str, Node]:
         """What the module returns besides the value at the end."""
         found = {}
+        lasts: list[str] = []
         for index, name in enumerate(self.spec.outputs or ()):
             last = self.last_saved == name or (name == RESULT and name not in self._saved)
             node = result if last else self.output(name, index)
             if last:
                 self.symbols.references.use("value", name)
                 self._refuse_rows(name, node, self.dropped_channels, ("outputs", index))
+                lasts.append(name)
+                if len(lasts) > 1:
+                    self.diagnostics.add("FG208", TWICE.format(*lasts), ("outputs", index))
             elif node is not None:
                 found[name] = node
         if self.spec.outputs and len(found) == len(self.spec.outputs) and self.spec.chain:

@@ -15,7 +15,7 @@ from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
 from fusegen.plan.region import Region, Shape, channels_behind, hides_source
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.model import RESULT, SpecModel
+from fusegen.spec.model import RESULT, TWICE, SpecModel
 from fusegen.spec.wording import nearest
 
 
@@ -202,6 +202,8 @@ class Partition:
                 self._add("FG301", f"no step saves '{name}'", ("outputs", index), hint)
             self.used.add(name)
             found.append(name if name in self.made_by else last)
+            if found.count(last) > 1:
+                self._add("FG208", TWICE.format(self.spec.outputs[found.index(last)], name), ("outputs", index))
         if last not in found:
             place = ("chain", len(self.spec.chain) - 1)
             self._add("FG306", "nothing uses the value of the last step", place, f"add {RESULT} to 'outputs'")

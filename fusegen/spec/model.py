@@ -25,6 +25,7 @@ MAX_NAMES = 64
 MAX_OUTPUTS = 8
 RESULT = "result"
 """What `outputs` calls the running value at the end."""
+TWICE = "'{}' and '{}' are the same value, that of the last step"
 MAX_ABOUT_LENGTH = 200
 
 _TARGET = re.compile(r"sm_[0-9]{2,3}a?")
