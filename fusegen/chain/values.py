@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.operands import OperandBuilder
+from fusegen.chain.operands import KEEP, OperandBuilder
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.model import RESULT, TWICE
@@ -96,15 +96,14 @@ class ValuesBuilder(OperandBuilder):
         return node
 
     def _refuse_rows(self, name: str, node: Node, dropped: bool, place: DocumentPath) -> bool:
-        """Whether a result has one value for each row, which only a module of one result returns."""
-        if not node.is_full:
-            shape = "[rows]" if dropped else "[rows, 1]"
-            message = f"an output must be [rows, channels], and '{name}' is {shape}"
+        """Whether a result is [rows], which only a module of one result returns."""
+        if dropped:
+            message = f"one of several outputs has the dimension of the channels, and '{name}' is [rows]"
             if place not in self.diagnostics.document.values:  # of a region, whose outputs others take
-                message = f"other regions and 'outputs' take values of [rows, channels], and '{name}' is {shape}"
+                message = f"what other regions and 'outputs' take has the channels, and '{name}' is [rows]"
                 place = ("chain", self._saved_by.get(name, len(self.spec.chain) - 1))
-            self.diagnostics.add("FG309", message, place)
-        return not node.is_full
+            self.diagnostics.add("FG309", message, place, KEEP)
+        return dropped
 
     @property
     def last_saved(self) -> str | None:
