@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from fusegen.chain.operands import KEEP
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
 from fusegen.plan.autocast import KnownDtypes
@@ -137,12 +138,13 @@ def compose(spec: SpecModel, document: Document) -> Composition:
 
 
 def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
-    """Refuses values of one for each row where a region or a tuple of results would take them."""
+    """Refuses values without a dimension of the channels where a region or a tuple of results would take them."""
     for part in parts:
-        if part.plan is not None and part.plan.chain.of_rows and (part is not parts[-1] or spec.outputs is not None):
+        dropped = part.plan is not None and part.plan.chain.drops_channels
+        if dropped and (part is not parts[-1] or spec.outputs is not None):
             taker = "the next region" if part is not parts[-1] else "'outputs'"
-            message = f"{taker} takes values of [rows, channels], and '{part.region.name}' ends with one of each row"
-            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
+            message = f"{taker} takes values with the channels, and '{part.region.name}' ends with [rows]"
+            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"), hint=KEEP)
 
 
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:

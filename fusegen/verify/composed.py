@@ -75,7 +75,7 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
 def sizes_of_composition(composition: Composition, symbols: Mapping[str, int]) -> Sizes:
     """The sizes that the values of all symbols give. Results count as one, beside each other."""
     given = tuple(value_of(dim, symbols) for dim in next(iter(composition.spec.inputs.values())))
-    widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
+    widths = {name: part.region.width(name) for part in composition.parts for name in part.region.results}
     result = sum(value_of(widths[name], symbols) for name in composition.returned)
     *rows, source = given
     return Sizes(symbols, math.prod(rows), result, source, *((given, (*rows, result)) if len(rows) > 1 else ()))
