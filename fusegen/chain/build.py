@@ -71,7 +71,8 @@ def _refused(builder: ChainBuilder, diagnostics: Diagnostics, index: int, runnin
     steps, step = builder.spec.chain, builder.spec.chain[index]
     of_rows = step.needs_elements and running is not None and not running.is_full
     if of_rows and not (step.takes_rows() and _keeps_dims(steps[:index])):
-        diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
+        shape = "[rows]" if builder.dropped_channels else "[rows, 1]"
+        diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is {shape}", "op")
         return True
     if step.ends_chain and index + 1 < len(steps):
         diagnostics.refuse("FG308", f"{step.op} can only be the last step of a chain", "op")

@@ -52,8 +52,11 @@ class Region:
         return found
 
 
-def is_single(spec: Any) -> bool:
-    """Whether all steps are one chain over the first input, as far as they can be read. spec: may be a PartialSpec."""
+def is_single(spec: Any, cut: bool = True) -> bool:
+    """Whether all steps are one chain over the first input, as far as they can be read.
+
+    spec: may be a PartialSpec. cut: whether values of one channel can end a region.
+    """
     if spec.chain and spec.chain[0] is not None and spec.chain[0].spatial:
         return True  # one region is all that there can be, and its steps say why
     saved, width = {next(iter(spec.inputs), "")}, widths(spec)
@@ -62,7 +65,8 @@ def is_single(spec: Any) -> bool:
     for index, step in enumerate(spec.chain):
         if step is None:
             continue
-        if is_cut(step, width[index], view) or is_widened(step, width[index], view, operand_width(step, known)):
+        of_one = is_cut(step, width[index], view) or is_widened(step, width[index], view, operand_width(step, known))
+        if cut and of_one:
             return False
         view = _channels_behind(step, view)
         known.update((name, width[index + 1]) for name in step.saved)
