@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "690b6fb7a29b",
+    "398a13ff4a46",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "798689e647b8",
+    "61fac15c929c",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "1b5230edef6d",
+    "455bbdd79f1d",
 )
 
 _package = _support.Composition(
