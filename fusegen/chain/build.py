@@ -6,7 +6,7 @@ from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
 from fusegen.chain.operands import KEEP
-from fusegen.chain.parts import refuse_multiples
+from fusegen.chain.parts import is_before_division, refuse_multiples
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import Node, verify
 
@@ -45,7 +45,7 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if _refused(builder, diagnostics, index, running):
             builder.assume(step.saved, running)
             continue
-        if not step.divides:
+        if not is_before_division(spec.chain, index):
             refuse_multiples(builder)
         try:
             running = step.build(builder, running)

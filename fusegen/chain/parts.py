@@ -11,17 +11,20 @@ from typing import Any
 
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes
+from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.multiples import factors
 
 
 def divide(graph: Graph, x: Node, count: int) -> tuple[tuple[Node, ...], dict[str, tuple[Node, ...]]]:
-    """The parts of a value that is a leaf, or the sum of such, and the parts of each leaf by its name."""
+    """The parts of a value that is made of leaves and numbers alone, and the parts of each leaf by its name."""
     leaves: dict[str, tuple[Node, ...]] = {}
 
     def part(node: Node, index: int) -> Node:
-        if node.op == "add":
-            return graph.add("add", *(part(operand, index) for operand in node.operands), name=node.name)
+        if node.op in ("scalar", "literal"):
+            return node
+        if node.op in FUNCTIONS:
+            return graph.add(node.op, *(part(operand, index) for operand in node.operands), name=node.name)
         if node.op != "tensor":
             raise InternalError(f"{node!r} cannot be divided")
         if node.name not in leaves:
@@ -38,15 +41,27 @@ def _leaves(graph: Graph, name: str, axes: Axes, count: int) -> tuple[Node, ...]
 
 def why_not_divided(steps: Sequence[Any], index: int) -> str | None:
     """Why the running value before step `index` cannot be divided; None where it can."""
-    if index > 1 or (index == 1 and not (steps[0] is not None and steps[0].anchor)):
+    first = 1 if index and steps[0] is not None and steps[0].anchor else 0
+    if not all(step is None or step.is_pointwise for step in steps[first:index]):
         return (
-            "the value that is divided must be the chain's input, or the result of a layer that the chain begins with"
+            "the value that is divided must be the chain's input, or the result of a layer that the chain begins with, "
+            "behind functions of its elements alone"
         )
-    if index == 1 and steps[1].from_ is not None:
-        return "the value that is divided is that of the layer in front: it cannot be from another one"
-    if index == 1 and steps[0].save is not None:
+    if index and steps[index].from_ is not None:
+        return "the value that is divided is that of the step in front: it cannot be from another one"
+    if any(step is not None and step.save is not None for step in steps[:index]):
         return "the value that is divided cannot be saved as well: save its parts"
     return None
+
+
+def is_before_division(steps: Sequence[Any], index: int) -> bool:
+    """Whether functions of elements alone are between a step and one that divides what they make."""
+    for step in steps[index:]:
+        if step is None or step.divides:
+            return step is not None
+        if not step.is_pointwise:
+            return False
+    return False
 
 
 def refuse_multiples(chain: Any) -> None:

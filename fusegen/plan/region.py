@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,16 +72,16 @@ def is_single(spec: Any, cut: bool = True) -> bool:
         known.update((name, width[index + 1]) for name in step.saved)
         if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
             return False
-        if index == 0 and hides_source(step):
-            saved = set()
+        if hides_source(spec.chain[: index + 1]):
+            saved = set() if step.divides or index == 0 else saved
         saved |= set(step.saved)
     return True
 
 
-def hides_source(first: Step) -> bool:
-    """Whether nothing behind the first step of a region can take what the region begins with: it is the operand of a
+def hides_source(steps: Sequence[Step | None]) -> bool:
+    """Whether nothing behind some steps of a region can take what the region begins with: it is the operand of a
     product, or has other channels."""
-    return first.anchor or first.divides
+    return any(step is not None and (step.divides or (step.anchor and not index)) for index, step in enumerate(steps))
 
 
 def channels_behind(steps: Iterable[Step], channels: Dim | None) -> Dim | None:

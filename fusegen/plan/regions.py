@@ -106,7 +106,7 @@ class Partition:
         """Whether a region begins with a step. now: the one that the step before is in."""
         step = self.spec.chain[index]
         inside = step.from_ is None or step.from_ in (*now.own, *self.spec.chain[index - 1].saved)
-        if not hides_source(now.steps[0]):
+        if not hides_source(now.steps):
             inside = inside or step.from_ == now.source
         cut = is_cut(step, self._widths[index], self._view(now))
         return step.anchor or not inside or cut or self._widens(index, now)
