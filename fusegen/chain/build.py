@@ -6,7 +6,6 @@ from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
 from fusegen.chain.operands import KEEP
-from fusegen.chain.parts import is_before_division, refuse_multiples
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import Node, verify
 
@@ -45,8 +44,6 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if _refused(builder, diagnostics, index, running):
             builder.assume(step.saved, running)
             continue
-        if not is_before_division(spec.chain, index):
-            refuse_multiples(builder)
         try:
             running = step.build(builder, running)
         except StepError as error:
@@ -59,7 +56,6 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if not step.divides or step.save in step.saved:
             builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
-    refuse_multiples(builder)
     chain = builder.finish(running)
     if not diagnostics.found:
         verify([chain.result, *chain.further_results.values(), *chain.updates.values()])

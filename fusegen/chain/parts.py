@@ -54,38 +54,13 @@ def why_not_divided(steps: Sequence[Any], index: int) -> str | None:
     return None
 
 
-def is_before_division(steps: Sequence[Any], index: int) -> bool:
-    """Whether functions of elements alone are between a step and one that divides what they make."""
-    for step in steps[index:]:
-        if step is None or step.divides:
-            return step is not None
-        if not step.is_pointwise:
-            return False
-    return False
-
-
 def refuse_multiples(chain: Any) -> None:
-    """Refuses channels that are a multiple of a symbol, once nothing can divide them any more. chain: its builder."""
-    if chain.channels is None or factors(chain.channels)[1] in (None, chain.channels):
-        return
-    anchor = chain.contraction or chain.convolution
-    given = chain.batched.other if chain.batched else chain.inputs[0].name
-    path = chain.places[anchor.name] if anchor else ("inputs", given)
-    message = f"nothing divides the '{chain.channels}' channels into parts"
-    hint = "'chunk' or a gated linear unit comes next, or a symbol of its own"
-    chain.diagnostics.add("FG308", message, path, hint)
-    chain.channels = None
-
-
-def refuse_other_multiples(chain: Any) -> None:
-    """The channels of the first input may be divided, or those of bmm's other one, and nothing else of them."""
-    name, shape = (chain.inputs[0].name, chain.inputs[0].shape) if chain.inputs else ("", ())
-    divisible, what = (name, 1 if chain.spatial else len(shape) - 1), "the channels of the first input"
-    if chain.in_batches:
-        first = chain.spec.chain[0]
-        divisible, what = (first.input, 1 if first.transposed else 2), f"the channels of '{first.input}'"
+    """Refuses sizes of inputs that are a multiple of a symbol, but for channels. chain: its builder."""
     for given in chain.inputs:
+        channels = len(given.shape) - 1 - chain.spatial
+        if chain.in_batches and given.name == chain.spec.chain[0].input:
+            channels = 1 if chain.spec.chain[0].transposed else 2
         for place, dim in enumerate(given.shape):
-            if dim is not None and factors(dim)[1] not in (None, dim) and (given.name, place) != divisible:
-                message = f"'{dim}' is a multiple, which only {what} may be"
+            if dim is not None and factors(dim)[1] not in (None, dim) and place != channels:
+                message = f"'{dim}' is a multiple, which only channels may be"
                 chain.diagnostics.add("FG303", message, ("inputs", given.name, place), "give it a symbol of its own")

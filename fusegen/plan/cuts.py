@@ -1,7 +1,7 @@
 """Where a value of one channel ends a region: the kernels of a region see [rows, channels] of one width.
 
-Behind a reduction a value is [rows, 1]. An op that needs all of a row's elements takes that as a row of one element, in a
-region of its own. An operand of another width begins a region, too, which takes the value for an input.
+Behind a reduction a value is [rows, 1]. An op that needs all of a row's elements takes that as a row of one element, in
+a region of its own. An operand of another width begins a region, too, which takes the value for an input.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.chain.parts import why_not_divided
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import part_of
 from fusegen.ops.step import Step
@@ -59,6 +60,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
     """
     if spec.chain and spec.chain[0] is not None and spec.chain[0].spatial:
         return True  # one region is all that there can be, and its steps say why
+    cut = cut and not (spec.chain and spec.chain[0] is not None and spec.chain[0].in_batches)
     saved, width = {next(iter(spec.inputs), "")}, widths(spec)
     known: dict[str, Width] = {name: last_width(shape or ()) for name, shape in spec.inputs.items()}
     view: Width = next(iter(known.values()), None)
@@ -66,7 +68,8 @@ def is_single(spec: Any, cut: bool = True) -> bool:
         if step is None:
             continue
         of_one = is_cut(step, width[index], view) or is_widened(step, width[index], view, operand_width(step, known))
-        if cut and of_one:
+        divided = step.divides and why_not_divided(spec.chain, index) is not None
+        if cut and (of_one or divided):
             return False
         view = _channels_behind(step, view)
         known.update((name, width[index + 1]) for name in step.saved)

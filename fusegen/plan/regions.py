@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusegen.chain.parts import why_not_divided
 from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
@@ -109,7 +110,8 @@ class Partition:
         if not hides_source(now.steps):
             inside = inside or step.from_ == now.source
         cut = is_cut(step, self._widths[index], self._view(now))
-        return step.anchor or not inside or cut or self._widens(index, now)
+        divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
+        return step.anchor or not inside or cut or divided or self._widens(index, now)
 
     def _view(self, now: _Open) -> Dim | None:
         return channels_behind(now.steps, _channels(self._shape(now.source)))

@@ -69,7 +69,7 @@ def _about(value: str) -> str:
 
 # A size that the generated code may rely on, or a symbol that stays dynamic.
 Dimension = Identifier | PositiveInt
-# The same, or a multiple of a symbol: of what a chain divides into parts.
+# The same, or a multiple of a symbol: of channels.
 Width = WidthName | PositiveInt
 InputShape = Annotated[Listing[Width], Field(max_length=MAX_RANK)]
 Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]

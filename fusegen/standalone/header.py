@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from fusegen.ir.multiples import value_of
 from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
@@ -39,8 +40,8 @@ def header(plan: Plan) -> list[str]:
 
 def _full_bytes(plan: Plan) -> int:
     """Of a result [rows, channels], in the first dtype configuration."""
-    size = {name: plan.spec.dims.get(name, name) for name in (plan.chain.rows, plan.chain.channels)}
-    return int(size[plan.chain.rows]) * int(size[plan.chain.channels]) * WIDTH[plan.modes[0].roles["activation"]]
+    rows, channels = (value_of(dim, plan.spec.dims) for dim in (plan.chain.rows, plan.chain.channels))
+    return rows * channels * WIDTH[plan.modes[0].roles["activation"]]
 
 
 def _reason(plan: Plan, step: Step, full: int) -> str:

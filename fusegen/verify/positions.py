@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fusegen.chain.model import Convolution, Sizing
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import factors
 from fusegen.plan.plan import Plan
 
 
@@ -28,8 +29,9 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
         symbols[made.groups] = source
     groups = _number(made.groups, symbols)
     for dim, count in ((made.in_channels, source), (made.out_channels, channels)):
-        if isinstance(dim, str):
-            symbols.setdefault(dim, max(1, count // groups) * groups)
+        number, name = factors(dim)
+        if name is not None:
+            symbols.setdefault(name, max(1, count // (number * groups)) * groups)
     batch = max(1, round(rows ** (1 / (made.dimensions + 1))))
     rest, wanted = max(1, rows // batch), []
     for left in range(made.dimensions, 0, -1):  # of odd and unequal lengths, as the rows are

@@ -1,4 +1,4 @@
-"""A mask of all elements in front of a batch norm: each schedule reads it as it reads the others, in vectors of bytes."""
+"""A mask of all elements in front of a batch norm: each schedule reads it as it reads the rest, in vectors of bytes."""
 
 from __future__ import annotations
 

@@ -60,9 +60,13 @@ class RandomChain:
         self.take_all()
         if not self.chain:
             self.pointwise()
+        if self.kind == "rows" and self.now.form == "full" and not self.outputs and self.rarely(12):
+            self.inputs["target"] = ["batch"]
+            self.add({"op": "cross_entropy", "target": "target"}, Value(1, "dropped"))
         if self.rarely(6) and self.kind != "convolution" and not self.outputs:
-            names = [name for name, value in self.saved.items() if value.form == "full"]
-            if names and self.now.form == "full":
+            last = self.chain[-1].get("save") if self.chain else ""
+            names = [name for name, value in self.saved.items() if value.form != "dropped" and name != last]
+            if names and self.now.form != "dropped":
                 self.outputs = ["result", self.of(*names)]
 
     def of(self, *choices: Any) -> Any:
@@ -135,11 +139,14 @@ class RandomChain:
         else:
             made, self.inputs["x"][-1] = source, f"2 * {source.width}"
             self.divided_source = True
-        step = self.of({"op": "chunk", "parts": ["part_a", "part_b"], "running": "part_b"}, {"op": "glu"},
-                       {"op": "swiglu"}, {"op": "geglu"})  # fmt: skip
+        self.add_parts(made)
+
+    def add_parts(self, made: Value) -> None:
+        a, b = self.name("part"), self.name("part")
+        step = self.of({"op": "chunk", "parts": [a, b], "running": b}, {"op": "glu"}, {"op": "swiglu"}, {"op": "geglu"})
         self.add(step, made)
         if step["op"] == "chunk":
-            self.saved |= {"part_a": made, "part_b": made}
+            self.saved |= {a: made, b: made}
 
     divided_source = False
 
@@ -150,7 +157,10 @@ class RandomChain:
         kinds = [self.pointwise, self.arithmetic, self.norm, self.dropout, self.soft, self.reduction, self.mask]
         kinds += [self.pointwise, self.arithmetic, self.arithmetic, self.gate, self.linear, *more]
         before = len(self.chain)
-        self.of(*kinds)()
+        if str(self.now.width).startswith("2 * ") and self.now.form == "full" and self.rarely(2):
+            self.add_parts(Value(str(self.now.width)[4:]))
+        else:
+            self.of(*kinds)()
         if len(self.chain) == before:
             return
         names = [name for name, value in self.saved.items() if value == self.now]
@@ -264,7 +274,7 @@ class RandomChain:
                 return
             self.left.append(self.save_last())
             branch, source = {"from": name}, self.source if name == "x" else self.saved[name]
-        made = self.of(*WIDTHS, source.width if isinstance(source.width, str) else "features")
+        made = self.of(*WIDTHS, source.width if isinstance(source.width, str) else "features", "2 * hidden")
         if self.rarely(4):
             step = {"op": "matmul", "parameter": self.name("w"), "shape": [source.width, made], "init": "randn"}
             if self.rarely(2):
@@ -323,7 +333,7 @@ class RandomChain:
         """The spec, with what is used declared."""
         read = {step.get(key) for step in self.chain for key in ("value", "from")} | set(self.outputs or ())
         chain = [{key: each for key, each in step.items() if key != "save" or each in read} for step in self.chain]
-        taken = {step.get(key) for step in chain for key in ("input", "mask")}
+        taken = {step.get(key) for step in chain for key in ("input", "mask", "target")}
         inputs = {key: shape for key, shape in self.inputs.items() if key == "x" or key in taken}
         words = set(re.findall(r"\w+", repr([*inputs.values(), *(each for step in chain for each in step.values())])))
         dims = {key: size for key, size in SIZES.items() if key in words}
