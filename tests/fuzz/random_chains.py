@@ -5,12 +5,10 @@ A seed is a spec. What PyTorch would refuse is not drawn: shapes meet, and names
 
 from __future__ import annotations
 
-import random
-import re
-from dataclasses import dataclass
 from typing import Any
 
-Step = dict[str, Any]
+from tests.fuzz.drafts import WIDTHS, Draft, Step, Value
+
 POINTWISE: tuple[Step, ...] = (
     {"op": "relu"}, {"op": "gelu"}, {"op": "gelu", "approximate": "tanh"}, {"op": "silu"}, {"op": "mish"},
     {"op": "tanh"}, {"op": "sigmoid"}, {"op": "hardswish"}, {"op": "leaky_relu", "negative_slope": 0.1},
@@ -22,39 +20,16 @@ POINTWISE: tuple[Step, ...] = (
 )  # fmt: skip
 SOFT = ("softmax", "softmax", "log_softmax", "softmin", "normalize")
 REDUCTIONS = ("sum", "mean", "max", "min", "amax", "amin", "logsumexp", "var", "std", "norm")
-WIDTHS = ("features", "hidden", "channels")
-SIZES = {"batch": 8, "positions": 6, "heads": 3, "features": 24, "hidden": 36, "channels": 12, "depth": 5,
-         "height": 7, "width": 9, "keys": 12}  # fmt: skip
-KINDS = ("rows", "rows", "rows", "leading", "convolution", "convolution", "bmm")
 
 
-@dataclass(frozen=True)
-class Value:
-    """What a step makes. width: its channels. form: "full", "row" with one channel, "dropped" without that dimension,
-    "parts" where only its parts may be used."""
-
-    width: Any
-    form: str = "full"
-
-
-class RandomChain:
-    """kind: "rows" ([batch, features], perhaps with several layers), "leading", "convolution", "bmm"; or any."""
+class RandomChain(Draft):
+    """A chain of at most so many draws of a step."""
 
     def __init__(self, seed: int, kind: str = "", most: int = 7) -> None:
-        self.random = random.Random(seed)
-        self.kind = kind or self.of(*KINDS)
-        self.chain: list[Step] = []
-        self.values: list[Value] = []
-        self.saved: dict[str, Value] = {}
-        self.inputs: dict[str, list[Any]] = {}
-        self.masks: set[str] = set()
-        self.arguments: dict[str, Step] = {}
+        super().__init__(seed, kind)
         self.parameters: dict[str, Any] = {}
-        self.outputs: list[str] | None = None
         self.left: list[str] = []
-        self.spatial, self.names = 0, 0
         self.groups = self.of(1, 2, 3, "groups")
-        self.source = self.begin()
         for _ in range(self.random.randint(1, most)):
             self.step()
         self.take_all()
@@ -68,89 +43,6 @@ class RandomChain:
             names = [name for name, value in self.saved.items() if value.form != "dropped" and name != last]
             if names and self.now.form != "dropped":
                 self.outputs = ["result", self.of(*names)]
-
-    def of(self, *choices: Any) -> Any:
-        return self.random.choice(choices)
-
-    def rarely(self, one_in: int) -> bool:
-        return self.random.randrange(one_in) == 0
-
-    def name(self, stem: str) -> str:
-        self.names += 1
-        return f"{stem}_{self.names}"
-
-    @property
-    def now(self) -> Value:
-        return self.values[-1] if self.values else self.source
-
-    def add(self, step: Step, made: Value) -> None:
-        self.chain.append(step)
-        self.values.append(made)
-
-    def save_last(self) -> str:
-        """The name of the running value; the first input's where no step is there."""
-        if not self.chain:
-            return "x"
-        if self.chain[-1]["op"] == "chunk":
-            return self.chain[-1]["running"]
-        if "save" not in self.chain[-1]:
-            self.chain[-1]["save"] = self.name("v")
-            self.saved[self.chain[-1]["save"]] = self.now
-        return self.chain[-1]["save"]
-
-    # How it begins
-
-    def begin(self) -> Value:
-        self.rows, self.positions = ["batch"], []
-        source = Value(self.of(*WIDTHS, *WIDTHS, 24))
-        if self.kind == "convolution":
-            self.spatial = self.of(1, 2, 2, 3)
-            self.positions = ["height", "width", "depth"][: self.spatial]
-            self.inputs["x"] = ["batch", source.width, *self.positions]
-            transposed = self.of("", "", "_transpose")
-            kernel = 3 if transposed else self.of(1, 3)
-            made = Value(self.of(*WIDTHS))
-            step = {"op": f"conv{transposed}{self.spatial}d", "name": "conv", "out_channels": made.width,
-                    "kernel_size": kernel, "padding": kernel // 2}  # fmt: skip
-            self.add(step | self.of({}, {}, {"bias": False}), made)
-        elif self.kind == "bmm":
-            self.rows = ["batch", "positions"]
-            self.inputs |= {"x": [*self.rows, source.width], "k": ["batch", "keys", source.width]}
-            self.add({"op": "bmm", "input": "k", "transposed": True}, Value("keys"))
-        else:
-            if self.kind == "leading":
-                self.rows = self.of(["batch", "positions"], ["batch", "positions"], ["batch", "heads", "positions"])
-            self.inputs["x"] = [*self.rows, source.width]
-        if self.rarely(8) and source.width != 24:
-            self.divide(source)
-        return source
-
-    def divide(self, source: Value) -> None:
-        """In front of all else, or behind a layer."""
-        if self.chain and self.kind != "convolution":
-            return
-        if self.kind == "convolution":
-            made = self.now
-            self.chain[0]["out_channels"] = f"2 * {made.width}"
-            self.values[0] = Value(f"2 * {made.width}", "parts")
-        elif self.rarely(2):
-            made = Value(self.of(*WIDTHS))
-            self.add({"op": "linear", "name": "proj", "out_features": f"2 * {made.width}"}, Value(0, "parts"))
-        else:
-            made, self.inputs["x"][-1] = source, f"2 * {source.width}"
-            self.divided_source = True
-        self.add_parts(made)
-
-    def add_parts(self, made: Value) -> None:
-        a, b = self.name("part"), self.name("part")
-        step = self.of({"op": "chunk", "parts": [a, b], "running": b}, {"op": "glu"}, {"op": "swiglu"}, {"op": "geglu"})
-        self.add(step, made)
-        if step["op"] == "chunk":
-            self.saved |= {a: made, b: made}
-
-    divided_source = False
-
-    # Steps
 
     def step(self) -> None:
         more = [self.linear] if self.kind in ("rows", "leading") else []
@@ -173,13 +65,6 @@ class RandomChain:
 
     def pointwise(self) -> None:
         self.add(dict(self.of(*POINTWISE)), self.now)
-
-    def number(self) -> Any:
-        if self.rarely(3):
-            name = self.of("scale_by", "shift_by")
-            self.arguments[name] = {"type": "float", "default": self.of(0.5, 1.5, 2.0)}
-            return name
-        return self.of(0.5, 2.0, -1.5, 1.25)
 
     def arithmetic(self) -> None:
         step: Step = {"op": self.of("add", "add", "mul", "mul", "sub", "minimum", "maximum")}
@@ -216,11 +101,6 @@ class RandomChain:
         if self.rarely(20) and ("value" in step or "input" in step):
             step["detach"] = True
         self.add(step, made)
-
-    def meets(self, value: Value) -> bool:
-        if "dropped" in (value.form, self.now.form) or "parts" in (value.form, self.now.form):
-            return value == self.now and value.form == "dropped"
-        return "row" in (value.form, self.now.form) or value.width == self.now.width
 
     def further(self, mask: bool = False) -> tuple[str, Value] | None:
         """An input that broadcasts to the running value, and what the two make."""
@@ -292,9 +172,6 @@ class RandomChain:
         if self.now.form == "full":
             self.add({"op": self.of(*SOFT), "dim": self.channel_dim()}, self.now)
 
-    def channel_dim(self) -> int:
-        return 1 if self.spatial else self.of(-1, 1 if self.kind == "rows" else -1)
-
     def reduction(self) -> None:
         if self.now.form == "full" and self.rarely(2):
             made = Value(self.now.width, "dropped" if self.rarely(4) else "row")
@@ -316,8 +193,6 @@ class RandomChain:
             self.pointwise()
         self.add({"op": self.of("add", "mul", "mul", "sub"), "value": name}, self.now)
 
-    # How it ends
-
     def take_all(self) -> None:
         """Values that a branch has left are added, or returned."""
         read = {step.get(key) for step in self.chain for key in ("value", "from")} | {"x"}
@@ -328,20 +203,3 @@ class RandomChain:
                 self.add({"op": self.of("add", "mul"), "value": name}, self.now)
             else:
                 self.outputs = [*(self.outputs or ["result"]), name]
-
-    def data(self, name: str, dtypes: tuple[str, ...] = ("float32",)) -> dict[str, Any]:
-        """The spec, with what is used declared."""
-        read = {step.get(key) for step in self.chain for key in ("value", "from")} | set(self.outputs or ())
-        chain = [{key: each for key, each in step.items() if key != "save" or each in read} for step in self.chain]
-        taken = {step.get(key) for step in chain for key in ("input", "mask", "target")}
-        inputs = {key: shape for key, shape in self.inputs.items() if key == "x" or key in taken}
-        words = set(re.findall(r"\w+", repr([*inputs.values(), *(each for step in chain for each in step.values())])))
-        dims = {key: size for key, size in SIZES.items() if key in words}
-        arguments = {key: {"type": "dim"} for key in dims if key in (*WIDTHS, "keys")}
-        arguments |= {key: each for key, each in self.arguments.items() if key in words and "default" not in each}
-        arguments |= {key: each for key, each in self.arguments.items() if key in words and "default" in each}
-        return {
-            "fusegen": 1, "name": name, **({"dims": dims} if dims else {}),
-            **({"arguments": arguments} if arguments else {}), "inputs": inputs,
-            "dtypes": list(dtypes), "chain": chain, **({"outputs": self.outputs} if self.outputs else {}),
-        }  # fmt: skip
