@@ -78,7 +78,8 @@ def _refused(builder: ChainBuilder, diagnostics: Diagnostics, index: int, runnin
         return True
     why = step.not_over_positions() if builder.positions is not None else None
     if why is not None:
-        diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
+        where = "behind a convolution" if steps[0].spatial else "where dimension 1 is the channels"
+        diagnostics.refuse("FG308", f"{step.op} cannot be {where}: {why}", "op")
         return True
     if builder.in_batches and step.needs_matrix():
         hint = "PyTorch takes dimension 1 for its channels, which are the last here"

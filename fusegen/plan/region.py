@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.chain.images import spatial_of
 from fusegen.chain.parts import why_not_divided
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import part_of
@@ -58,7 +59,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
 
     spec: may be a PartialSpec. cut: whether values of one channel can end a region.
     """
-    if spec.chain and spec.chain[0] is not None and spec.chain[0].spatial:
+    if spatial_of(spec):
         return True  # one region is all that there can be, and its steps say why
     cut = cut and not (spec.chain and spec.chain[0] is not None and spec.chain[0].in_batches)
     saved, width = {next(iter(spec.inputs), "")}, widths(spec)

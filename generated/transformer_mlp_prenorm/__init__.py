@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "398a13ff4a46",
+    "8c84e4575f57",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "61fac15c929c",
+    "77b96c0f624c",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "455bbdd79f1d",
+    "afa5182eef1f",
 )
 
 _package = _support.Composition(
