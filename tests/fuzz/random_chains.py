@@ -96,7 +96,7 @@ class RandomChain(Draft):
             made = self.saved[name] if self.now.form == "row" else self.now
         if "constant" not in step and self.rarely(6):
             step |= self.of({"plus": 1}, {"times": -1, "plus": 1}, {"times": 0.5})
-        if self.rarely(8):
+        if self.rarely(8) and step["op"] != "div":  # no poles: a comparison says little beside one
             step["swap"] = True
         if self.rarely(20) and ("value" in step or "input" in step):
             step["detach"] = True

@@ -33,8 +33,8 @@ KNOWN = (
     "takes values with the channels",
     "one chain can normalise by one number of groups",
 )
-FIRST, END = map(int, os.environ.get("FUSEGEN_CHAINS", "0-250").split("-"))
-RUN = {"rows": 41, "leading": 4, "convolution": 7, "bmm": 3}
+FIRST, END = map(int, os.environ.get("FUSEGEN_CHAINS", "0-150").split("-"))
+RUN = {"rows": 19, "leading": 20, "convolution": 1}
 SEEDS = (
     [(seed, "") for seed in range(FIRST, FIRST + max(1, (END - FIRST) // 100))]
     if "FUSEGEN_CHAINS" in os.environ

@@ -1,4 +1,4 @@
-"""Values of one for each row that end a region, are returned beside others, or are a loss behind several layers."""
+"""Values of other widths than the rest: of one channel, a loss behind layers, parts of what a layer has made."""
 
 from __future__ import annotations
 
@@ -69,7 +69,34 @@ outputs: [result, total]
 outputs: [result, total, kept]
 """,
     ),
+    # Both parts of what is made of the product are computed where they are taken: one region.
+    "parts_behind": (
+        "bfloat16",
+        "",
+        """\
+  - {op: linear, name: fc, out_features: 2 * hidden}
+  - {op: gelu}
+  - {op: mul, constant: 1.5}
+  - {op: glu}
+  - {op: rms_norm, name: norm}
+""",
+    ),
+    # The sum of two layers is stored, and a region begins with its parts.
+    "parts_of_sum": (
+        "float32",
+        ", h: [batch, features]",
+        """\
+  - {op: linear, name: ih, out_features: 2 * hidden, save: a}
+  - {op: linear, from: h, name: hh, out_features: 2 * hidden}
+  - {op: add, value: a}
+  - {op: add, parameter: p, shape: [2 * hidden], init: randn}
+  - {op: chunk, parts: [i, f], running: f}
+  - {op: sigmoid}
+  - {op: mul, value: i}
+""",
+    ),
 }
+REGIONS = {"rows_loss": 2, "rows_between": 4, "rows_beside": 1, "parts_behind": 1, "parts_of_sum": 3}
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -79,6 +106,7 @@ def test_beside_the_chain_in_pytorch(name: str, tmp_path: Path, emulation_cache:
     path = tmp_path / f"{name}.yaml"
     path.write_text(HEAD.format(name=name, dtype=dtype, inputs=inputs) + chain, encoding="utf-8")
     plan = planned_file(path)
+    assert (len(plan.parts) if isinstance(plan, Composition) else 1) == REGIONS[name]
     write_files(render_all([plan]), tmp_path)
     package = emulate_package(tmp_path / name, cache=emulation_cache)
     suite: Suite = (
