@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from fusegen.chain.operands import KEEP
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
 from fusegen.plan.autocast import KnownDtypes
@@ -69,6 +70,7 @@ class Composition:
     def fixed_dimensions(self) -> dict[str, int]:
         """As of a chain, of the inputs of the module."""
         found = {name: count for plan in self.plans for name, count in fixed_dimensions(plan.chain).items()}
+        found |= {name: len(self.spec.inputs[name]) for plan in self.plans for name in plan.chain.targets}
         return {name: found[name] for name in self.spec.inputs if name in found}
 
 
@@ -132,12 +134,13 @@ def compose(spec: SpecModel, document: Document) -> Composition:
 
 
 def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
-    """Refuses values of one for each row where a region or a tuple of results would take them."""
+    """Refuses values without a dimension of the channels where a region or a tuple of results would take them."""
     for part in parts:
-        if part.plan is not None and part.plan.chain.of_rows and (part is not parts[-1] or spec.outputs is not None):
+        dropped = part.plan is not None and part.plan.chain.drops_channels
+        if dropped and (part is not parts[-1] or spec.outputs is not None):
             taker = "the next region" if part is not parts[-1] else "'outputs'"
-            message = f"{taker} takes values of [rows, channels], and '{part.region.name}' ends with one of each row"
-            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
+            message = f"{taker} takes values with the channels, and '{part.region.name}' ends with [rows]"
+            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"), hint=KEEP)
 
 
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
@@ -160,10 +163,6 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
             message = "a weight has its sizes here where the chain has several regions"
             hint = f"write them in place of '{step.shape}'"
             yield document.diagnostic("FG308", message, ("chain", index, "shape"), hint=hint)
-        elif step.ends_chain:
-            message = f"{step.op} cannot be in a module of several regions"
-            hint = "call it on the module's result"
-            yield document.diagnostic("FG308", message, ("chain", index, "op"), hint=hint)
         if hasattr(step, "precision"):
             precisions.add(step.precision)
             if len(precisions) > 1:

@@ -51,10 +51,12 @@ def planned_document(document: Document) -> Planned:
             raise
         # Errors in one part must not hide those in another.
         partial = read_partly(STEPS, document)
-        if not is_single(partial):
+        if not is_single(partial, cut=False):
             raise
         chain, diagnostics = examine_chain(partial, document, training=True)
         diagnostics = merge(diagnostics, refusals(partial, chain, document))
+        if not is_single(partial):
+            diagnostics = [each for each in diagnostics if each.code != "FG309"]  # regions of their own have no such
         raise SpecError(merge(error.diagnostics, diagnostics)) from None
     return planned_spec(spec, document)
 

@@ -169,7 +169,7 @@ def _shapes(composition: Composition) -> list[str]:
     spec = composition.spec
     lines = [f"{name}: {text(shape)}" for name, shape in spec.inputs.items()]
     rows = next(iter(spec.inputs.values()))[:-1]
-    widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
+    widths = {name: part.region.width(name) for part in composition.parts for name in part.region.results}
     last = composition.parts[-1].plan
     made = [text((*rows, widths[name])) for name in composition.returned]
     if spec.outputs is None and last is not None:  # which may have one value for each row
