@@ -30,6 +30,11 @@ def spatial_of(spec: Any) -> int:
     return len(first) - 2 if first is not None and 3 <= len(first) <= MOST + 2 else 0
 
 
+def spatial_of_values(spec: Any) -> int:
+    """The same of a chain whose first convolution may be any step."""
+    return spatial_of(spec) or next((step.spatial for step in spec.chain if step is not None and step.spatial), 0)
+
+
 def decider(spec: Any) -> str:
     """The op of the step that makes a chain one of images."""
     first = spec.chain[0]
@@ -41,7 +46,7 @@ def with_layers_over_channels(spec: Any) -> Any:
 
     The layer is one over the channels, so its neighbours are, too: layer_norm and rms_norm, and parameters [channels].
     """
-    spatial = spatial_of(spec) or next((step.spatial for step in spec.chain if step.spatial), 0)
+    spatial = spatial_of_values(spec)
     if not spatial or not any(step.anchor and not (step.spatial or step.in_batches) for step in spec.chain):
         return spec
     steps, by_channel = [], set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from fusegen.chain.convolution import positions_behind
-from fusegen.chain.images import spatial_of
+from fusegen.chain.images import spatial_of_values
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
 from fusegen.plan.region import Shape, channels_behind
@@ -22,7 +22,7 @@ class Images:
 
     def __init__(self, spec: SpecModel, claim: Callable[[str], str]) -> None:
         self.spec, self._claim = spec, claim
-        self.spatial = next((step.spatial for step in spec.chain if step.spatial), 0) or spatial_of(spec)
+        self.spatial = spatial_of_values(spec)
         self.dims = dict(spec.dims)
         self._symbols: dict[tuple[int, int], str] = {}
         for shape in spec.inputs.values() if self.spatial else ():
@@ -38,6 +38,9 @@ class Images:
         """None of a shape without them, which no region can begin with."""
         at = 1 if self.spatial else -1
         return shape[at] if len(shape) > max(at, 0) else None
+
+    def of_one_channel(self, shape: Shape) -> Shape:
+        return (*shape[:1], 1, *shape[2:]) if self.spatial else (*shape[:-1], 1)
 
     def behind(self, steps: Iterable[Step], shape: Shape) -> Shape:
         """The shape of a value, which steps have made of one of this shape."""

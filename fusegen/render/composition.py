@@ -109,7 +109,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         products=any(step.anchor and not step.spatial for step in spec.chain),
         precisions=composition.has_precisions,
         signature=signature(spec, composition.has_precisions),
-        construct=constructor(spec, chains, _constructed(composition), lines, composition.has_precisions),
+        construct=constructor(spec, chains, constructed(composition), lines, composition.has_precisions),
         reset=reset(spec),
         extra_repr=extra_repr(*chains),
         shapes=_shapes(composition),
@@ -144,7 +144,7 @@ def _dropouts(composition: Composition) -> Iterator[DropoutText]:
             yield DropoutText(dropout.name, stream, dropout.by_sample)
 
 
-def _constructed(composition: Composition) -> list[str]:
+def constructed(composition: Composition) -> list[str]:
     """The lines that make what the steps own, in the order of the spec."""
     widths: dict[int, Dim] = {}
     for part in composition.parts:
