@@ -16,26 +16,29 @@ Width = Dim | None
 """The channels of a value: 1 behind a reduction; None where that has dropped the dimension, or nobody can tell."""
 
 
-def widths(spec: Any, spatial: int = 0) -> list[Width]:
-    """Of the running value in front of each step, and at the end. spec: may be a PartialSpec. spatial: how many
+def widths(spec: Any, spatial: int = 0) -> tuple[list[Width], list[Width]]:
+    """Of the running value in front of each step, and behind it. spec: may be a PartialSpec. spatial: how many
     dimensions of positions are behind the channels."""
     known: dict[str, Width] = {name: width_of(shape or (), spatial) for name, shape in spec.inputs.items()}
     parameters: dict[str, Width] = {}
     width: Width = next(iter(known.values()), None)
-    found: list[Width] = []
+    front: list[Width] = []
+    behind: list[Width] = []
     for step in spec.chain:
         if step is not None and step.from_ is not None:
             width = known.get(step.from_)
-        found.append(width)
+        front.append(width)
         if step is None:
+            behind.append(width)
             continue
         name = getattr(step, "parameter", None)
         if name is not None and name not in parameters:
             parameters[name] = width_of(_shape(spec, step), spatial)
         operand = parameters[name] if name is not None else operand_width(step, known)
         width = _behind(step, width, operand)
+        behind.append(width)
         known.update((each, width) for each in step.saved)
-    return [*found, width]
+    return front, behind
 
 
 def width_of(shape: Sequence[Dim], spatial: int = 0) -> Width:

@@ -63,7 +63,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
     """
     spatial = spatial_of_values(spec)
     cut = cut and not (spec.chain and spec.chain[0] is not None and spec.chain[0].in_batches)
-    saved, width = {next(iter(spec.inputs), "")}, widths(spec, spatial)
+    saved, (width, behind) = {next(iter(spec.inputs), "")}, widths(spec, spatial)
     known: dict[str, Width] = {name: width_of(shape or (), spatial) for name, shape in spec.inputs.items()}
     view: Width = next(iter(known.values()), None)
     for index, step in enumerate(spec.chain):
@@ -75,7 +75,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
         if cut and (of_one or divided):
             return False
         view = _channels_behind(step, view)
-        known.update((name, width[index + 1]) for name in step.saved)
+        known.update((name, behind[index]) for name in step.saved)
         if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
             return False
         if hides_source(spec.chain[: index + 1]):

@@ -50,7 +50,7 @@ class Partition:
         self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
         self.images = Images(spec, self.claim)
         self._names: set[str] = set()
-        self._widths = widths(spec, self.images.spatial)
+        self._widths, self._behind = widths(spec, self.images.spatial)
         self._of_rows: set[str] = set()
         self._kinds = {spec.running_input: "number"}
         self._parameters: dict[str, Step] = {}
@@ -98,7 +98,7 @@ class Partition:
         for name in [*names, running] if running else names:
             now.own.append(name)
             shape = self.images.behind(now.steps, source)
-            if self._widths[index + 1] == 1 != self.images.channels(shape):
+            if self._behind[index] == 1 != self.images.channels(shape):
                 shape = self.images.of_one_channel(shape)
                 self._of_rows.add(name)
             self.shapes.setdefault(name, shape)

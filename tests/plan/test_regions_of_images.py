@@ -161,7 +161,7 @@ def test_which_regions_write_contiguous_results() -> None:
         (("conv2d, name: conv2", "conv1d, name: conv2"), "FG308 conv1d cannot be in a chain with conv2d"),
         (("kernel_size: 3, padding: 1, bias: false}\n  - {op: batch_norm, name: bn2", "kernel_size: 30, bias: false}\n"
           "  - {op: batch_norm, name: bn2"), "FG303 the result would have no positions"),
-        (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: sum, dim: 1, keepdim: true}\n  - {op: conv2d, name: conv2"),
+        (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: sum, dim: 1, keepdim: false}\n  - {op: conv2d, name: conv2"),
          "FG309 the next region takes values"),
         (("[batch, channels, height, width]", "[batch, channels]"), "FG303 the first input must have the shape"),
         (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: group_norm, name: g, num_groups: 2}\n"
@@ -176,3 +176,16 @@ def test_refusals(change: tuple[str, str], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         planned_document(parse_yaml(text.replace(*change), "demo.yaml"))
     assert any(f"{each.code} {each.message}".startswith(message) for each in caught.value.diagnostics)
+
+
+def test_a_value_of_one_channel_is_a_gate_where_another_region_takes_it() -> None:
+    """What is behind it is from another value, which has all channels."""
+    made = planned("""\
+  - {op: conv2d, name: conv1, out_channels: out, kernel_size: 3, padding: 1}
+  - {op: relu, save: value}
+  - {op: mean, dim: 1, keepdim: true}
+  - {op: sigmoid, save: gate}
+  - {op: conv2d, from: value, name: conv2, out_channels: channels, kernel_size: 3, padding: 1}
+  - {op: mul, value: gate}
+""")
+    assert made.parts[1].region.inputs["gate"] == ("batch", 1, "height", "width")
