@@ -7,6 +7,7 @@ from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.model import Chain
 from fusegen.chain.operands import KEEP
 from fusegen.chain.parts import refuse_multiples
+from fusegen.chain.trailing import wanted_dimensions
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import verify
 
@@ -46,9 +47,14 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if of_rows and not (step.takes_rows() and _keeps_dims(spec.chain[:index])):
             diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
             continue
+        if builder.trailing and wanted_dimensions(step, spec) not in (None, len(builder.trailing)):
+            count = len(builder.trailing)
+            message = f"{step.op} acts on the last dimension, and another norm of the chain on the last {count}"
+            diagnostics.refuse("FG308", message, "op")
+            continue
         if step.ends_chain and index + 1 < len(spec.chain):
             diagnostics.refuse("FG308", f"{step.op} can only be the last step of a chain", "op")
-        if builder.leading and step.needs_matrix():
+        if (builder.leading or builder.trailing) and step.needs_matrix():
             message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
             diagnostics.refuse("FG308", message, "op")
             continue

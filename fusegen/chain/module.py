@@ -10,8 +10,10 @@ from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.inputs import reach
 from fusegen.chain.model import ROWS, Buffer, Constant, Input, Parameter
 from fusegen.chain.symbols import Symbols
+from fusegen.chain.trailing import reach_of_trailing, trailing_dimensions
 from fusegen.ir.axes import CHANNEL, MATRIX, SCALAR, Axes, Dim
 from fusegen.ir.graph import Graph, Node
+from fusegen.ir.multiples import product
 from fusegen.spec.document import DocumentPath
 
 Owned = TypeVar("Owned", Parameter, Buffer, Constant)
@@ -41,13 +43,18 @@ class ModuleBuilder:
         of_unknown = bool(spec.chain) and spec.chain[0] is None
         self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
         first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
-        self.of_rows: tuple[Dim | None, ...] = first[:-1]
-        self.leading = () if self.spatial or self.in_batches or len(first) == 2 else first[:-1]
+        count = self._trailing(len(first))
+        self.trailing: tuple[Dim | None, ...] = first[-count:] if count > 1 else ()
+        self.of_rows: tuple[Dim | None, ...] = first[:-count]
+        several = len(self.of_rows) > 1 and not (self.spatial or self.in_batches)
+        self.leading = self.of_rows if several else ()
         self.rows, self.channels = (
             (ROWS if self.spatial or self.in_batches or self.leading else first[0]),
             first[1 if self.spatial else -1],
         )
-        self.check_leading(first[-1:])
+        if self.trailing:
+            self.channels = None if None in self.trailing else product(self.trailing)  # type: ignore[arg-type]
+        self.check_leading(first[-count:])
         self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
@@ -62,12 +69,27 @@ class ModuleBuilder:
         self.seed = self.graph.claim("seed") if dropouts else ""
         self._owners: dict[str, object] = {}
 
+    def _trailing(self, dimensions: int) -> int:
+        """How many dimensions of the first input are the channels."""
+        count = trailing_dimensions(self.spec)
+        if count < dimensions and not (self.spatial or self.in_batches):
+            return count
+        if count > 1 and not (self.spatial or self.in_batches):
+            message = f"a norm over {count} dimensions needs an input with rows besides: [rows, *normalized_shape]"
+            self.diagnostics.add("FG303", message, ("inputs", self.inputs[0].name if self.inputs else ""))
+        return 1
+
     def check_leading(self, channels: tuple[Dim | None, ...]) -> None:
         """Refuses numbers, and symbols of other dimensions, as sizes of rows. channels: of the input or the result."""
         known = [dim for dim in self.leading if dim is not None]
         if any(isinstance(dim, int) for dim in known) or len(set(known)) < len(known) or set(known) & {*channels}:
             path = ("inputs", self.inputs[0].name)
             self.diagnostics.add("FG303", "of more than two dimensions each has a symbol of its own", path)
+
+    @property
+    def form(self) -> tuple[Dim | None, ...]:
+        """The shape of the running value, whose last dimensions are the channels."""
+        return (*self.of_rows, *(self.trailing or (self.channels,)))
 
     # Parameters and buffers
 
@@ -86,7 +108,8 @@ class ModuleBuilder:
         if dims is None or axes is None:
             return self.stand_in(name)
         self.symbols.constructed(dims, "shape")
-        self._declare(self.parameters, Parameter(name, name, dims, axes), "parameter")
+        of_trailing = bool(self.trailing) and axes == CHANNEL
+        self._declare(self.parameters, Parameter(name, name, dims, axes, trailing=of_trailing), "parameter")
         return self.graph.tensor(name, axes)
 
     def _again(self, name: str, init: object) -> Node:
@@ -108,13 +131,13 @@ class ModuleBuilder:
         self._stand_ins.add(name)
         return self.graph.tensor(name, CHANNEL)
 
-    def shape(self, shape: Any) -> tuple[Dim | None, ...] | None:
-        """The sizes of a step's `shape`: a list, or the name of a shape argument."""
+    def shape(self, shape: Any, field: str = "shape") -> tuple[Dim | None, ...] | None:
+        """The sizes of a step's `shape`: a list, or the name of a shape argument. field: its key."""
         if isinstance(shape, str):
-            argument = self.symbols.argument(shape, "shape", ("shape",))
+            argument = self.symbols.argument(shape, field, ("shape",))
             # The spec's own checks report a symbol in `is` that is not declared.
             return argument and tuple(dim if self._is_size(dim) else None for dim in argument.is_)
-        return tuple(self.symbols.size(dim, ("shape", index)) for index, dim in enumerate(shape))
+        return tuple(self.symbols.size(dim, (field, index)) for index, dim in enumerate(shape))
 
     def _is_size(self, dim: Dim) -> bool:
         return isinstance(dim, int) or dim in self.spec.dims
@@ -131,7 +154,9 @@ class ModuleBuilder:
         """A parameter of the submodule `module`."""
         name = self.name_of(module, key)
         self.own(module)
-        self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, axes, in_product, repeated), "name")
+        of_trailing = bool(self.trailing) and axes == CHANNEL
+        made = Parameter(name, f"{module}.{key}", shape, axes, in_product, repeated, of_trailing)
+        self._declare(self.parameters, made, "name")
         return self.graph.tensor(name, axes)
 
     def declare_parameter(self, parameter: Parameter, field: str) -> None:
@@ -149,7 +174,7 @@ class ModuleBuilder:
             if isinstance(found, str):
                 self.refuse("FG303", f"the shape {shape_text(shape)} {found}", field)
             return None if isinstance(found, str) else found
-        if self.leading or self.in_batches:
+        if self.leading or self.in_batches or self.trailing:
             return self._axes_of_leading(shape, field)
         rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
         pairs = ((rows, self.rows), (channels, self.channels))
@@ -160,8 +185,14 @@ class ModuleBuilder:
         return Axes.of(*(name for name, size in (("N", rows), ("C", channels)) if size != 1))
 
     def _axes_of_leading(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
-        form = (*self.of_rows, self.channels)
-        found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] in (dim, None))
+        form = self.form
+
+        def fits(index: int, dim: Dim) -> bool:
+            return form[index] in (dim, None)
+
+        found = reach_of_trailing(shape, len(form), len(self.trailing) or 1, fits)
+        if not self.trailing:
+            found = reach(shape, len(form), len(form) - 1, fits)
         if found is None or found.batched:
             self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {shape_text(form)}", field)
             return None

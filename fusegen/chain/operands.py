@@ -6,6 +6,7 @@ from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import Loss
 from fusegen.chain.module import ModuleBuilder, shape_text
+from fusegen.chain.trailing import reach_of_trailing
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 
@@ -98,8 +99,14 @@ class OperandBuilder(ModuleBuilder):
             fits, form = self.positions.fits(self.channels), self.positions.form(self.channels)
             found = reach(shape, len(form), 1, fits)
         else:
-            form = (*self.of_rows, self.channels)
-            found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] == dim)
+            form = self.form
+
+            def fits(index: int, dim: Dim) -> bool:
+                return form[index] == dim
+
+            found = reach_of_trailing(shape, len(form), len(self.trailing) or 1, fits)
+            if not self.trailing:
+                found = reach(shape, len(form), len(form) - 1, fits)
         if found is None:
             to = shape_text(form)
             message = f"the input '{name}' has the shape {shape_text(shape)}, which does not broadcast to {to}"

@@ -21,8 +21,8 @@ class Dimensions:
 def dimensions(plan: Plan) -> Dimensions:
     """Of all inputs alike: a further input with rows has the leading dimensions of the first."""
     chain = plan.chain
-    if chain.leading:
-        count = len(chain.leading) + 1
+    if chain.leading or (chain.trailing and chain.spread):
+        count = len(chain.inputs[0].shape)
         return Dimensions(count, count, "the spec gives its inputs so many")
     if chain.convolution:
         # The batch may be absent: PyTorch's operators run then.
@@ -42,6 +42,9 @@ def dimensions(plan: Plan) -> Dimensions:
         return Dimensions(2, None, "drop_path draws for each index of the first dimension")
     if not has_free_rows(chain):
         return Dimensions(2, 2, "the spec ties the number of rows to another size")
+    if chain.trailing:
+        count = len(chain.trailing)
+        return Dimensions(count, None, f"a norm is over the last {count}")
     for parameter in chain.parameters.values():
         if len(parameter.shape) == 2:
             return Dimensions(2, None, f"the parameter {parameter.attribute} has two dimensions")

@@ -7,6 +7,7 @@ from fusegen.chain.model import Batched, Convolution
 from fusegen.ir.axes import CHANNEL
 from fusegen.plan.modes import alike
 from fusegen.render.call_names import CallNames, refuse
+from fusegen.render.call_trailing import flattened, sizes_of_trailing
 from fusegen.render.functions import as_tuple
 
 
@@ -36,6 +37,8 @@ def sizes(call: CallNames) -> list[str]:
             f"_channels, _width = {c.weight}.shape",
             *_of_part(call),
         ]
+    elif call.chain.trailing:
+        return sizes_of_trailing(call)
     else:
         lines = [f"_channels = {name}.shape[-1]", *_of_part(call)]
         width = _width(call)
@@ -159,6 +162,8 @@ def operands(call: CallNames) -> list[str]:
     b = call.chain.batched
     if b:
         return [f"{b.result} = _support.Multiplied({b.source}, {b.other}, {b.transposed})"]
+    if call.chain.trailing:
+        return flattened(call)
     c = call.chain.contraction
     if not c:
         return []

@@ -106,7 +106,8 @@ def shapes(plan: Plan) -> list[str]:
         lines.append(f"Returns {text(returned)}.")
         lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
     else:
-        each = text(chain.result_shape(chain.inputs[0].shape[:-1], chain.channels))
+        *leading, last = chain.inputs[0].shape
+        each = text(chain.result_shape(leading, last if chain.trailing else chain.channels))
         lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
