@@ -28,7 +28,8 @@ def wanted_dimensions(step: Any, spec: Any) -> int | None:
     given = shape_of_norm(step, spec)
     if given is not None:
         return len(given)
-    return 1 if step.anchor or step.divides or step.needs_elements else None
+    of_channels = step.needs_elements and not step.draws
+    return 1 if step.anchor or step.divides or of_channels else None
 
 
 def trailing_dimensions(spec: Any) -> int:

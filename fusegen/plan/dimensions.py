@@ -38,19 +38,20 @@ def dimensions(plan: Plan) -> Dimensions:
         return Dimensions(3, 3, "the spec gives its inputs so many")
     if chain.batched:
         return Dimensions(2, None, "bmm multiplies matrices")
+    whole = len(chain.inputs[0].shape)
     if any(dropout.by_sample for dropout in chain.dropouts):
-        return Dimensions(2, None, "drop_path draws for each index of the first dimension")
+        return Dimensions(whole, None, "drop_path draws for each index of the first dimension")
     if not has_free_rows(chain):
-        return Dimensions(2, 2, "the spec ties the number of rows to another size")
-    if chain.trailing:
-        count = len(chain.trailing)
-        return Dimensions(count, None, f"a norm is over the last {count}")
+        return Dimensions(whole, whole, "the spec ties the number of rows to another size")
+    number = {2: "two", 3: "three", 4: "four"}.get(whole, str(whole))
     for parameter in chain.parameters.values():
-        if len(parameter.shape) == 2:
-            return Dimensions(2, None, f"the parameter {parameter.attribute} has two dimensions")
+        if len(parameter.shape) == whole:
+            return Dimensions(whole, None, f"the parameter {parameter.attribute} has {number} dimensions")
     for name, count in fixed_dimensions(chain).items():
-        if count == 2:
-            return Dimensions(2, None, f"the input {name} has two dimensions")
+        if count == whole:
+            return Dimensions(whole, None, f"the input {name} has {number} dimensions")
+    if chain.trailing:
+        return Dimensions(whole - 1, None, f"a norm is over the last {whole - 1}")
     return Dimensions(1)
 
 
@@ -66,4 +67,4 @@ def has_free_rows(chain: Chain) -> bool:
     if chain.convolution:
         return False
     width = chain.contraction.in_features if chain.contraction else None
-    return isinstance(chain.rows, str) and chain.rows not in (chain.channels, width)
+    return isinstance(chain.rows, str) and chain.rows not in (chain.channels, width, *chain.trailing)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import part_of
 from fusegen.ops.step import Step
@@ -50,6 +51,8 @@ def is_single(spec: Any) -> bool:
     if spec.chain and spec.chain[0] is not None and spec.chain[0].spatial:
         return True  # one region is all that there can be, and its steps say why
     saved = {next(iter(spec.inputs), "")}
+    if not has_one_view(spec.chain, spec):
+        return False
     for index, step in enumerate(spec.chain):
         if step is None:
             continue
@@ -59,6 +62,12 @@ def is_single(spec: Any) -> bool:
             saved = set()
         saved |= set(step.saved)
     return True
+
+
+def has_one_view(steps: Iterable[Step | None], spec: Any) -> bool:
+    """Whether as many trailing dimensions can be the channels of all these steps."""
+    wanted = {wanted_dimensions(step, spec) for step in steps if step is not None}
+    return len(wanted - {None}) < 2
 
 
 def hides_source(first: Step) -> bool:

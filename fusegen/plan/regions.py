@@ -1,7 +1,8 @@
 """Cuts the steps of a chain into regions: each is a chain of its own, with at most one anchor, in front.
 
-A region begins with the chain, at an anchor, and at a step that says `from` what no value of the region is. Between
-regions full-size values flow: a region takes what earlier ones have made as inputs.
+A region begins with the chain, at an anchor, at a step that says `from` what no value of the region is, and where a
+step's channels are another number of trailing dimensions (`fusegen.chain.trailing`). Between regions full-size values
+flow: a region takes what earlier ones have made as inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.plan.region import Region, Shape, channels_behind, hides_source
+from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, SpecModel
 from fusegen.spec.wording import nearest
@@ -61,7 +62,8 @@ class Partition:
         for index, step in enumerate(self.spec.chain):
             now = self._open[-1] if self._open else None
             in_region = now is not None and step.from_ in (*now.own, None if hides_source(now.steps[0]) else now.source)
-            if now is None or step.anchor or (step.from_ is not None and not in_region):
+            other = now is not None and not has_one_view((*now.steps, step), self.spec)
+            if now is None or step.anchor or other or (step.from_ is not None and not in_region):
                 source = step.from_ or running
                 self._known(source, index, "from")
                 now = _Open(index, source)
@@ -99,7 +101,7 @@ class Partition:
         inside = step.from_ is None or step.from_ in (*now.own, *self.spec.chain[index - 1].saved)
         if not hides_source(now.steps[0]):
             inside = inside or step.from_ == now.source
-        return step.anchor or not inside
+        return step.anchor or not inside or not has_one_view((*now.steps, step), self.spec)
 
     def _with_inputs(self, step: Step, index: int, now: _Open) -> Step:
         """The step with what earlier regions have made as inputs, and with the parameters that it makes anew."""
