@@ -183,10 +183,12 @@ class ChainBuilder(ValuesBuilder):
             return None
         self.symbols.constructed(dims, "normalized_shape")
         wanted = self.trailing or (self.channels,)
-        unlike = len(dims) != len(wanted) or any(None not in pair and pair[0] != pair[1] for pair in zip(dims, wanted, strict=False))
+        unlike = len(dims) != len(wanted) or any(
+            None not in pair and pair[0] != pair[1] for pair in zip(dims, wanted, strict=False)
+        )
         if unlike:
             message = f"the norm is over {shape_text(dims)}, and the running value's last dimensions are"
-            self.refuse("FG303", f"{message} {shape_text(self.form[-len(dims):])}", "normalized_shape")
+            self.refuse("FG303", f"{message} {shape_text(self.form[-len(dims) :])}", "normalized_shape")
         return dims
 
     def update_buffer(self, buffer: Node, value: Node) -> None:

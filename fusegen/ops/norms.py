@@ -202,7 +202,9 @@ class LayerNorm(OverChannels):
         options = [f"eps={scalar_text(self.eps, '')}"]
         options += [] if self.affine else ["elementwise_affine=False"]
         options += [] if self.bias else ["bias=False"]
-        return [f"self.{self.name} = nn.LayerNorm({self.constructed_shape(channels)}, {', '.join(options)}, **_factory)"]
+        return [
+            f"self.{self.name} = nn.LayerNorm({self.constructed_shape(channels)}, {', '.join(options)}, **_factory)"
+        ]
 
 
 class RmsNorm(OverChannels):

@@ -48,6 +48,12 @@ def standalone_plan(
         hint = "`fusegen build` makes a package that has them"
         message = "an exported file has no norms of blocks of channels"
         raise SpecError([document.diagnostic("FG510", message, ("chain", blocks, "width"), hint=hint)])
+    if whole.chain.trailing:
+        shapes = [getattr(step, "normalized_shape", None) for step in spec.chain]
+        place = ("chain", next(i for i, shape in enumerate(shapes) if shape is not None), "normalized_shape")
+        hint = "`fusegen build` makes a package that has them"
+        message = "an exported file has no norms over several dimensions"
+        raise SpecError([document.diagnostic("FG510", message, place, hint=hint)])
     if whole.chain.targets:
         place, hint = ("chain", len(spec.chain) - 1), "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no losses", place, hint=hint)])

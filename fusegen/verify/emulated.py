@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -245,7 +246,7 @@ def tail_reference(
     inputs = [leaves.get(tensor.name, torch.empty(0, 0)) for tensor in chain.inputs]
     trailing = trailing_of(plan, module)
     if trailing:
-        inputs[0] = inputs[0].view(-1, *trailing)
+        inputs = [_with_trailing(x, trailing) for x in inputs]
     with given_result:
         result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs))
     result = result.reshape(len(result), -1)
@@ -261,6 +262,12 @@ def tail_reference(
     for name, buffer in chain.buffers.items():
         values[name] = attrgetter(buffer.attribute)(exact).detach()
     return values
+
+
+def _with_trailing(x: Tensor, trailing: Sequence[int]) -> Tensor:
+    """A tensor as kernels take it, with the dimensions that are the channels."""
+    own = trailing if x.shape[-1] == math.prod(trailing) else [1] * len(trailing)
+    return x.view(*x.shape[:-1], *own)
 
 
 def _leaf(value: Tensor) -> Tensor:

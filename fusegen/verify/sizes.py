@@ -55,7 +55,8 @@ class Sizes:
 
     def __str__(self) -> str:
         if self.given:
-            return f"{'x'.join(map(str, self.given))} to {self.channels}"
+            several = self.made == self.given and self.channels != self.given[-1]  # trailing dimensions
+            return "x".join(map(str, self.given)) + ("" if several else f" to {self.channels}")
         return "x".join(str(extent) for extent in (self.rows, self.source, self.channels) if extent is not None)
 
 
@@ -94,6 +95,8 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     if isinstance(chain.channels, str):
         channels = max(1, channels // multiple) * multiple
     if chain.trailing:
+        usual = {str(dim): plan.spec.dims[dim] for dim in chain.trailing if isinstance(dim, str)}
+        symbols |= usual if value_of(chain.channels, usual) == channels else {}
         channels = trailing_sizes(chain.trailing, channels, symbols)
     else:
         channels = settle(chain.channels, channels)
@@ -153,7 +156,7 @@ def trailing_sizes(trailing: Sequence[Dim], channels: int, symbols: dict[str, in
     """Gives the symbols among the trailing dimensions sizes for about so many channels, and returns their product."""
     names = list(dict.fromkeys(dim for dim in trailing if isinstance(dim, str) and dim not in symbols))
     for index, name in enumerate(names):
-        known = math.prod(value_of(dim, symbols) for dim in trailing if not (dim in names[index:]))
+        known = math.prod(value_of(dim, symbols) for dim in trailing if dim not in names[index:])
         left = sum(dim in names[index:] for dim in trailing)
         symbols[name] = max(1, round(max(1, channels // known) ** (1 / left)))
     return math.prod(value_of(dim, symbols) for dim in trailing)
