@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
+from fusegen.chain.exchange import why_not_exchanged
 from fusegen.chain.model import Chain
 from fusegen.chain.operands import KEEP
 from fusegen.chain.parts import refuse_multiples
@@ -57,6 +58,10 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if (builder.leading or builder.trailing) and step.needs_matrix():
             message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
             diagnostics.refuse("FG308", message, "op")
+            continue
+        why = why_not_exchanged(builder, step)
+        if why is not None:
+            diagnostics.refuse("FG309", why, "op")
             continue
         why = step.not_over_positions() if builder.positions is not None else None
         if why is not None:

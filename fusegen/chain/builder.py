@@ -32,7 +32,6 @@ class ChainBuilder(ValuesBuilder):
         self.rank_norms: list[RankNorm] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.dropouts: list[Dropout] = []
-        self.running: list[Node | None] = []
 
     # From the first step to the last
 
@@ -122,6 +121,7 @@ class ChainBuilder(ValuesBuilder):
             inputs=self.inputs,
             leading=self.leading,
             trailing=self.trailing,
+            exchanged=self.exchanged,
             source=source,
             running=self.running,
             result=result or source,

@@ -44,6 +44,9 @@ ROWS = "_rows"
 """The symbol of the rows where several dimensions have them, as behind a convolution or bmm: each position or row of
 each of the batch's elements is one."""
 
+ROWS_OF_RESULT, CHANNELS_OF_RESULT = "rows", "channels"
+"""What `Chain.exchanged` calls both."""
+
 Sizing = int | str
 """A size of a convolution in one dimension of positions: a number, or an argument of type int."""
 
@@ -209,6 +212,8 @@ class Chain:
     targets: the inputs that have the number of a channel for each row, with their leaves.
     leading: the dimensions of rows where the spec gives the inputs more than two.
     trailing: the dimensions that are the channels together; empty where one is.
+    exchanged: the dimensions of the result where the rows come behind the channels: "rows", "channels" and ones. Empty
+        where they do not.
     spread: the inputs that vary over some dimensions of rows alone, and over which.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     rank_norms: the batch norms whose statistics come from all ranks, in a chain that was built so.
@@ -248,6 +253,7 @@ class Chain:
     dropouts: list[Dropout] = field(default_factory=list)
     seed: str = ""
     trailing: tuple[Dim, ...] = ()
+    exchanged: tuple[Dim, ...] = ()
 
     @property
     def number_of_parts(self) -> int:
@@ -279,6 +285,10 @@ class Chain:
         Of several trailing dimensions all but the last count as leading ones."""
         if self.loss is not None and self.loss.reduction != "none":
             return ()
+        if self.exchanged:
+            return tuple(
+                {ROWS_OF_RESULT: leading[0], CHANNELS_OF_RESULT: channels}.get(each, each) for each in self.exchanged
+            )
         own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
         return (*leading, *own, *positions)
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from fusegen.chain.convolution import Positions, shape_form
 from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.exchange import exchange
 from fusegen.chain.inputs import reach
 from fusegen.chain.model import ROWS, Buffer, Constant, Input, Parameter
 from fusegen.chain.symbols import Symbols
@@ -26,7 +27,9 @@ class ModuleBuilder:
 
     A method that finds an error adds a diagnostic and returns a stand-in, so that the step's other errors are found
     too. step: the index of the present step. rows, channels: the sizes of the running value; None where nobody can
-    tell. spatial: how many dimensions of positions the values have, which are rows of the graph's.
+    tell. spatial: how many dimensions of positions the values have, which are rows of the graph's. running: the value
+    before each step so far. dropped_channels: whether a reduction of it has dropped the dimension of the channels.
+    exchanged: as Chain has it.
     """
 
     def __init__(self, spec, diagnostics: Diagnostics) -> None:
@@ -34,6 +37,9 @@ class ModuleBuilder:
         self.diagnostics = diagnostics
         self.refuse = diagnostics.refuse
         self.step = 0
+        self.running: list[Node | None] = []
+        self.dropped_channels = False
+        self.exchanged: tuple[Dim, ...] = ()
         self.graph = Graph(_names(spec), MATRIX)
         self.symbols = Symbols(spec, diagnostics)
         self.spatial = spec.chain[0].spatial if spec.chain and spec.chain[0] is not None else 0
@@ -176,6 +182,8 @@ class ModuleBuilder:
             return None if isinstance(found, str) else found
         if self.leading or self.in_batches or self.trailing:
             return self._axes_of_leading(shape, field)
+        if exchange(self, shape):
+            return CHANNEL
         rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
         pairs = ((rows, self.rows), (channels, self.channels))
         if len(shape) > 2 or any(dim not in (1, full, None) and full is not None for dim, full in pairs):

@@ -24,6 +24,8 @@ def dimensions(plan: Plan) -> Dimensions:
     if chain.leading or (chain.trailing and chain.spread):
         count = len(chain.inputs[0].shape)
         return Dimensions(count, count, "the spec gives its inputs so many")
+    if chain.exchanged:
+        return Dimensions(2, 2, "the result has the rows behind the channels")
     if chain.convolution:
         # The batch may be absent: PyTorch's operators run then.
         return Dimensions(chain.spatial + 1, chain.spatial + 2, f"{plan.spec.chain[0].op} takes no others")

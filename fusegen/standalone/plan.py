@@ -54,6 +54,10 @@ def standalone_plan(
         hint = "`fusegen build` makes a package that has them"
         message = "an exported file has no norms over several dimensions"
         raise SpecError([document.diagnostic("FG510", message, place, hint=hint)])
+    if whole.chain.exchanged:
+        place, hint = ("chain", len(spec.chain) - 1), "`fusegen build` makes a package that has it"
+        message = "an exported file has no result whose rows come behind the channels"
+        raise SpecError([document.diagnostic("FG510", message, place, hint=hint)])
     if whole.chain.targets:
         place, hint = ("chain", len(spec.chain) - 1), "`fusegen build` makes a package that has them"
         raise SpecError([document.diagnostic("FG510", "an exported file has no losses", place, hint=hint)])

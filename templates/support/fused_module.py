@@ -14,7 +14,7 @@ from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .ranks import RankOperator
 from .stand_in import COMPUTED, NO_ROWS, elsewhere
-from .trailing import Flattened, with_trailing
+from .trailing import Flattened, exchanged, with_trailing
 
 
 class KernelUse(NamedTuple):
@@ -40,6 +40,7 @@ class FusedModule(DrawsFactors, nn.Module):
 
     fusegen_strict: bool = False
     _fusegen_loss = None
+    _fusegen_exchanged = ()  # the result's dimensions, where its rows come behind the channels
     _fusegen_split_always = False  # for tests: fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
@@ -111,6 +112,8 @@ class FusedModule(DrawsFactors, nn.Module):
                 result = operator(*found)
                 if trailing is not None:
                     result = with_trailing(result, trailing)
+            if self._fusegen_exchanged:
+                result = exchanged(result, self._fusegen_exchanged)
             loss = (part or self)._fusegen_loss
             return result if loss is None else loss(result, inputs)
         if found is COMPUTED:

@@ -1,4 +1,6 @@
-"""Several trailing dimensions as one: the channels of a norm over [positions, features].
+"""Shapes of results and operands that are not [rows, channels].
+
+Several trailing dimensions as one: the channels of a norm over [positions, features].
 
 The kernels take [..., channels]. An input is that by a view, if it is contiguous. What varies over
 some of the trailing dimensions alone is repeated, and autograd sums its gradient.
@@ -37,3 +39,10 @@ def flat_parameter(values, trailing):
     count = len(trailing)
     own = values.reshape(values.shape[-count:]) if values.dim() > count else values
     return own.expand(trailing).flatten()
+
+
+def exchanged(result, form):
+    """[rows, channels] in the dimensions of `form`: "rows", "channels" and ones. It is contiguous,
+    as PyTorch's sum of [rows, 1] and [channels, 1, 1] is."""
+    sizes = dict(zip(("rows", "channels"), result.shape, strict=True))
+    return result.t().contiguous().view([sizes.get(each, each) for each in form])
