@@ -16,8 +16,8 @@ _OPERANDS = ("parameter", "value", "input", "mask", "target")
 
 
 def exchange(builder: Any, shape: Sequence[Dim | None]) -> bool:
-    """Whether an operand of this shape has a value for each channel in front of the running value's dimensions, as
-    which the builder then knows the result's. builder: a ModuleBuilder."""
+    """Whether an operand of this shape has a value for each channel in front of the running value's dimensions, so that
+    the rows come behind the channels from now on. builder: a ModuleBuilder, which then knows the result's form."""
     running = builder.running[-1] if builder.running else None
     views = builder.positions is not None or builder.in_batches or builder.leading or builder.trailing
     if running is None or running.axes != ROW or views or builder.exchanged or builder.channels is None:
