@@ -20,6 +20,7 @@ from .stand_in import (
     NEGATIVE_MOMENTUM,
     NO_ROWS,
     OTHER_GROUPS,
+    OTHER_SHAPE,
     REFUSED,
     SOME_FROZEN,
     UNEQUAL_PARTS,
@@ -36,6 +37,7 @@ from .stand_in import (
     tensor,
     unexpected,
 )
+from .trailing import Flattened, flat_parameter
 
 __all__ = [
     "DROPS_FROZEN",
@@ -45,6 +47,7 @@ __all__ = [
     "NO_ROWS",
     "OTHER_BATCH",
     "OTHER_GROUPS",
+    "OTHER_SHAPE",
     "RANKS_COMPILED",
     "RANKS_PRECISION",
     "REFUSED",
@@ -57,6 +60,7 @@ __all__ = [
     "Dimensions",
     "DropPath",
     "Eager",
+    "Flattened",
     "FusedModule",
     "KernelUse",
     "Loss",
@@ -72,6 +76,7 @@ __all__ = [
     "draw_seed",
     "elsewhere",
     "far_from_one",
+    "flat_parameter",
     "group_of",
     "has_no_variance",
     "is_autocast",
