@@ -56,6 +56,8 @@ def _shape(call: CallNames, name: str) -> str:
         if chain.convolution:
             return "_shape" if channels == "_channels" else f"(_shape[0], {channels}, *_shape[2:])"
         return f"(*{call.first}.shape[:-1], {channels})"
+    if "N" not in node.axes and not chain.trailing:
+        return as_tuple([_size(dim, "_channels") for dim in given])
     full = _full_sizes(call)
     missing = len(full) - len(given)
     return as_tuple([_size(dim, full[index + missing]) for index, dim in enumerate(given)])

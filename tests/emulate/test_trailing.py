@@ -16,11 +16,9 @@ from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
-from tests.emulate.building import kernels_of, module_class, write  # noqa: E402
-from tests.emulate.test_chains import agreement, schedules_of  # noqa: E402
+from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -37,7 +35,7 @@ inputs:
   place: [positions, features]
   of_features: [features]
   keep: [positions, 1]
-dtypes: [float32, bfloat16]
+dtypes: [bfloat16]
 chain:
   - {op: mul, parameter: scale, shape: [features], init: ones}
   - {op: add, input: residual}
@@ -67,39 +65,18 @@ class Original(nn.Module):
         return self.rms(y) + self.shift + self.one
 
 
-def test_16_bits_in_every_schedule(emulation_cache, tmp_path) -> None:
-    """Rows of one channel, odd ones, and such that no block has in registers. float32 is below, in modules."""
-    plan = write("trailing", SPEC, tmp_path)
-    mode, (variant, _) = next(each for each in plan.modes if each.name == "bfloat16"), plan.variants
-    library = kernels_of(tmp_path / "trailing", mode, emulation_cache)
-    for seed, (rows, *trailing) in enumerate(((1, 1, 1), (33, 5, 7), (2, 129, 163))):
-        torch.manual_seed(seed)
-        module, channels = module_class(plan, tmp_path)(*trailing), trailing[0] * trailing[1]
-        for parameter in module.parameters():
-            nn.init.normal_(parameter)
-        kinds = {"gate": (rows, 1), "place": (channels,), "of_features": (channels,), "keep": (channels,)}
-        drawn = {each.name: torch.randn(kinds.get(each.name, (rows, channels))) for each in plan.chain.inputs}
-        tensors = {name: each.bfloat16() for name, each in drawn.items()}
-        tensors["keep"] = drawn["keep"] < -0.5
-        tensors[variant.result_gradient] = torch.randn(rows, channels).bfloat16()
-        tail = EmulatedTail(plan, variant, library, module)
-        expected = tail_reference(plan, module, tensors, mode, True)
-        assert expected["grad_norm_weight"].shape == tuple(trailing) and expected["grad_scale"].shape == (trailing[1],)
-        checked = [agreement(tail, tensors, mode, each, seed, expected) for each in schedules_of(variant)]
-        assert sum(checked) >= 10
-
-
 @pytest.fixture(scope="module")
 def package(tmp_path_factory, emulation_cache):
-    """In float32 alone: a build has all of a spec's dtypes."""
-    root = tmp_path_factory.mktemp("trailing_module")
-    plan = write("trailing", SPEC.replace(", bfloat16]", "]"), root)
+    """In 16 bits; float32 is below."""
+    root = tmp_path_factory.mktemp("trailing")
+    plan = write("trailing", SPEC, root)
     return plan, emulate_package(root / "trailing", cache=emulation_cache)
 
 
 def test_the_module_is_verified(package) -> None:
     suite = Suite(Subject(*package, "cpu", Original), full=False)
-    found = [*suite.numerics(suite.modes()[0]), *suite.leading(), *suite.training(suite._size())]
+    shapes = ((1, 1, 1, 1), (3, 1, 7, 1), (33, 1, 36, 1), (2, 1, 21027, 1))  # the last is in no block's registers
+    found = [*suite.numerics(suite.modes()[0], shapes), *suite.leading(), *suite.training(suite._size())]
     assert {"numerics", "leading dimensions", "training"} == {each.check for each in found}
     assert not [each for each in found if not each.item.ok]
     labels = " ".join(each.item.name for each in found if each.check == "leading dimensions")
@@ -114,22 +91,20 @@ def test_the_state_is_the_original_s(package) -> None:
 
 
 def drawn(*leading: int):
-    x, residual = torch.randn(*leading, 4, 6), torch.randn(*leading, 4, 6)
-    return x, residual, torch.rand(*leading, 1, 1), torch.rand(4, 6), torch.rand(6), torch.rand(4, 1) < 0.5
+    shapes = ((*leading, 4, 6), (*leading, 4, 6), (*leading, 1, 1), (4, 6), (6,))
+    return *(torch.randn(shape).bfloat16() for shape in shapes), torch.rand(4, 1) < 0.5
 
 
 def test_calls_that_the_kernels_do_not_take(package) -> None:
-    module = package[1].Trailing(4, 6).eval()
+    module = package[1].Trailing(4, 6).eval().bfloat16()
     for leading in ((3,), (2, 3), ()):
         assert module.fusegen_kernels(*drawn(*leading))
     for x in (torch.randn(3, 6, 4), torch.randn(3, 24), torch.randn(3, 4, 5)):
         with pytest.raises(ValueError, match=r"x must be \[\*, 4, 6\]|as many dimensions"):
-            module(x, *drawn(3)[1:])
+            module(x.bfloat16(), *drawn(3)[1:])
     with pytest.raises(ValueError, match="the last 2"):
-        module(torch.randn(6), *drawn(3)[1:])
-    transposed = torch.randn(3, 6, 4).mT
-    torch.testing.assert_close(module(transposed, *drawn(3)[1:]).shape, transposed.shape)
-    module.norm = nn.LayerNorm(6)
+        module(torch.randn(6).bfloat16(), *drawn(3)[1:])
+    module.norm = nn.LayerNorm(6).bfloat16()
     use = module.fusegen_kernels(*drawn(3))
     assert not use and "normalized_shape" in use.reason
     with pytest.warns(UserWarning, match="normalized_shape"):
@@ -137,13 +112,13 @@ def test_calls_that_the_kernels_do_not_take(package) -> None:
 
 
 def test_compiled_and_transposed(package) -> None:
-    module = package[1].Trailing(4, 6).eval()
+    module = package[1].Trailing(4, 6).eval().bfloat16()
     module.fusegen_strict = True
     given = drawn(3)
-    given = (torch.randn(3, 6, 4).mT, *given[1:])
+    given = (torch.randn(3, 6, 4).bfloat16().mT, *given[1:])
     compiled = torch.compile(copy.deepcopy(module), fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*given), module(*given))
-    torch.testing.assert_close(module(*given), module.fusegen_reference(*given))
+    torch.testing.assert_close(module(*given), module.fusegen_reference(*given), rtol=0.05, atol=0.05)
 
 
 # Layers and a norm over the last dimension beside a norm over two: regions of several views.
