@@ -40,6 +40,8 @@ def test_the_shape_of_the_result(chain: str, shape: tuple) -> None:
     plan = planned(chain + "  - {op: relu}\n")
     assert plan.chain.result_shape(("batch",), "features") == shape
     assert (dimensions(plan).most == 2) == (len(plan.chain.parameters["bias"].shape) > 1)
+    copied = any("the module copies the result" in each for each in plan.variants[0].forward.reasons)
+    assert copied == bool(plan.chain.exchanged)
     assert plan.chain.parameters["bias"].axes.items == (("C", None),)
 
 
