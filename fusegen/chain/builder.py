@@ -6,9 +6,9 @@ from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Batched, Chain, Contraction, Convolution, Dropout, RankNorm
-from fusegen.chain.module import shape_text
 from fusegen.chain.parts import divide, refuse_other_multiples, why_not_divided
 from fusegen.chain.values import ValuesBuilder
+from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
 from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node

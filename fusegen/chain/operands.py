@@ -6,8 +6,9 @@ from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.exchange import exchange
 from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import Loss
-from fusegen.chain.module import ModuleBuilder, shape_text
+from fusegen.chain.module import ModuleBuilder
 from fusegen.chain.trailing import reach_of_trailing
+from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 

@@ -162,7 +162,8 @@ class CallRenderer:
         if chain.trailing and name == chain.source.name:
             return f"_support.Flattened({name}, _trailing)"
         if name in chain.parameters and chain.parameters[name].trailing:
-            return f"_support.flat_parameter({name}, _trailing)"
+            whole = chain.parameters[name].shape == chain.trailing
+            return f"{name}.flatten()" if whole else f"_support.flat_parameter({name}, _trailing)"
         if name in chain.targets:
             return f"{name}.flatten()"
         tables = (chain.buffers, self.plan.variants[-1].chain.buffers)
