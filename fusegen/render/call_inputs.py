@@ -7,7 +7,7 @@ from fusegen.chain.model import Batched, Convolution
 from fusegen.ir.axes import CHANNEL
 from fusegen.plan.modes import alike
 from fusegen.render.call_names import CallNames, refuse
-from fusegen.render.call_trailing import flattened, sizes_of_trailing
+from fusegen.render.call_trailing import flattened, sizes_of_trailing, widened
 from fusegen.render.functions import as_tuple
 
 
@@ -147,7 +147,7 @@ def dtypes(call: CallNames) -> list[str]:
             "if _autocast and _activation != torch.float64:",
             "    _activation = torch.get_autocast_dtype(_device)",
         ]
-    lines += [f"_parameter = {_parameter_dtype(call)}"]
+    lines += [f"_parameter = {_parameter_dtype(call)}", *widened(call)]
     firsts = [names[0] for names in alike(call.plan.modes, call.further)]
     key = ["_activation", "_parameter", *(f"{name}.dtype" for name in firsts)]
     lines += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegen.ir.axes import CHANNEL
 from fusegen.ir.graph import Node
 from fusegen.render.call_names import CallNames
 from fusegen.render.functions import as_tuple
@@ -34,6 +35,24 @@ def shape_with_rows(call: CallNames, node: Node) -> str:
         return f"{call.first}.shape"
     count = len(call.chain.trailing)
     return f"(*{call.first}.shape[:-{count}], {', '.join('1' * count)})"
+
+
+def widened(call: CallNames) -> list[str]:
+    """Statements that bring further inputs into float32 under autocast where some of them is repeated: autograd sums
+    what is repeated, in eager PyTorch in float32, as a norm's result is."""
+    chain = call.chain
+    repeated = [each for each in chain.inputs if each.name in chain.further and _is_repeated(call, each.name)]
+    if not (chain.trailing and repeated):
+        return []
+    return ["if _autocast:", *(f"    {name} = _support.widened({name})" for name in chain.further)]
+
+
+def _is_repeated(call: CallNames, name: str) -> bool:
+    """Whether an input has fewer values than the rows or the channels that it varies over."""
+    chain, node = call.chain, call.chain.node_of(name)
+    given = next(each.shape for each in chain.inputs if each.name == name)
+    partial = node is not None and node.axes == CHANNEL and tuple(dim for dim in given if dim != 1) != chain.trailing
+    return partial or name in chain.spread
 
 
 def flattened(call: CallNames) -> list[str]:
