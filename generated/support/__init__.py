@@ -38,7 +38,7 @@ from .stand_in import (
     tensor,
     unexpected,
 )
-from .trailing import Flattened, flat_parameter
+from .trailing import Flattened, flat_parameter, widened
 
 __all__ = [
     "DROPS_FROZEN",
@@ -102,4 +102,5 @@ __all__ = [
     "tensor",
     "uncounted",
     "unexpected",
+    "widened",
 ]

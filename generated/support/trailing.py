@@ -8,6 +8,7 @@ some of the trailing dimensions alone is repeated, and autograd sums its gradien
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -25,6 +26,11 @@ class Flattened(NamedTuple):
 
     def flat(self):
         return self.x.flatten(-len(self.trailing))
+
+
+def widened(values):
+    """In float32, or in float64 where it is that."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def with_trailing(result, trailing):

@@ -51,7 +51,7 @@ def test_the_shape_of_the_result(chain: str, shape: tuple) -> None:
         (MIN + ADD.replace("[1, features, 1, 1]", "[1, batch, 1, 1]"), "does not broadcast to [batch, features]"),
         (MIN + ADD.replace("[1, features, 1, 1]", "[features, features, 1, 1]"), "does not broadcast"),
         (ADD, "does not broadcast to [batch, features]"),
-        (MIN + ADD + "  - {op: softmax}\n", "the running value is [1, channels, rows, 1]"),
+        (MIN + ADD + "  - {op: softmax}\n", "no result whose rows come behind the channels"),
         (MIN + ADD + "  - {op: mul, parameter: bias}\n", "only a function of its elements, or a number, can follow"),
         (MIN + ADD + "  - {op: linear, name: up, out_features: features}\n", "whose rows come behind the channels"),
     ],
