@@ -52,6 +52,7 @@ def test_arguments_without_a_value_are_left_out() -> None:
         ([SPEC, "-o", "absent/fused.py"], "cannot write absent/fused.py"),
         (["absent.yaml"], "absent.yaml"),
         ([ROOT / "specs" / "conv2d_batchnorm_scaling.yaml"], "an exported file has no convolutions"),
+        ([ROOT / "specs" / "batchnorm2d_add_relu.yaml"], "no chains whose dimension 1 is the channels"),
     ],
 )
 def test_refusals(arguments: list[str | Path], text: str, tmp_path: Path, monkeypatch, capsys) -> None:
