@@ -95,7 +95,7 @@ class TileThread {
       each(
           [&](auto i, auto& vector, const auto& from) {
             if constexpr (has_bit(kInnerReads, decltype(i)::value)) {
-              vector = load_pack(columns_, from + row);
+              vector = load_pack(columns_, row_at(from, row));
             }
           },
           inner[u], p_.reads);
@@ -162,10 +162,10 @@ class TileThread {
       each(AddElement{v, rows_ == 0}, sums_, term);
       if constexpr (kStores) {
         each(
-            [&](auto i, auto& vector, const Acc& value, auto* to) {
+            [&](auto i, auto& vector, const Acc& value, const auto& to) {
               constexpr int kField = decltype(i)::value;
-              using E = std::remove_pointer_t<decltype(to)>;
               if constexpr (has_bit(kWrites, kField)) {
+                using E = ElementAt<std::decay_t<decltype(to)>>;
                 store_value(arrays_.template write_array<kField, E>() + at, value);
               } else {
                 store_value(&vector[v], value);
@@ -176,11 +176,11 @@ class TileThread {
     }
     if constexpr (kStores) {
       each(
-          [&](auto i, const auto& vector, auto* to) {
+          [&](auto i, const auto& vector, const auto& to) {
             constexpr int kField = decltype(i)::value;
             if constexpr (!has_bit(kWrites, kField)) {
               constexpr bool kMayLack = has_bit(P::kOptionalWrites, kField);
-              if (!kMayLack || to != nullptr) store_pack(columns_, to + row, vector);
+              if (!kMayLack || to != nullptr) store_pack(columns_, row_at(to, row), vector);
             }
           },
           out, p_.writes);
