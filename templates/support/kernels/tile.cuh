@@ -15,6 +15,7 @@
 
 #include "../fetch.cuh"
 #include "../launch.cuh"
+#include "../spread.cuh"
 #include "../tile_shapes.cuh"
 #include "elements.cuh"
 #include "pointwise_sums.cuh"
@@ -95,10 +96,11 @@ class TileThread {
       each(
           [&](auto i, auto& vector, const auto& from) {
             if constexpr (has_bit(kInnerReads, decltype(i)::value)) {
-              vector = load_pack(columns_, row_at(from, row));
+              load_inner(vector, from, row, u);
             }
           },
           inner[u], p_.reads);
+      if (u > 0) each(TakeFixed{*this}, inner[u], inner[0], p_.reads);
     }
     if constexpr (kReads != 0) {
       wait_for_rows<0>();
@@ -116,6 +118,39 @@ class TileThread {
       arrays_.take_all();
     }
   }
+
+  // Loads the thread's vector of its position u, in the row that begins at `row`.
+  template <typename Vector, typename Pointer>
+  __device__ __forceinline__ void load_inner(
+      Vector& vector, const Pointer& from, int64_t row, int) const {
+    vector = load_pack(columns_, row_at(from, row));
+  }
+  // Of a tensor with fewer rows. One row for all of the tile is loaded once.
+  template <typename Vector, typename E, bool kAgain>
+  __device__ __forceinline__ void load_inner(
+      Vector& vector, const SpreadPointer<E, kAgain>& from, int64_t, int u) const {
+    if (u > 0 && is_fixed(from)) return;
+    vector = load_pack(columns_, from.row(own_row_ + u * blockDim.y));
+  }
+  template <typename Pointer>
+  __device__ __forceinline__ bool is_fixed(const Pointer&) const {
+    return false;
+  }
+  template <typename E>
+  __device__ __forceinline__ bool is_fixed(const SpreadPointer<E, false>& from) const {
+    return from.turn == tiles_.positions;
+  }
+  struct TakeFixed {
+    const TileThread& thread;
+
+    template <int kField, typename Vector, typename Pointer>
+    __device__ __forceinline__ void operator()(
+        Index<kField>, Vector& vector, const Vector& first, const Pointer& from) const {
+      if constexpr (has_bit(kInnerReads, kField)) {
+        if (thread.is_fixed(from)) vector = first;
+      }
+    }
+  };
 
   // Whether the thread has elements of its position u of the tile.
   __device__ __forceinline__ bool has_position(int u) const {
