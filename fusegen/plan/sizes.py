@@ -70,8 +70,8 @@ def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tenso
     if not is_read(mode, tensor) or not is_written(mode, tensor):
         return 0
     width = FIXED_WIDTH.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
-    if tensor.compact:
-        return math.prod(shape_of_input(plan, tensor.name, sizes)) * width
+    if tensor.compact or tensor.samples:
+        return math.prod(shape_of_input(plan, tensor.samples or tensor.name, sizes)) * width
     return math.prod(shape(plan, tensor.axes, sizes)) * width
 
 

@@ -104,7 +104,7 @@ class EmulatedTail:
     ) -> dict[str, Tensor]:
         launcher = Launcher(self.plan, program)
         groups = 1 if program.groups is None else self.groups
-        call = Call(self.mode.index, self.rows, self.channels, groups, shapes)
+        call = Call(self.mode.index, self.rows, self.channels, groups, shapes, samples=self.rows)
         bytes_ = self.library.call_int64(f"{launcher.symbol}_workspace", call.struct)
         inputs = {
             tensor.name: None if in_product(self.plan, self.mode, tensor.name) else self._buffer(tensor, known)

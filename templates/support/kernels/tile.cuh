@@ -42,12 +42,37 @@ class TileThread {
     set_scalars(p_, known_);
     load_channels<kPass, 1u << kPass>(p_, columns_, columns_.any(), known_);
     derive_channels(p_, known_);
-    const int64_t begin = blockIdx.y * tiles_.per_block;
-    const int64_t end = begin + tiles_.per_block < tiles_.count ? begin + tiles_.per_block
-                                                                 : tiles_.count;
-    int64_t image = begin / tiles_.per_image;
-    int64_t tile = begin - image * tiles_.per_image;
-    for (int64_t left = end - begin; left > 0; --left) {
+    if constexpr (kSumsSamples<P, kPass>) {
+      const unsigned shares = unsigned(tiles_.sample_blocks), part = blockIdx.y % shares;
+      const int64_t tile = part * tiles_.per_block;
+      const int64_t rest = tiles_.per_image - tile;
+      for (int64_t image = blockIdx.y / shares; image < p_.samples; image += gridDim.y / shares) {
+        sums_ = {};
+        run_tiles(image, tile, rest < tiles_.per_block ? rest : tiles_.per_block);
+        leave_sums(image * shares + part);
+        __syncthreads();
+      }
+    } else {
+      const int64_t begin = blockIdx.y * tiles_.per_block;
+      const int64_t end = begin + tiles_.per_block < tiles_.count ? begin + tiles_.per_block
+                                                                   : tiles_.count;
+      const int64_t image = begin / tiles_.per_image;
+      run_tiles(image, begin - image * tiles_.per_image, end - begin);
+      if constexpr (Terms<P, kPass>::kFields > 0) leave_sums(blockIdx.y);
+    }
+  }
+
+ private:
+  static constexpr bool kStores = kPass == P::kPasses - 1;
+  using Arrays = TileArrays<P, kPass, kVec>;
+  static constexpr unsigned kReads = Arrays::kReads, kWrites = Arrays::kWrites;
+  static constexpr unsigned kInnerReads = P::kReadBy[kPass] & ~P::kOuterReads;
+
+  using Inner = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
+
+  // So many tiles, from one of an image on.
+  __device__ __forceinline__ void run_tiles(int64_t image, int64_t tile, int64_t left) {
+    for (; left > 0; --left) {
       place(image, tile);
       run_tile();
       // Where tensors are both read and written through shared memory, each has an array of its
@@ -60,16 +85,7 @@ class TileThread {
         ++image;
       }
     }
-    if constexpr (Terms<P, kPass>::kFields > 0) leave_sums();
   }
-
- private:
-  static constexpr bool kStores = kPass == P::kPasses - 1;
-  using Arrays = TileArrays<P, kPass, kVec>;
-  static constexpr unsigned kReads = Arrays::kReads, kWrites = Arrays::kWrites;
-  static constexpr unsigned kInnerReads = P::kReadBy[kPass] & ~P::kOuterReads;
-
-  using Inner = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
 
   __device__ __forceinline__ void place(int64_t image, int64_t tile) {
     const int64_t first = tile * tiles_.size();
@@ -222,8 +238,8 @@ class TileThread {
     }
   }
 
-  // Stores the sums of the block as partial results.
-  __device__ __forceinline__ void leave_sums() {
+  // Stores the sums of the block as partial results number `block`.
+  __device__ __forceinline__ void leave_sums(int64_t block) {
     constexpr int kSlots = Terms<P, kPass>::kComponents;
     const Acc own = Acc(rows_), all = Acc(tiles_.rows_of_block(blockIdx.y));
     store_column_sums<kVec>(
@@ -231,7 +247,7 @@ class TileThread {
         [&](int slot, const Acc(&value)[kVec]) {
           if (threadIdx.y != 0 || !columns_.any()) return;
           store_values(
-              columns_, p_.partials + (int64_t(blockIdx.y) * kSlots + slot) * p_.channels, value);
+              columns_, p_.partials + (block * kSlots + slot) * p_.channels, value);
         });
   }
 
