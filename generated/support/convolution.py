@@ -104,6 +104,7 @@ def call_convolved(operator, arguments):
     # PyTorch's result is in channels_last where an operand is.
     stays_last = is_last(convolved.x) or is_last(convolved.weight)
     batch, channels, *positions = given[0].shape
+    channels //= operator.parts
     if operator.tiled and not stays_last and channels > 1 and max(positions) > 1:
         for index in operator.with_rows:
             given[index] = given[index].flatten(2)

@@ -192,7 +192,8 @@ class Operator:
             "channels": (arguments[1].shape[0] if self.linear else first.shape[-1]) // self.parts,
         }
         sizes["groups"] = given.get("_groups")
-        outer = (first.shape[0], first.shape[2], first.shape[1]) if first.dim() == 3 else None
+        is_images = first.dim() == 3
+        outer = (first.shape[0], sizes["channels"], first.shape[1]) if is_images else None
         made = tuple(self._new(first, given, sizes, each, outer) for each in self.results)
         return made if len(made) > 1 else made[0]
 
@@ -202,7 +203,7 @@ class Operator:
         grad = arguments[0]
         sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
         outer = tuple(grad.shape) if grad.dim() == 3 else None
-        inner = outer and (outer[0], outer[2], outer[1])
+        inner = outer and (outer[0], outer[2], outer[1] * self.parts)
         if self.linear:
             # An operand of the product is there where the other one's gradient is wanted.
             operand = self._operand(arguments)
@@ -215,7 +216,7 @@ class Operator:
         """image: the shape of what has rows and channels, where these are not its dimensions."""
         role, *shape = result
         dtype = self.package.dtypes[given["_dtype_mode"]][role]
-        if image is not None and shape == ["rows", "channels"]:
+        if image is not None and shape[:1] == ["rows"] and shape[1:] != [1]:
             return like.new_empty(image, dtype=dtype)
         known = {**given, **sizes}
         return like.new_empty([_size(known, size) for size in shape], dtype=dtype)

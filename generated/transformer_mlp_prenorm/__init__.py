@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "690b6fb7a29b",
+    "89aea5400594",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "798689e647b8",
+    "f772abe30f4d",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "1b5230edef6d",
+    "aad9b0ba5847",
 )
 
 _package = _support.Composition(

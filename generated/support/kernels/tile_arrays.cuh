@@ -156,10 +156,10 @@ class TileArrays {
   template <int kStep>
   __device__ __forceinline__ void take_by() const {
     each(
-        [&](auto i, auto* to) {
+        [&](auto i, const auto& to) {
           constexpr int kField = decltype(i)::value;
-          using E = std::remove_pointer_t<decltype(to)>;
           if constexpr (has_bit(kWrites, kField)) {
+            using E = ElementAt<std::decay_t<decltype(to)>>;
             constexpr bool kMayLack = has_bit(P::kOptionalWrites, kField);
             if (!kMayLack || to != nullptr) take<kStep>(write_array<kField, E>(), to);
           }
