@@ -182,9 +182,7 @@ def _gradient_outputs(
     for name, node in chain.further.items():
         if name in of_samples and node in gradients and gradients[node].is_full:
             total = chain.graph.add("sample_sum", gradients[node], axes=CHANNEL, name=f"{names[name]}_sum")
-            outputs.append(
-                Tensor(names[name], total, f"input {name}", optional=True, gradient_of=name, samples=name)
-            )
+            outputs.append(Tensor(names[name], total, f"input {name}", optional=True, gradient_of=name, samples=name))
             reasons.append(f"the gradient of {name} is summed in the last pass: blocks have rows of one sample each")
         elif node in gradients:
             add(name, _role_before_sum(spec, chain, name, found) if name in chain.compact else f"input {name}")
