@@ -60,7 +60,7 @@ class Call:
     workspace: Any = None
     stream: int | None = None
     positions: int = 0
-    samples: int = 1
+    samples: int = 0
 
     @property
     def struct(self) -> Struct:

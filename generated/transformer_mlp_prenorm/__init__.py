@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "89aea5400594",
+    "2e3e8e1c100e",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "f772abe30f4d",
+    "345353b24133",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "aad9b0ba5847",
+    "2e2db7d71341",
 )
 
 _package = _support.Composition(

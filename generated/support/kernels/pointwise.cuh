@@ -150,9 +150,8 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
       Columns<kVec, true>{columns.first, 1, kVec}, columns);
   using Packed = std::remove_const_t<decltype(packed)>;
   int64_t full = tiles;
-  if (!kPacked && tiles * length > (kSamples && vector_end > 0 ? size : vector_end)) {
-    full = vector_end > 0 ? tiles - 1 : 0;
-  }
+  const int64_t movable = kSamples && vector_end > 0 ? size : vector_end;
+  if (!kPacked && tiles * length > movable) full = vector_end > 0 ? tiles - 1 : 0;
   const int64_t full_end = end < full ? end : full;
   const auto run = [&] {
     for (int64_t tile = begin + threadIdx.y; active && tile < full_end;
@@ -204,13 +203,13 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
         const int64_t all = end - begin - lacks(end - 1, v);
         return Acc(all > 0 ? all : 1);
       };
+      const int64_t slot_of_block = kSamples ? sample * shares + part : blockIdx.y;
       constexpr int kSlots = Terms<P, kPass>::kComponents;
       store_column_sums<kVec>(
           shared_memory<Acc>(), sums, count, total, [&](int slot, const Acc(&value)[kVec]) {
             if (threadIdx.y != 0 || !active) return;
             store_partials(
-                columns, p.partials, kSamples ? sample * shares + part : blockIdx.y, kSlots, slot,
-                p.channels, period, value);
+                columns, p.partials, slot_of_block, kSlots, slot, p.channels, period, value);
           });
     }
   };
@@ -219,7 +218,6 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
       origin = sample * rows;
       sums = {};
       run();
-      __syncthreads();
     }
   } else {
     run();

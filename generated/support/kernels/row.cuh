@@ -280,7 +280,6 @@ __global__ void __launch_bounds__(
       const int64_t begin = sample * rows;
       row_block<P, kFirst, kVec, kPacked, kItems, kFullBlock, kCluster>(
           p, g, part, sample * shares + part, begin, begin + rows);
-      __syncthreads();
     }
   } else {
     row_block<P, kFirst, kVec, kPacked, kItems, kFullBlock, kCluster>(

@@ -116,7 +116,6 @@ class TileThread {
             }
           },
           inner[u], p_.reads);
-      if (u > 0) each(TakeFixed{*this}, inner[u], inner[0], p_.reads);
     }
     if constexpr (kReads != 0) {
       wait_for_rows<0>();
@@ -126,7 +125,7 @@ class TileThread {
 #pragma unroll
     for (int u = 0; u < kTileVectors; ++u, row += step) {
       if (!has_position(u)) break;
-      use(u, row, inner[u]);
+      use(u, row, inner[u], inner[0]);
       ++rows_;
     }
     if constexpr (kWrites != 0) {
@@ -156,14 +155,18 @@ class TileThread {
   __device__ __forceinline__ bool is_fixed(const SpreadPointer<E, false>& from) const {
     return from.turn == tiles_.positions;
   }
-  struct TakeFixed {
+  // Takes element v of a position's vectors, or of the first position's. To copy these vectors would
+  // wait for them before other loads are on their way.
+  struct TakeInner {
     const TileThread& thread;
+    int v;
 
     template <int kField, typename Vector, typename Pointer>
     __device__ __forceinline__ void operator()(
-        Index<kField>, Vector& vector, const Vector& first, const Pointer& from) const {
+        Index<kField>, Acc& value, const Vector& vector, const Vector& first,
+        const Pointer& from) const {
       if constexpr (has_bit(kInnerReads, kField)) {
-        if (thread.is_fixed(from)) vector = first;
+        value = widen(thread.is_fixed(from) ? first[v] : vector[v]);
       }
     }
   };
@@ -173,8 +176,10 @@ class TileThread {
     return columns_.any() && int(threadIdx.y + u * blockDim.y) < arrays_.count;
   }
 
-  // Computes the thread's vector of its position u, in the row that begins at `row`.
-  __device__ __forceinline__ void use(int u, int64_t row, const Inner& inner) {
+  // Computes the thread's vector of its position u, in the row that begins at `row`. first: what it
+  // has loaded for its first position.
+  __device__ __forceinline__ void use(
+      int u, int64_t row, const Inner& inner, const Inner& first) {
     typename P::Row row_values{};
     if constexpr (P::kRowTensorsBy[kPass] > 0) {
       p_.template row_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
@@ -194,7 +199,7 @@ class TileThread {
       if (!columns_.has(v)) continue;
       const int at = arrays_.index_of(own_channel(v), position);
       Elements<P> x{};
-      each(TakeElement<kInnerReads>{v}, x, inner);
+      each(TakeInner{*this, v}, x, inner, first, p_.reads);
       each(
           [&](auto i, Acc& value, const auto& from) {
             constexpr int kField = decltype(i)::value;

@@ -218,7 +218,6 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
       origin = sample * rows;
       sums = {};
       run();
-      __syncthreads();
     }
   } else {
     run();
