@@ -149,7 +149,7 @@ class VariantOps:
 
     def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
         """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
-        if self.variant.tiled and name == self.chain.source.name:
+        if self.variant.tiled and name == self.chain.source.name and not self.chain.has_own_images:
             return "images.inner()"
         if self.variant.tiled and shape == (self.chain.rows, self.chain.channels):
             return OUTER
@@ -158,6 +158,7 @@ class VariantOps:
     def declare_sizes(self, op: Op, of: str) -> None:
         """of: whether the first argument is the source or the result's gradient, where these may be of images."""
         if self.variant.tiled:
+            of = "outer" if of == "gradient" or self.chain.has_own_images else "inner"
             parts = self.chain.number_of_parts
             divided = f", {parts}" if parts > 1 else ""
             op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like}{divided});")

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "2e3e8e1c100e",
+    "c8d675ad9288",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "345353b24133",
+    "1fe9b4dae6bd",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "2e2db7d71341",
+    "899a374a1ba7",
 )
 
 _package = _support.Composition(

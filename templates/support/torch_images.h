@@ -1,7 +1,7 @@
-// The shapes of tensors behind a convolution, in one of two forms.
+// The shapes of tensors of images, in one of two forms.
 //
-//            the convolution's result,      what comes from outside the chain
-//            its gradient                   or goes there, gradients of that
+//            inner: a convolution's         outer: what comes from outside the chain
+//            result, its gradient           or goes there, gradients of that
 //   rows     [rows, channels]               [rows, channels]
 //   images   [batch, positions, channels]   [batch, channels, positions]
 //
@@ -19,13 +19,13 @@ namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 
 class Images {
  public:
-  // The channels of the source are a multiple of the parts where the caller has checked that.
-  static Images of_source(const Tensor& source, int64_t parts = 1) {
-    const int64_t width = source.size(source.dim() - 1);
-    return Images(source, 1, width, width / parts);
+  // The channels of the former are a multiple of the parts where the caller has checked that.
+  static Images of_inner(const Tensor& first, int64_t parts = 1) {
+    const int64_t width = first.size(first.dim() - 1);
+    return Images(first, 1, width, width / parts);
   }
-  static Images of_gradient(const Tensor& gradient, int64_t parts = 1) {
-    return Images(gradient, 2, gradient.size(1) * parts, gradient.size(1));
+  static Images of_outer(const Tensor& first, int64_t parts = 1) {
+    return Images(first, 2, first.size(1) * parts, first.size(1));
   }
 
   int64_t rows() const { return inner_[0] * (are_rows_ ? 1 : inner_[1]); }
