@@ -163,6 +163,7 @@ def test_the_same_bits_twice_and_traced(packages, name) -> None:
         assert mine.stride() == theirs.stride()
 
 
+@pytest.mark.filterwarnings("ignore:.*TorchFunctionMode")
 def test_what_tracers_are_told(packages) -> None:
     fused, _, inputs = prepared(packages, "parts_several", SIZES[1])
     fused.fusegen_strict = False
