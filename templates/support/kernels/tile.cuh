@@ -281,7 +281,7 @@ cudaError_t launch_tile(const P& p, const TileShape& shape, bool aligned, cudaSt
   const size_t arrays = size_t(threads) * kTileVectors * kVec * kTileBytes<P, kPass>;
   const size_t sums = Terms<P, kPass>::kFields > 0 ? size_t(threads) * 2 * kVec * sizeof(Acc) : 0;
   int step = aligned ? kVec : 1;
-  if (p.positions % step != 0) step = p.positions % (kVec / 2) == 0 ? kVec / 2 : 1;
+  if (p.positions % step != 0) step = p.positions % (kVec / 2) == 0 ? kVec / 2 : 0;
   return launch(
       tile_kernel<P, kPass, kVec, kPacked>, shape.grid, shape.block, arrays > sums ? arrays : sums,
       stream, p, shape.tiles, step);
