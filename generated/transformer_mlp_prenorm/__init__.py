@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "c8d675ad9288",
+    "3ffcea7beb08",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "1fe9b4dae6bd",
+    "475e2f37f7e9",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "899a374a1ba7",
+    "f4384719890b",
 )
 
 _package = _support.Composition(

@@ -140,33 +140,32 @@ class TileThread {
       Vector& vector, const Pointer& from, int64_t row, int) const {
     vector = load_pack(columns_, row_at(from, row));
   }
-  // Of a tensor with fewer rows. One row for all of the tile is loaded once.
+  // Of a tensor with fewer rows. Where one row may be for all of the tile, it is loaded once: a
+  // vector for each position would take registers.
   template <typename Vector, typename E, bool kAgain>
   __device__ __forceinline__ void load_inner(
       Vector& vector, const SpreadPointer<E, kAgain>& from, int64_t, int u) const {
-    if (u > 0 && is_fixed(from)) return;
-    vector = load_pack(columns_, from.row(own_row_ + u * blockDim.y));
+    if (kAgain || u == 0) vector = load_pack(columns_, from.row(own_row_ + u * blockDim.y));
   }
-  template <typename Pointer>
-  __device__ __forceinline__ bool is_fixed(const Pointer&) const {
-    return false;
-  }
-  template <typename E>
-  __device__ __forceinline__ bool is_fixed(const SpreadPointer<E, false>& from) const {
-    return from.turn == tiles_.positions;
-  }
-  // Takes element v of a position's vectors, or of the first position's. To copy these vectors would
-  // wait for them before other loads are on their way.
-  struct TakeInner {
+  // Completes the vectors of position u: with those of the first one, or with what lies in another
+  // row after all.
+  struct Complete {
     const TileThread& thread;
-    int v;
+    int u;
 
     template <int kField, typename Vector, typename Pointer>
     __device__ __forceinline__ void operator()(
-        Index<kField>, Acc& value, const Vector& vector, const Vector& first,
-        const Pointer& from) const {
+        Index<kField>, Vector&, const Vector&, const Pointer&) const {}
+    template <int kField, typename Vector, typename E>
+    __device__ __forceinline__ void operator()(
+        Index<kField>, Vector& vector, const Vector& first,
+        const SpreadPointer<E, false>& from) const {
       if constexpr (has_bit(kInnerReads, kField)) {
-        value = widen(thread.is_fixed(from) ? first[v] : vector[v]);
+        vector = first;
+        if (u > 0 && from.turn != thread.tiles_.positions) {
+          const int64_t row = thread.own_row_ + u * blockDim.y;
+          vector = load_pack(thread.columns_, from.row(row));
+        }
       }
     }
   };
@@ -192,6 +191,8 @@ class TileThread {
       p_.derive_row(k);
       row_values = k;
     }
+    Inner own = inner;
+    each(Complete{*this, u}, own, first, p_.reads);
     const unsigned position = threadIdx.y + u * blockDim.y;
     [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
 #pragma unroll
@@ -199,7 +200,7 @@ class TileThread {
       if (!columns_.has(v)) continue;
       const int at = arrays_.index_of(own_channel(v), position);
       Elements<P> x{};
-      each(TakeInner{*this, v}, x, inner, first, p_.reads);
+      each(TakeElement<kInnerReads>{v}, x, own);
       each(
           [&](auto i, Acc& value, const auto& from) {
             constexpr int kField = decltype(i)::value;

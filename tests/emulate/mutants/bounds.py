@@ -83,7 +83,7 @@ OUTPUTS = [
          f"{_STORE} if (tile == 0 && columns.first == 0) to[-1] = vector[0];",
          rf"writes .*{_FULL}, 4 bytes before its start"),
         ("every block writes the first one's partial results", "two_pass", None, _PARTIALS,
-         _PARTIALS.replace("blockIdx.y", "0"), rf"writes .*, {BLOCKS}"),
+         _PARTIALS.replace("slot_of_block", "0"), rf"writes .*, {BLOCKS}"),
     )),
     Mutant("a partial result in the next block's place", "two_pass", _POINTWISE, None, _PARTIALS,
            _PARTIALS.replace("slot,", "slot + 1,"), rf"writes .*, {BLOCKS}|{UNWRITTEN}",
