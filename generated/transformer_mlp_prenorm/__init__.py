@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "3ffcea7beb08",
+    "efb4d5cc8902",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "475e2f37f7e9",
+    "8fda2a4ea444",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "f4384719890b",
+    "3d0edc83e31f",
 )
 
 _package = _support.Composition(
