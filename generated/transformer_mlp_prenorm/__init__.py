@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "efb4d5cc8902",
+    "2a791cbf1a24",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "8fda2a4ea444",
+    "ddd59797510e",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "3d0edc83e31f",
+    "33616c9d6926",
 )
 
 _package = _support.Composition(

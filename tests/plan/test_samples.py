@@ -7,6 +7,7 @@ import pytest
 from fusegen.plan.load import plan_document
 from fusegen.plan.plan import Plan
 from fusegen.plan.samples import summed_inputs
+from fusegen.plan.sizes import samples_of
 from fusegen.spec.yaml import parse_yaml
 
 _ROWS = """
@@ -56,6 +57,12 @@ def test_which_are_summed(head, inputs, summed) -> None:
     for variant in plan.variants:
         assert list(variant.backward.samples) == summed
         assert not variant.forward.samples
+
+
+def test_how_many_samples_there_are() -> None:
+    plan = planned(_ROWS, a="batch, heads, 1, features", b="batch, 1, 1, features")
+    (variant,) = plan.variants
+    assert samples_of(plan, variant.backward, plan.spec.dims) == 12 and not samples_of(plan, variant.forward, {})
 
 
 def test_no_schedule_has_all_rows_of_a_tile() -> None:
