@@ -150,16 +150,21 @@ class VariantOps:
 
     def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
         """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
+        if self.variant.tiled and name == self.chain.source.name and not self.chain.has_own_images:
+            return "images.inner()"
         if self.variant.tiled and shape == (self.chain.rows, self.chain.channels):
-            is_inner = name == self.chain.source.name and not self.chain.has_own_images
-            return "images.inner()" if is_inner else OUTER
+            return OUTER
         return self.shape_text(shape)
 
     def declare_sizes(self, op: Op, of: str) -> None:
         """of: whether the first argument is the source or the result's gradient, where these may be of images."""
         if self.variant.tiled:
             of = "outer" if of == "gradient" or self.chain.has_own_images else "inner"
-            op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like});")
+            parts = self.chain.number_of_parts
+            divided = f", {parts}" if parts > 1 else ""
+            op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like}{divided});")
+            if parts > 1 and op.forward:
+                op.sizes.append(f'args.divisor("parts", {parts}, images.width());')
             op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
         else:
             op.sizes.append(f"const int64_t rows = {op.like}.size(0);")

@@ -60,11 +60,15 @@ class TailRun:
 class EmulatedTail:
     """The tail of one variant of a chain, run by the emulator.
 
-    module: an instance of the generated class, whose parameters, buffers and constants are used.
+    module: an instance of the generated class, whose parameters, buffers and constants are used. samples: how many rows
+    inputs have that may have fewer than others; None: as many as those.
     """
 
-    def __init__(self, plan: Plan, variant: Variant, library: EmulatedLibrary, module: nn.Module) -> None:
+    def __init__(
+        self, plan: Plan, variant: Variant, library: EmulatedLibrary, module: nn.Module, samples: int | None = None
+    ) -> None:
         self.plan, self.variant, self.library, self.module = plan, variant, library, module
+        self.samples = samples
 
     def run(
         self,
@@ -106,7 +110,7 @@ class EmulatedTail:
     ) -> dict[str, Tensor]:
         launcher = Launcher(self.plan, program)
         groups = 1 if program.groups is None else self.groups
-        call = Call(self.mode.index, self.rows, self.channels, groups, shapes)
+        call = self._call(groups, shapes)
         bytes_ = self.library.call_int64(f"{launcher.symbol}_workspace", call.struct)
         inputs = {
             tensor.name: None if in_product(self.plan, self.mode, tensor.name) else self._buffer(tensor, known)
@@ -120,9 +124,13 @@ class EmulatedTail:
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
         constants[SAMPLE_ROWS] = 1
-        arguments = launcher.arguments({**inputs, **outputs}, constants, self.rows)
+        arguments = launcher.arguments({**inputs, **outputs}, constants, call.samples)
         self.library.call(launcher.symbol, replace(call, workspace=workspace).struct, arguments, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
+
+    def _call(self, groups: int, shapes: Shapes | None) -> Call:
+        samples = self.samples or self.rows
+        return Call(self.mode.index, self.rows, self.channels, groups, shapes, samples=samples)
 
     def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor], updated: bool = False) -> Buffer:
         value = known[tensor.name] if tensor.name in known else self._owned(tensor)
@@ -174,6 +182,8 @@ class EmulatedTail:
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
+        if tensor.compact or tensor.samples:
+            return self.samples or self.rows, channels
         if tensor.axes.blocks("C") is not None:
             return rows, self.groups
         return rows, tensor.parts * channels if "C" in tensor.axes else channels

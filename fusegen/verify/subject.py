@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fusegen.chain.model import Chain
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
+from fusegen.plan.sizes import samples_of
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Launcher
 from fusegen.verify.drawn import replay_all
@@ -82,7 +83,9 @@ class Subject:
         if split and self.plan.in_epilogue(program):
             symbols.insert(0, f"{symbol}_product")
         call = [mode.index, sizes.rows, sizes.channels, sizes.groups(program)]
-        call += [math.prod(sizes.made[2:])] if program.outer else []
+        if program.outer or program.samples:
+            positions = math.prod(sizes.made[2:]) if program.outer else 0
+            call += [positions, samples_of(self.plan, program, sizes.symbols)]
         found = (choice(extension.explain(each, *call)) for each in symbols)
         return next((each for each in found if each.schedule), Choice((), ()))
 
