@@ -11,7 +11,7 @@ from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.positions import NoResult, Positions
 from fusegen.plan.dimensions import dimensions
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Composition, Planned
 
 _ROWS = (1, 2, 3, 17)
 # In front of a convolution, batches and what is added to positions.
@@ -20,14 +20,14 @@ _BY_ROWS = "the module makes a difference between numbers of rows; no spec was w
 OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
 
 
-def check_rows(pair: Pair, case: Case, plan: Plan, sheet: Sheet, positions: Positions | None) -> list[str]:
+def check_rows(pair: Pair, case: Case, plan: Planned, sheet: Sheet, positions: Positions | None) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError where another number of rows is another chain."""
     if positions is not None:
         return _check_positions(pair, case, positions)
     leading = case.inputs[0].shape[1:-1]
     for size in _ROWS[1:3] if pair.is_large else _ROWS:
         _check_shape(pair, sheet, (size, *leading))
-    allowed = dimensions(plan)
+    allowed = plan.dimensions() if isinstance(plan, Composition) else dimensions(plan)
     shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
     shapes += [()] if allowed.least == 1 else []
     try:

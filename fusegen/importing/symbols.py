@@ -5,57 +5,88 @@ from __future__ import annotations
 from typing import Any
 
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
+from fusegen.importing.chain import ARITHMETIC, MODELS, Draft, inputs_of
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import Trace, forward_of
 from fusegen.importing.values import CHANNELS, UNKNOWN
+from fusegen.importing.widths import Width, Widths
+from fusegen.ir.multiples import times
 
 Size = int | str
 _POSITIONS = ("depth", "height", "width")
+_PRODUCT = ("parameter", "bias")
 
 
 class Sizes:
-    """Which size is what: a symbol that an argument gives, a symbol of the inputs alone, or a number."""
+    """Which size is what: a symbol that an argument gives, a symbol of the inputs alone, or a number.
 
-    def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...]) -> None:
+    rows: of the first input. spatial: how many dimensions of positions it has. positions, of_result: their sizes in
+    front of a convolution and behind it.
+    """
+
+    def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, inputs: dict[str, tuple]) -> None:
         self.dims: dict[str, int] = {}
+        self.arguments = arguments
         self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
         self.taken |= {part for draft in drafts for part in draft.data.get("parts", ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
-        product = drafts[0].data if drafts[0].data["op"] == "matmul" else {}
-        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
-        shaped = (shaped - {product.get("parameter")}) | ({product["bias"]} if "bias" in product else set())
+        first = next(iter(inputs.values()))
         self.spatial = arguments.positions.spatial if arguments.positions else 0
-        self.positions: list[Size] = []  # of the first input
-        self.of_result: list[Size] = []  # positions of the convolution's result
+        self.positions: list[Size] = []
+        self.of_result: list[Size] = []
+        products = {draft.data.get(key) for draft in drafts if draft.data["op"] == "matmul" for key in _PRODUCT}
+        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data} - products
         of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
-        of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
-        last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
-        self.parts = _number_of_parts(drafts)
         if self.spatial:
-            layer = dict(trace.module.named_modules())[str(name)]
+            of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
+            self.parts = _number_of_parts(drafts)
+            layer = dict(trace.module.named_modules())[str(drafts[0].data["name"])]
             self._behind_convolution(trace, drafts, arguments, first, layer, of_channels)
             return
         self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
-        if self.parts > 1:
-            width = tensors[f"{name}.weight"].shape
-            behind = [fact for fact in of_channels if not fact.startswith(f"{name}.")]
-            self.width = self._symbol(arguments.sizes([f"{name}.weight[1]"]), width[1])
-            self.channels = self._symbol(arguments.part(behind, str(name), self.parts), width[0] // self.parts)
-        elif first_op in ("linear", "matmul"):
-            weight = product["parameter"] if product else f"{name}.weight"
-            by_columns = bool(product) and not product.get("transposed")
-            inner = [f"{weight}[{0 if by_columns else 1}]"]
-            of_channels += [f"{weight}[{1 if by_columns else 0}]"] if product else []
-            again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
-            count = tensors[weight].shape[1 if by_columns else 0]
-            self.width = self._symbol(arguments.sizes([*inner, *of_channels] if again else inner), last)
-            self.channels = self._symbol(arguments.sizes([*inner, *of_channels] if again else of_channels), count)
-        elif of_channels:
-            self.width = self.channels = self._symbol(arguments.sizes(of_channels), last)
-        else:
-            self.width = self.channels = last if isinstance(first[-1], int) else self._free("channels", last)
+        counts = {name: int(shape[-1]) for name, shape in zip(inputs, arguments.shapes, strict=True) if shape}
+        self._widths = Widths(trace.module, drafts, arguments, counts)
+        self._free_channels = not isinstance(first[-1], int)
+        self._known: dict[int, Size] = {}
+        self._first = trace_input(trace)
+        self.of_input(self._first)  # which comes first among the dims
+
+    # What is asked
+
+    def of_input(self, name: str) -> Size:
+        """The channels of an input."""
+        if self.spatial:
+            return self.width if name == self._first else self.channels
+        return self._resolved(self._widths.inputs[name].root)
+
+    def before(self, draft: Draft) -> Size:
+        """The channels of what a step goes on from."""
+        return self.width if self.spatial else self._resolved(self._widths.of(draft.source))
+
+    def behind(self, draft: Draft) -> Size:
+        """The channels of a step's result."""
+        if self.spatial:
+            return times(self.parts, self.channels) if MODELS[draft.data["op"]].anchor else self.channels
+        return self._resolved(self._widths.of(draft.value))
+
+    def _resolved(self, width: Width) -> Size:
+        root = width.root
+        if id(root) not in self._known:
+            self._known[id(root)] = self._decided(root)
+        return self._known[id(root)]
+
+    def _decided(self, root: Width) -> Size:
+        if root.part is not None:
+            return times(root.count, self._resolved(root.part))
+        divided = [each.root for each in self._widths.divided() if each.root.part.root is root]  # type: ignore[union-attr]
+        facts = {fact: 1 for fact in root.facts}
+        facts |= {fact: each.count for each in divided for fact in each.facts}
+        if facts:
+            covered = {fact for each in self._widths.divided() for fact in each.root.facts}
+            covered |= {f"{each.owner}.out_features" for each in self._widths.divided() if each.owner}
+            return self._symbol(self.arguments.sizes(facts, covered), root.size)
+        return self._free("channels", root.size) if self._free_channels else root.size
 
     def _behind_convolution(
         self,
@@ -74,6 +105,7 @@ class Sizes:
             message = "the module works for one batch, or one number of positions, alone"
             raise refusal("FG705", message, forward_of(trace.module), "both have any size in a chain")
         self.rows = self._free("batch", shapes[0][0])
+        self._first = trace_input(trace)
         inner, outer = [f"{name}.in_channels"], [f"{name}.out_channels", *of_channels]
         again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
         if again and self.parts == 1:
@@ -177,7 +209,3 @@ def example(arguments: Arguments) -> tuple[int, ...]:
 
 def trace_input(trace: Trace) -> str:
     return next(leaf.name for leaf in trace.leaves.values() if leaf.kind == "input")
-
-
-def inputs_of(draft: Draft) -> list[str]:
-    return [draft.data["input"]] if "input" in draft.data else []

@@ -1,0 +1,48 @@
+"""The products of a trace with a parameter of the module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+
+from fusegen.importing.operands import Operands
+from fusegen.importing.places import refusal
+from fusegen.importing.shapes import is_channels
+from fusegen.importing.trace import shape
+from fusegen.importing.values import Value
+
+
+class Products(Operands):
+    """Reads matmul, and linear with tensors that no layer holds."""
+
+    def _is_exchanged(self, node: fx.Node) -> bool:
+        """Whether a parameter that is a matrix has its dimensions exchanged."""
+        source = self._found.get(self._node(node, 0))
+        is_matrix = isinstance(source, Value) and source.op == "parameter" and len(shape(self._node(node, 0))) == 2
+        return is_matrix and shape(node) == shape(self._node(node, 0))[::-1] and self._exchanges(node)
+
+    @staticmethod
+    def _exchanges(node: fx.Node) -> bool:
+        dims: Any = node.args[1:]
+        if dims and isinstance(dims[0], list | tuple):  # an order, not a pair
+            return [each % 2 for each in dims[0]] == [1, 0]
+        return not dims or sorted(each % 2 for each in dims) == [0, 1]
+
+    def _product(self, node: fx.Node, name: str) -> Value:
+        """With a parameter of the module itself, as it is or with its dimensions exchanged."""
+        x, right = self._operand(node, 0), self._operand(node, 1)
+        transposed = right.op == "transpose"
+        weight = right.values[0] if transposed else right
+        if weight.op != "parameter" or len(weight.layout) != 2 or x.op == "parameter":
+            raise self._lacking(node, name)
+        return self._multiplied(node, x, (weight,), transposed)
+
+    def _multiplied(self, node: fx.Node, x: Value, tensors: tuple[Value, ...], transposed: bool) -> Value:
+        if not is_channels(x.layout, -1):
+            hint = "a chain multiplies the channels, the last dimension"
+            raise refusal("FG707", "a product over other dimensions than the channels", self.trace.place(node), hint)
+        keys: dict[str, Any] = {"parameter": tensors[0].name, **({"transposed": True} if transposed else {})}
+        if len(tensors) > 1:
+            keys["bias"] = tensors[1].name
+        return self._make(node, "matmul", (x, *tensors), keys, layout=x.layout)
