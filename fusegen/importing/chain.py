@@ -66,6 +66,7 @@ class Steps:
         self.found: list[Draft] = []
         self._names = NewNames({*inputs, *taken})
         self._done: dict[int, Draft] = {}
+        self._owners: set[str] = set()
         self._parts: dict[int, Divided] = {}  # by the value that is divided
         order = [value for value in walk(*results) if not value.is_leaf and value.op != "detach"]
         leaves = [value for value in walk(*results) if value.op == "input"]
@@ -156,10 +157,12 @@ class Steps:
         data: dict[str, Any] = {"op": value.op}
         if source is not self._running:
             data["from"] = self._name_of(source)
-        if value.name:
+        if value.name and not (value.name in self._owners and _is_stateless(value)):
             data["name"] = value.name
+            self._owners.add(value.name)
         elif "name" in MODELS[value.op].model_fields and value.op not in ARITHMETIC:
-            data["name"] = self._names.new(MODELS[value.op].model_fields["name"].default or "norm")
+            wanted = MODELS[value.op].model_fields["name"].get_default()
+            data["name"] = self._names.new(wanted if isinstance(wanted, str) else "norm")
         if value.op in ARITHMETIC:
             data |= self._operand(value, source)
         for key, each in value.keys.items():
@@ -195,6 +198,11 @@ class Steps:
         if swap and value.op not in _COMMUTATIVE:
             keys["swap"] = True
         return keys
+
+
+def _is_stateless(value: Value) -> bool:
+    """Whether a norm has no tensors: a second use of it may have a name of its own."""
+    return value.op in ("layer_norm", "group_norm", "rms_norm") and value.keys.get("affine") is False
 
 
 def _written(key: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from fusegen.importing.arguments import Arguments, is_name
+from fusegen.importing.attributes import name_attributes
 from fusegen.importing.chain import Draft, Steps, entries, inputs_of
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.places import refusal
@@ -28,6 +29,7 @@ class Sheet:
     inputs: dict[str, list[Size]]
     chain: list[Draft]
     outputs: list[str] | None = None
+    state_dict: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -46,12 +48,14 @@ def sheet(trace: Trace, steps: Steps, arguments: Arguments) -> Sheet:
             raise refusal("FG706", f"a chain cannot have an input called '{name}'", None, "rename it")
     _keep_attributes(drafts, arguments)
     _complete(drafts, arguments, sizes)
+    shapes = input_shapes(inputs, sizes)
     return Sheet(
         dims=sizes.dims,
         arguments=_arguments(arguments, sizes, drafts),
-        inputs=input_shapes(inputs, sizes),
+        inputs=shapes,
         chain=drafts,
         outputs=steps.outputs,
+        state_dict=name_attributes(drafts, trace.module, {*sizes.taken, *sizes.dims}),
         notes=_notes(arguments, sizes, drafts),
     )
 

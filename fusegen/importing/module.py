@@ -103,7 +103,8 @@ def _steps(training: Trace, evaluation: Trace, known: Arguments) -> Steps:
         [owned(recognised(each, values), values) for each in Reader(trace, known, values).results()]
         for trace in (training, evaluation)
     ]
-    names = {leaf.name for leaf in training.leaves.values()} | {*known.attributes, "batch", "channels"}
+    names = {leaf.name for leaf in training.leaves.values()} | dict(training.module.named_children()).keys()
+    names |= {*known.attributes, "batch", "channels"}
     names |= {*(known.constructor.values if known.constructor else ())}
     inputs = [leaf.name for leaf in training.leaves.values() if leaf.kind == "input"]
     found, undropped, other = (

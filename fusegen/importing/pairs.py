@@ -6,7 +6,7 @@ What is compared has to show something: each of these has to be finite once.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -154,11 +154,19 @@ def run(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Results:
     if isinstance(total, Tensor):
         total.backward()
     found = {f"output {index}" if several else "output": each.detach() for index, each in enumerate(outputs)}
-    gradients = [*((f"input {index}", x) for index, x in enumerate(given)), *module.named_parameters()]
+    paths = getattr(module, "_fusegen_paths", {})
+    gradients = [*((f"input {index}", x) for index, x in enumerate(given)), *named(module.named_parameters(), paths)]
     for name, tensor in gradients:
         if tensor.is_floating_point():
             found[f"gradient of {name}"] = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-    return found | {name: buffer.clone() for name, buffer in module.named_buffers()}
+    return found | {name: buffer.clone() for name, buffer in named(module.named_buffers(), paths)}
+
+
+def named(tensors: Iterable[tuple[str, Tensor]], paths: Mapping[str, str]) -> Iterator[tuple[str, Tensor]]:
+    """Tensors with the names of the original. paths: what these are where they are others."""
+    for name, tensor in tensors:
+        own, dot, key = name.partition(".")
+        yield f"{paths.get(own, own)}{dot}{key}", tensor
 
 
 def _compare(theirs: Results, ours: Results, mode: str) -> None:

@@ -109,7 +109,7 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
     (output,) = exported.graph.find_nodes(op="output")
     results = output.args[0]
     form = exported.call_spec.out_spec
-    several = form.type in (tuple, list) and all(each.is_leaf() for each in form.children_specs)
+    several = form.type in (tuple, list) and form.num_children == form.num_leaves
     if not all(isinstance(each, fx.Node) for each in results) or not results or not (form.is_leaf() or several):
         raise refusal("FG705", "forward returns something else than tensors", forward_of(module), _RESULTS)
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,8 +29,15 @@ def spec_text(sheet: Sheet, name: str, origin: str, remarks: Sequence[str]) -> s
     lines += [f"dtypes: {flow(DTYPES)}", "targets: [sm_90]", "chain:"]
     places = [None, *(draft.place for draft in sheet.chain)]
     steps = [_step(draft, before) for draft, before in zip(sheet.chain, places, strict=False)]
-    outputs = [f"outputs: {flow(sheet.outputs)}"] if sheet.outputs is not None else []
-    return "\n".join([*lines, *steps, *outputs, ""])
+    behind = [f"outputs: {flow(sheet.outputs)}"] if sheet.outputs is not None else []
+    if sheet.state_dict:
+        behind += ["state_dict:", *(f"  {own}: {_path(path)}" for own, path in sheet.state_dict.items())]
+    return "\n".join([*lines, *steps, *behind, ""])
+
+
+def _path(path: str) -> str:
+    """In YAML, which reads some paths as numbers."""
+    return path if "." in path and path[0].isalpha() else json.dumps(path)
 
 
 def line_of_step(text: str, index: int) -> int:
