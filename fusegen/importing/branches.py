@@ -22,11 +22,9 @@ def check_inputs(value: Value, first: Value | None) -> None:
     convolution, only the first."""
     if first is None:
         return
-    allowed = [first.layout]
-    if first.layout[-1] == CHANNELS:
-        allowed += [first.layout[:-1], (CHANNELS,), ()]
     for each in walk(value):
-        if each.op == "input" and each.layout not in allowed:
+        fits = {*each.layout} <= {*first.layout} if first.layout[-1] == CHANNELS else each.layout == first.layout
+        if each.op == "input" and not fits:
             hint = "a further input of a chain has the shape of the running value, or broadcasts to [rows, channels]"
             raise refusal("FG707", f"the input '{each.name}' has not the shape of the result", value.place, hint)
 

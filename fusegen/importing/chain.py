@@ -190,7 +190,7 @@ class Steps:
                 keys["detach"] = True
                 source = source.values[0]
             if source.op == "input":
-                keys = {"input": source.name, **keys}
+                keys = {"mask" if source.keys.get("kind") == "mask" else "input": source.name, **keys}
             elif source.op == "part" or id(source) in self._done:
                 keys = {"value": self._name_of(source), **keys}
             else:

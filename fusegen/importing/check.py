@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, alike, constructed, has_rows
+from fusegen.importing.cases import Case, alike, constructed, has_rows, with_leading
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Pair
 from fusegen.importing.state import check_state
@@ -25,6 +25,7 @@ from fusegen.plan.composition import Planned
 
 # Rows of a comparison: the chain is the same for all.
 _ROWS = 16
+_FEW = 3
 # Norms whose eps is made to show, from the least on.
 _MOST_EPS = 4
 _LESS = 1e-3
@@ -110,8 +111,11 @@ def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any
 
 def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:
     """The inputs with few rows, where the number of rows is free."""
-    rows = next(iter(sheet.inputs.values()))[0]
+    rows = sheet.rows[0]
+    given = list(zip(inputs, sheet.inputs.values(), strict=True))
+    if sheet.spread:
+        few = {str(size): _FEW for size in sheet.rows}
+        return [with_leading(x, shape, few) for x, shape in given]
     if isinstance(rows, int) or rows in sheet.arguments or len(sheet.inputs[next(iter(sheet.inputs))]) > 2:
         return list(inputs)
-    shapes = sheet.inputs.values()
-    return [x[:_ROWS] if has_rows(shape) else x for x, shape in zip(inputs, shapes, strict=True)]
+    return [x[:_ROWS] if has_rows(shape, sheet) else x for x, shape in given]

@@ -22,12 +22,15 @@ from fusegen.importing.values import CHANNELS, Value, walk
 
 @dataclass
 class Sheet:
-    """A spec to be. notes: what the constructor of the original takes besides."""
+    """A spec to be. rows: the sizes of the first input in front of its channels. spread: whether these are more than
+    one dimension. notes: what the constructor of the original takes besides."""
 
     dims: dict[str, int]
     arguments: dict[str, dict[str, Any]]
     inputs: dict[str, list[Size]]
     chain: list[Draft]
+    rows: list[Size] = field(default_factory=list)
+    spread: bool = False
     outputs: list[str] | None = None
     state_dict: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -54,6 +57,8 @@ def sheet(trace: Trace, steps: Steps, arguments: Arguments) -> Sheet:
         arguments=_arguments(arguments, sizes, drafts),
         inputs=shapes,
         chain=drafts,
+        rows=list(sizes.leading),
+        spread=sizes.spread,
         outputs=steps.outputs,
         state_dict=name_attributes(drafts, trace.module, {*sizes.taken, *sizes.dims}),
         notes=_notes(arguments, sizes, drafts),

@@ -21,7 +21,7 @@ from fusegen.importing.forms import owned, recognised
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.positions import Positions
 from fusegen.importing.read import Reader
-from fusegen.importing.sizes import told_apart
+from fusegen.importing.told_apart import told_apart
 from fusegen.importing.trace import Trace, trace
 from fusegen.importing.values import Values
 from fusegen.importing.write import line_of_step, spec_text
@@ -66,7 +66,7 @@ def _imported(
     inputs = [x.detach() for x in example_inputs]
     shapes = [x.shape for x in inputs]
     positions = Positions.of(module, inputs)
-    inputs = positions.small(module, inputs) if positions else told_apart(inputs)
+    inputs = positions.small(module, inputs) if positions else told_apart(module, inputs)
     known = Arguments(module, inputs, constructor, positions, shapes if positions else ())
     traces = trace(module, inputs, training=True), trace(module, inputs, training=False)
     chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from fusegen.importing import aten
+from fusegen.importing.chosen import Chosen
 from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.places import refusal
 from fusegen.importing.dropped import Drops
@@ -22,7 +23,7 @@ from fusegen.importing.values import CHANNELS, ROWS, Layout, Number, Value, walk
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class Reader(Convolutions, Products, OverChannels, Drops):
+class Reader(Convolutions, Products, OverChannels, Drops, Chosen):
     """Reads one trace. `values` may be shared with others, so that equal results are one object."""
 
     def results(self) -> list[Value]:
@@ -54,6 +55,7 @@ class Reader(Convolutions, Products, OverChannels, Drops):
         at = self._layout.index(CHANNELS)
         before, after = self._layout[:at], self._layout[at + 1 :]
         wrong = found.layout not in (self._layout, (*before, None, *after), (*before, *after))
+        wrong = wrong and found.op != "cross_entropy"
         if wrong or (found.layout == (*before, None, *after) and not is_one(shape(node)[at])):
             message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
             hint = f"the result of a chain is {self._form}, or one value for each of its rows"
@@ -132,6 +134,10 @@ class Reader(Convolutions, Products, OverChannels, Drops):
         parts = aten.PARTS.get(full) or aten.PARTS.get(name)
         if parts is not None:
             return self._parts(node, parts)
+        if name in ("masked_fill", "where"):
+            return self._masked(node, full, name)
+        if name == "cross_entropy_loss":
+            return self._cross_entropy(node)
         if name == "glu":
             return self._glu(node)
         if name in aten.EMPTY or name in aten.RANDOM:

@@ -8,12 +8,14 @@ from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft, inputs_of
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import Trace, forward_of
-from fusegen.importing.values import CHANNELS, UNKNOWN
+from fusegen.importing.shapes import first_layout, leaf_layout
+from fusegen.importing.values import CHANNELS, UNKNOWN, Layout
 from fusegen.importing.widths import Width, Widths
 from fusegen.ir.multiples import times
 
 Size = int | str
 _POSITIONS = ("depth", "height", "width")
+_LEADING = ("batch", "positions")
 _PRODUCT = ("parameter", "bias")
 
 
@@ -44,7 +46,16 @@ class Sizes:
             layer = dict(trace.module.named_modules())[str(drafts[0].data["name"])]
             self._behind_convolution(trace, drafts, arguments, first, layer, of_channels)
             return
-        self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
+        labels = {name: leaf_layout(each, first_layout(len(first)), first) for name, each in inputs.items()}
+        self.labels = labels
+        self.spread = any(_is_partial(each[:-1], len(first) - 1) for each in labels.values())
+        if self.spread:
+            names = [*_LEADING[: len(first) - 1], *["positions"] * (len(first) - 1 - len(_LEADING))]
+            self.leading: list[Size] = [self._free(n, s) for n, s in zip(names, example(arguments), strict=False)]
+            self.rows = self.leading[0]
+        else:
+            self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
+            self.leading = [self.rows]
         counts = {name: int(shape[-1]) for name, shape in zip(inputs, arguments.shapes, strict=True) if shape}
         self._widths = Widths(trace.module, drafts, arguments, counts)
         self._free_channels = not isinstance(first[-1], int)
@@ -105,6 +116,7 @@ class Sizes:
             message = "the module works for one batch, or one number of positions, alone"
             raise refusal("FG705", message, forward_of(trace.module), "both have any size in a chain")
         self.rows = self._free("batch", shapes[0][0])
+        self.leading, self.spread = [self.rows], False
         self._first = trace_input(trace)
         inner, outer = [f"{name}.in_channels"], [f"{name}.out_channels", *of_channels]
         again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
@@ -149,6 +161,12 @@ class Sizes:
         self.taken.add(name)
         self.dims[name] = int(size)
         return name
+
+
+def _is_partial(labels: Layout, rank: int) -> bool:
+    """Whether an input varies over some dimensions of the rows alone. labels: of its dimensions but the last."""
+    known = {label for label in labels if label not in (None, UNKNOWN)}
+    return 0 < len(known) < rank
 
 
 def _number_of_parts(drafts: list[Draft]) -> int:

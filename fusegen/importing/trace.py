@@ -86,7 +86,7 @@ def shape(node: fx.Node) -> tuple[Any, ...]:
 
 def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
     """The module's graph in training or evaluation. Its mode and state stay as they are. Raises SpecError."""
-    dynamic = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
+    dynamic = _dynamic(inputs)
     with _mode(module, training), constant_momentum(module), _quiet():
         try:
             exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic, strict=False)
@@ -114,6 +114,18 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
         raise refusal("FG705", "forward returns something else than tensors", forward_of(module), _RESULTS)
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
     return Trace(module, training, nodes, leaves, tuple(results), several, for_all)
+
+
+def _dynamic(inputs: Sequence[Tensor]) -> tuple[dict[int, Any], ...]:
+    """Every size that can be. The rows of numbers of channels are those of the first input: PyTorch asks before it
+    knows."""
+    found = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
+    first = inputs[0]
+    for x, dims in zip(inputs, found, strict=True):
+        if x.dtype == torch.int64 and x.dim() == first.dim() - 1 and x.shape == first.shape[:-1]:
+            for dim in range(x.dim()):
+                found[0][dim] = dims[dim] = torch.export.Dim(f"rows_{dim}")
+    return found
 
 
 def _convolution(graph: fx.Graph) -> fx.Node | None:
