@@ -161,7 +161,7 @@ class Steps:
             data["name"] = value.name
             self._owners.add(value.name)
         elif "name" in MODELS[value.op].model_fields and value.op not in ARITHMETIC:
-            wanted = MODELS[value.op].model_fields["name"].get_default()
+            wanted = value.name.replace(".", "_") or MODELS[value.op].model_fields["name"].get_default()
             data["name"] = self._names.new(wanted if isinstance(wanted, str) else "norm")
         if value.op in ARITHMETIC:
             data |= self._operand(value, source)
@@ -201,8 +201,9 @@ class Steps:
 
 
 def _is_stateless(value: Value) -> bool:
-    """Whether a norm has no tensors: a second use of it may have a name of its own."""
-    return value.op in ("layer_norm", "group_norm", "rms_norm") and value.keys.get("affine") is False
+    """Whether a layer has no tensors: a second use of it may have a name of its own."""
+    norm = value.op in ("layer_norm", "group_norm", "rms_norm") and value.keys.get("affine") is False
+    return norm or value.op == "dropout"
 
 
 def _written(key: Any) -> Any:

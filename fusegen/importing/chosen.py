@@ -12,6 +12,7 @@ from fusegen.importing.shapes import broadcast
 from fusegen.importing.values import CHANNELS, Number, Value
 
 _REDUCTIONS = ("none", "mean", "sum")
+FLAT = "the loss of a chain takes [rows, channels] and [rows]: flatten the inputs before the module"
 _MASK = "a mask is an input of bool as it is: give it inverted, or made, to forward"
 
 
@@ -55,8 +56,7 @@ class Chosen(Operands):
         if self._argument(node, 2, "weight") is not None:
             raise refusal("FG703", "cross_entropy with weights of classes", where, "a chain has all weights at 1")
         if x.layout != self._layout or self._rank != 2:
-            hint = "a chain takes [rows, channels] and [rows]: flatten the inputs before the module"
-            raise refusal("FG707", "cross_entropy of more than two dimensions", where, hint)
+            raise refusal("FG707", "cross_entropy of more than two dimensions", where, FLAT)
         reduction, ignored, smoothing = (self._argument(node, at, "") for at in (3, 4, 5))
         keys = {
             "target": target.name,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
+from torch.nn.utils import parametrize
 
 from fusegen.importing.arguments import Arguments, is_name
 from fusegen.importing.attributes import name_attributes
@@ -196,6 +197,16 @@ def check_tied(module: nn.Module) -> None:
         if other != name:
             message = f"one parameter has several names: '{other}' and '{name}'"
             raise refusal("FG706", message, forward_of(module), "a chain has each once")
+
+
+def check_parametrised(module: nn.Module) -> None:
+    """Raises SpecError where tensors of a layer are computed by a parametrization."""
+    for path, part in module.named_modules():
+        if parametrize.is_parametrized(part):
+            names = ", ".join(part.parametrizations)  # type: ignore[arg-type]
+            message = f"'{path or type(module).__name__}' has a parametrization of its {names}"
+            hint = "import the module without it, and register it on the spec's module, which takes the state_dict then"
+            raise refusal("FG706", message, forward_of(module), hint)
 
 
 def _check_state(module: nn.Module, drafts: list[Draft]) -> None:

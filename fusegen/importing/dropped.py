@@ -35,9 +35,8 @@ class Drops(Operands):
             raise refusal("FG709", "dropout in evaluation", self.trace.place(node), hint)
         path = self.trace.path(node)
         own = path if isinstance(self.owners.part(path), nn.Dropout) and path else ""
-        first = all(each.name != own for each in self._found.values() if isinstance(each, Value) and each.op == "dropout")
         keys = {"p": number, HIDDEN: node.name}
-        return self._make(node, "dropout", (x,), keys, own if first else "", layout=x.layout)
+        return self._make(node, "dropout", (x,), keys, own, layout=x.layout)
 
     def _share(self, node: fx.Node, p: Any) -> Number:
         path = self.trace.path(node)

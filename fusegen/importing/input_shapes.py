@@ -46,8 +46,11 @@ def _spread(name: str, given: tuple[Any, ...], sizes: Sizes) -> list[Size]:
 
 def _further(name: str, given: tuple[Any, ...], first: tuple[Any, ...], sizes: Sizes) -> list[Size]:
     """The shape of a further input, in which the rows are one dimension."""
-    if sizes.labels[name] == ("0",):
+    if name in sizes.targets:
         return [sizes.rows]
+    if sizes.labels[name] == ("0",):
+        hint = "give it a dimension of 1 behind the rows"
+        raise refusal("FG707", f"the input '{name}' has the rows as its last dimension", None, hint)
     last = [1 if is_one(size) else sizes.of_input(name) for size in given[-1:]]
     if len(given) < 2:
         return last

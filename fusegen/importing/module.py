@@ -16,7 +16,7 @@ from fusegen.importing.chain import Steps
 from fusegen.importing.check import NotFollowed, compare
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.dropped import without_drops
-from fusegen.importing.draft import Sheet, check_tied, sheet
+from fusegen.importing.draft import Sheet, check_parametrised, check_tied, sheet
 from fusegen.importing.forms import owned, recognised
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.positions import Positions
@@ -62,6 +62,7 @@ def _imported(
     if not example_inputs or not all(isinstance(x, Tensor) for x in example_inputs):
         raise refusal("FG701", "the example inputs are no tensors", None, "inputs of a chain are tensors")
     check_tied(module)
+    check_parametrised(module)
     constructor = None if arguments is None else _constructor(type(module), arguments)
     inputs = [x.detach() for x in example_inputs]
     shapes = [x.shape for x in inputs]

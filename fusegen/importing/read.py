@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from fusegen.importing import aten
-from fusegen.importing.chosen import Chosen
+from fusegen.importing.chosen import FLAT, Chosen
 from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.places import refusal
 from fusegen.importing.dropped import Drops
@@ -248,6 +248,8 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen):
         before = shape(self._node(node, 0))
         layout = viewed(found.layout, before, sizes, expands=found.op == "parameter" or name in aten.EXPANSIONS)
         layout = layout or (None if self._spatial else merged(found.layout, before, sizes, self._first))
+        if layout is None and found.keys.get("kind") == "target":
+            raise refusal("FG707", "a target is viewed in another shape", self.trace.place(node), FLAT)
         if layout is None:
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
         return self.values.make(found.op, found.operands, found.keys, found.name, layout, found.place)

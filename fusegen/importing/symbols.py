@@ -48,6 +48,7 @@ class Sizes:
             return
         labels = {name: leaf_layout(each, first_layout(len(first)), first) for name, each in inputs.items()}
         self.labels = labels
+        self.targets = {str(draft.data["target"]) for draft in drafts if "target" in draft.data}
         self.spread = any(_is_partial(each[:-1], len(first) - 1) for each in labels.values())
         if self.spread:
             names = [*_LEADING[: len(first) - 1], *["positions"] * (len(first) - 1 - len(_LEADING))]

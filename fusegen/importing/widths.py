@@ -82,7 +82,7 @@ class Widths:
         else:
             behind = before
             self._of_norm(draft, before)
-            for each in value.values if op in ARITHMETIC else ():
+            for each in value.values if op in (*ARITHMETIC, "masked_fill") else ():
                 behind = self._operand(each, behind)
         self._of[id(value)] = behind if CHANNELS in value.layout else Width(1)
 
