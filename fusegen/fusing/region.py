@@ -128,8 +128,8 @@ def region(
     for attribute in sorted({*tensors, *made.state_dict()}):
         part, _, name = attribute.rpartition(".")
         slots.append((made.get_submodule(part), name, _steps(paths[part] if part else "")))
-    # A norm that is written out has no module of its own.
-    norms = [(shell, _steps(paths[name])) for name, shell in made.named_children() if name in paths]
+    # A norm or a dropout that is written out has no module of its own: it has the owner's mode.
+    norms = [(shell, _steps(paths.get(name, ""))) for name, shell in made.named_children()]
     made.__dict__.update(
         _fusegen_owner=owner,
         _fusegen_slots=tuple(slots),

@@ -13,6 +13,8 @@ from fusegen.reference.keys import flow
 from fusegen.spec.yaml import parse_yaml
 
 _UNITS = ("glu", "swiglu", "geglu", "reglu")
+_LAYERS = ("linear", "matmul", "bmm")
+_LAYER = "make a layer and what follows it a module of its own"
 _REMARK = "# Written by fusegen.fuse. Parameters are those of the model: how they begin (init) is of no use there."
 _COLUMN = 60
 _REMARKED = re.compile(r"}\s+(# .*)$")
@@ -29,6 +31,7 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
     first_line = text.splitlines()[0] if origin is None else f"# Imported from {origin}."
     comments = _comments(text) if origin is None else [""] * len(data["chain"])
     first = next(iter(data["inputs"]))
+    _check_form(data)
     rows, width = data["inputs"][first]
     if isinstance(rows, int):
         message = f"it works for {rows} rows alone"
@@ -75,6 +78,20 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
     data = {key: data.pop(key) for key in order} | data
     made = _text(data, comments, first_line)
     return made, plan_document(parse_yaml(made, "the imported spec"))
+
+
+def _check_form(data: dict[str, Any]) -> None:
+    """Raises SpecError for what is imported, but not replaced in a model."""
+    layers = [step["op"] for step in data["chain"] if step["op"] in _LAYERS]
+    if len(layers) > 1 or any(step["op"] in _LAYERS for step in data["chain"][1:]):
+        raise refusal("FG707", "a layer stands behind other steps", None, f"{_LAYER}; `fusegen import` has them all")
+    if any("from" in step for step in data["chain"]) or "outputs" in data:
+        raise refusal("FG707", "it branches", None, "import the module: its spec may branch")
+    if any(len(shape) != 2 for shape in data["inputs"].values()):
+        raise refusal("FG707", "an input has not the form [rows, channels]", None, "import the module")
+    if "state_dict" in data:
+        path = next(iter(data["state_dict"].values()))
+        raise refusal("FG706", f"a spec has another name for '{path}'", None, "rename it, or import the module")
 
 
 def _number_of_parts(chain: list[dict[str, Any]]) -> int:

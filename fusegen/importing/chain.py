@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.importing.affine import ARITHMETIC, affine, operands_alone
+from fusegen.importing.aten import CONVOLUTIONS
 from fusegen.importing.branches import branch, check_divided, check_inputs
 from fusegen.importing.divided import Divided
 from fusegen.importing.new_names import NewNames
@@ -88,6 +89,9 @@ class Steps:
         if value.op not in MODELS:
             raise lacking(value.op, value.place)
         source = self._source(value)
+        if value.op in CONVOLUTIONS and self.found:
+            hint = "end the chain before it: import what is in front and behind as modules of their own"
+            raise refusal("FG707", "a convolution is not the first step", value.place, hint)
         if MODELS[value.op].divides:
             check_divided(source, value)
         check_inputs(value, self._first)

@@ -13,8 +13,8 @@ from fusegen.importing.arguments import Arguments, is_name
 from fusegen.importing.attributes import name_attributes
 from fusegen.importing.chain import Draft, Steps, entries, inputs_of
 from fusegen.importing.constructor import Constructor
-from fusegen.importing.places import refusal
 from fusegen.importing.input_shapes import input_shapes
+from fusegen.importing.places import refusal
 from fusegen.importing.shapes import first_layout
 from fusegen.importing.symbols import Size, Sizes
 from fusegen.importing.trace import Trace, forward_of, shape

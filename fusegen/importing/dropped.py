@@ -103,5 +103,3 @@ def without_drops(results: list[Value], values: Values) -> list[Value]:
         made = values.make(value.op, operands, value.keys, value.name, value.layout, value.place)
         done[id(value)] = operands[0] if value.op in _OPS else made  # type: ignore[assignment]
     return [done[id(each)] for each in results]
-
-

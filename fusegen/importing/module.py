@@ -15,8 +15,8 @@ from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import Steps
 from fusegen.importing.check import NotFollowed, compare
 from fusegen.importing.constructor import Constructor
-from fusegen.importing.dropped import without_drops
 from fusegen.importing.draft import Sheet, check_parametrised, check_tied, sheet
+from fusegen.importing.dropped import without_drops
 from fusegen.importing.forms import owned, recognised
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.positions import Positions
@@ -109,7 +109,8 @@ def _steps(training: Trace, evaluation: Trace, known: Arguments) -> Steps:
     names |= {*(known.constructor.values if known.constructor else ())}
     inputs = [leaf.name for leaf in training.leaves.values() if leaf.kind == "input"]
     found, undropped, other = (
-        Steps(each, inputs, names, training.several) for each in (results[0], without_drops(results[0], values), results[1])
+        Steps(each, inputs, names, training.several)
+        for each in (results[0], without_drops(results[0], values), results[1])
     )
     for index, draft in enumerate(undropped.found):
         if [draft.data] != [each.data for each in other.found[index : index + 1]]:

@@ -11,9 +11,9 @@ from torch import fx
 from fusegen.importing import aten
 from fusegen.importing.chosen import FLAT, Chosen
 from fusegen.importing.convolutions import Convolutions
-from fusegen.importing.places import refusal
 from fusegen.importing.dropped import Drops
 from fusegen.importing.over_channels import OverChannels
+from fusegen.importing.places import refusal
 from fusegen.importing.products import Products
 from fusegen.importing.shapes import broadcast, is_one, merged, shown, viewed
 from fusegen.importing.trace import forward_of, shape

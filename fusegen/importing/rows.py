@@ -10,8 +10,8 @@ from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.positions import NoResult, Positions
-from fusegen.plan.dimensions import dimensions
 from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.dimensions import dimensions
 
 _ROWS = (1, 2, 3, 17)
 # The same of several dimensions of rows.

@@ -7,8 +7,8 @@ from typing import Any
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft, inputs_of
 from fusegen.importing.places import refusal
-from fusegen.importing.trace import Trace, forward_of
 from fusegen.importing.shapes import first_layout, leaf_layout
+from fusegen.importing.trace import Trace, forward_of
 from fusegen.importing.values import CHANNELS, UNKNOWN, Layout
 from fusegen.importing.widths import Width, Widths
 from fusegen.ir.multiples import times

@@ -47,7 +47,9 @@ class Width:
 class Widths:
     """Of the values of a chain. inputs: how many channels each input has."""
 
-    def __init__(self, module: nn.Module, drafts: Sequence[Draft], arguments: Arguments, inputs: dict[str, int]) -> None:
+    def __init__(
+        self, module: nn.Module, drafts: Sequence[Draft], arguments: Arguments, inputs: dict[str, int]
+    ) -> None:
         self.arguments = arguments
         self.tensors: dict[str, Any] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         self._parts = dict(module.named_modules())
@@ -71,8 +73,7 @@ class Widths:
         value, source = draft.value, draft.source
         before = self._width(source)
         if value.op == "part":
-            for index in range(len(draft.data["parts"])):
-                self._divide(before, len(draft.data["parts"]))
+            self._divide(before, len(draft.data["parts"]))
             return
         op = draft.data["op"]
         if op in ("linear", "matmul"):

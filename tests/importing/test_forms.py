@@ -268,5 +268,4 @@ def test_a_weight_beside_another_reduction_is_no_norms() -> None:
         source = Source(
             "self.w = nn.Parameter(torch.ones(m))", f"return {line.format('y.pow(2).mean(-1, keepdim=True)')}"
         )
-        with pytest.raises(SpecError, match="FG707"):
-            imported(source)
+        assert "norm" not in {step["op"].rpartition("_")[2] for step in chain(imported(source))}
