@@ -110,7 +110,7 @@ OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_te
 
 # Of a parameter with two dimensions: these are exchanged, if the arguments say so.
 EXCHANGES = frozenset("t numpy_T transpose permute adjoint mT".split())
-PRODUCTS = frozenset({"matmul", "mm"})
+PRODUCTS = frozenset({"matmul", "mm", "bmm"})
 
 # What is refused in words of its own: what it is, and what to do.
 _CAST = ("a cast to another dtype", "leave it out: the kernels compute in float32")

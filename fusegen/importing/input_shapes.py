@@ -29,6 +29,9 @@ def input_shapes(inputs: Mapping[str, tuple[Any, ...]], sizes: Sizes) -> dict[st
 
 def _spread(name: str, given: tuple[Any, ...], sizes: Sizes) -> list[Size]:
     """The shape of an input that may vary over some of the dimensions of rows alone."""
+    inner = sizes.of_product(name)
+    if inner is not None:
+        return [sizes.leading[0], inner, sizes.of_input(name)]
     found: list[Size] = []
     for size, label in zip(given, sizes.labels[name], strict=True):
         if is_one(size) or label is None:

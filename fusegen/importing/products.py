@@ -14,13 +14,21 @@ from fusegen.importing.values import Value
 
 
 class Products(Operands):
-    """Reads matmul, and linear with tensors that no layer holds."""
+    """Reads matmul, bmm, and linear with tensors that no layer holds."""
 
     def _is_exchanged(self, node: fx.Node) -> bool:
         """Whether a parameter that is a matrix has its dimensions exchanged."""
         source = self._found.get(self._node(node, 0))
         is_matrix = isinstance(source, Value) and source.op == "parameter" and len(shape(self._node(node, 0))) == 2
         return is_matrix and shape(node) == shape(self._node(node, 0))[::-1] and self._exchanges(node)
+
+    def _is_input_exchanged(self, node: fx.Node) -> bool:
+        """Whether an input of three dimensions has its last two exchanged."""
+        source = self._node(node, 0)
+        found, sizes = self._found.get(source), shape(source)
+        if not isinstance(found, Value) or found.op != "input" or len(sizes) != 3:
+            return False
+        return [str(size) for size in shape(node)] == [str(sizes[at]) for at in (0, 2, 1)]
 
     @staticmethod
     def _exchanges(node: fx.Node) -> bool:
@@ -34,6 +42,9 @@ class Products(Operands):
         x, right = self._operand(node, 0), self._operand(node, 1)
         transposed = right.op == "transpose"
         weight = right.values[0] if transposed else right
+        if weight.op == "input" and x.op == "input" and x is not weight and len(shape(node)) == 3 == self._rank:
+            keys = {"input": weight.name, **({"transposed": True} if transposed else {})}
+            return self._make(node, "bmm", (x, weight), keys, layout=self._layout)
         if weight.op != "parameter" or len(weight.layout) != 2 or x.op == "parameter":
             raise self._lacking(node, name)
         return self._multiplied(node, x, (weight,), transposed)

@@ -49,7 +49,8 @@ class Sizes:
         labels = {name: leaf_layout(each, first_layout(len(first)), first) for name, each in inputs.items()}
         self.labels = labels
         self.targets = {str(draft.data["target"]) for draft in drafts if "target" in draft.data}
-        self.spread = any(_is_partial(each[:-1], len(first) - 1) for each in labels.values())
+        in_batches = drafts[0].data["op"] == "bmm"
+        self.spread = in_batches or any(_is_partial(each[:-1], len(first) - 1) for each in labels.values())
         if self.spread:
             names = [*_LEADING[: len(first) - 1], *["positions"] * (len(first) - 1 - len(_LEADING))]
             self.leading: list[Size] = [self._free(n, s) for n, s in zip(names, example(arguments), strict=False)]
@@ -71,6 +72,11 @@ class Sizes:
         if self.spatial:
             return self.width if name == self._first else self.channels
         return self._resolved(self._widths.inputs[name].root)
+
+    def of_product(self, name: str) -> Size | None:
+        """The last dimension but one of an input that is multiplied by; None of another one."""
+        width = None if self.spatial else self._widths.inner.get(name)
+        return None if width is None else self._resolved(width)
 
     def before(self, draft: Draft) -> Size:
         """The channels of what a step goes on from."""
@@ -98,7 +104,7 @@ class Sizes:
             covered = {fact for each in self._widths.divided() for fact in each.root.facts}
             covered |= {f"{each.owner}.out_features" for each in self._widths.divided() if each.owner}
             return self._symbol(self.arguments.sizes(facts, covered), root.size)
-        return self._free("channels", root.size) if self._free_channels else root.size
+        return self._free(root.wanted, root.size) if self._free_channels else root.size
 
     def _behind_convolution(
         self,

@@ -17,6 +17,9 @@ def told_apart(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
     runs.
     """
     by_right = [*range(-inputs[0].dim(), 0)]
+    alone = _alone(inputs)
+    if alone is not None and _runs(module, alone):
+        inputs = alone
     for first_ones in (False, True):
         found = _apart(inputs, by_right, first_ones)
         if not first_ones and all(x.dim() in (0, inputs[0].dim()) for x in inputs):
@@ -24,6 +27,15 @@ def told_apart(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
         if _runs(module, found):
             return found
     return list(inputs)
+
+
+def _alone(inputs: Sequence[Tensor]) -> list[Tensor] | None:
+    """With other rows of the first input alone, which a product with another input allows; None where it has others."""
+    first = inputs[0]
+    if first.dim() < 3 or all(x.dim() != first.dim() or x.shape[-2] != first.shape[-2] for x in inputs[1:]):
+        return None
+    taken = {size for x in inputs for size in x.shape}
+    return [_with_size(first, first.dim() - 2, max(taken) + 1), *inputs[1:]]
 
 
 def _apart(inputs: Sequence[Tensor], dims: Sequence[int], first_ones: bool) -> list[Tensor]:

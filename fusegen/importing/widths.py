@@ -27,7 +27,7 @@ _BARE = {
 @dataclass(eq=False)
 class Width:
     """Channels of values. facts: sizes of the module that are these. count, part: it has so many equal parts. owner: of
-    the layer whose result they are."""
+    the layer whose result they are. wanted: what to call them where no argument does."""
 
     size: int
     facts: list[str] = field(default_factory=list)
@@ -35,6 +35,7 @@ class Width:
     part: Width | None = None
     same: Width | None = None
     owner: str = ""
+    wanted: str = "channels"
 
     @property
     def root(self) -> Width:
@@ -54,6 +55,7 @@ class Widths:
         self.tensors: dict[str, Any] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         self._parts = dict(module.named_modules())
         self._of: dict[int, Width] = {}
+        self.inner: dict[str, Width] = {}  # of inputs that are multiplied by: their last dimension but one
         self.inputs = {name: Width(size) for name, size in inputs.items()}
         self._all: list[Width] = [*self.inputs.values()]
         for draft in drafts:
@@ -76,7 +78,9 @@ class Widths:
             self._divide(before, len(draft.data["parts"]))
             return
         op = draft.data["op"]
-        if op in ("linear", "matmul"):
+        if op == "bmm":
+            behind = self._product(draft, before)
+        elif op in ("linear", "matmul"):
             behind = self._layer(draft, before)
         elif MODELS[op].divides:
             behind = self._divide(before, 2)
@@ -140,6 +144,18 @@ class Widths:
         made = Width(self.tensors[weight].shape[outer], facts, owner=data.get("name", ""))
         self._all.append(made)
         return made
+
+    def _product(self, draft: Draft, before: Width) -> Width:
+        """Of the product with another input, which has the channels of both."""
+        other, name = self.inputs[draft.data["input"]], draft.data["input"]
+        if not draft.data.get("transposed"):
+            self.inner[name] = before
+            return other.root
+        self._merge(before, other.root)
+        at = list(self.inputs).index(name)
+        self.inner[name] = Width(self.arguments.shapes[at][-2], wanted="keys")
+        self._all.append(self.inner[name])
+        return self.inner[name]
 
     def _of_norm(self, draft: Draft, width: Width) -> None:
         name, op = draft.data.get("name"), draft.data["op"]

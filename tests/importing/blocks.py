@@ -138,6 +138,12 @@ class Masked(nn.Module):
         return y * keep
 
 
+class Scores(nn.Module):
+    def forward(self, q, k, bias, hidden):
+        scores = torch.bmm(q, k.transpose(1, 2)) * 8**-0.5 + bias
+        return torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=-1)
+
+
 class Products(nn.Module):
     """Weights of the module itself, one parameter twice."""
 

@@ -163,6 +163,25 @@ BLOCKS = {
         """,
         {"inputs": {"x": ["batch", "d"], "hidden": ["batch", "e"], "keep": ["batch", 1]}},
     ),
+    blocks.Scores: (
+        [],
+        [randn(3, 5, 8), randn(3, 7, 8), randn(5, 7), bools(3, 1, 7)],
+        """
+        {op: bmm, input: k, transposed: true}
+        {op: mul, constant: 0.3535533905932738}
+        {op: add, input: bias}
+        {op: masked_fill, mask: hidden, constant: "-inf"}
+        {op: softmax}
+        """,
+        {
+            "inputs": {
+                "q": ["batch", "positions", "channels"],
+                "k": ["batch", "keys", "channels"],
+                "bias": ["positions", "keys"],
+                "hidden": ["batch", 1, "keys"],
+            }
+        },
+    ),
     blocks.Products: (
         [16, 40],
         [randn(6, 16)],
