@@ -12,6 +12,8 @@ from fusegen.importing.shapes import is_channels
 from fusegen.importing.trace import shape
 from fusegen.importing.values import Value
 
+OF_INPUTS = "a chain may begin with one of two inputs, [batch, rows, features] each: import the part behind it"
+
 
 class Products(Operands):
     """Reads matmul, bmm, and linear with tensors that no layer holds."""
@@ -30,6 +32,10 @@ class Products(Operands):
             return False
         return [str(size) for size in shape(node)] == [str(sizes[at]) for at in (0, 2, 1)]
 
+    def _is_of_an_input(self, node: fx.Node) -> bool:
+        found = self._found.get(self._node(node, 0))
+        return isinstance(found, Value) and found.op == "input" and len(shape(node)) > 2
+
     @staticmethod
     def _exchanges(node: fx.Node) -> bool:
         dims: Any = node.args[1:]
@@ -45,6 +51,8 @@ class Products(Operands):
         if weight.op == "input" and x.op == "input" and x is not weight and len(shape(node)) == 3 == self._rank:
             keys = {"input": weight.name, **({"transposed": True} if transposed else {})}
             return self._make(node, "bmm", (x, weight), keys, layout=self._layout)
+        if weight.op != "parameter" and x.op != "parameter":
+            raise refusal("FG707", "a product of two values", self.trace.place(node), OF_INPUTS)
         if weight.op != "parameter" or len(weight.layout) != 2 or x.op == "parameter":
             raise self._lacking(node, name)
         return self._multiplied(node, x, (weight,), transposed)

@@ -14,7 +14,7 @@ from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.dropped import Drops
 from fusegen.importing.over_channels import OverChannels
 from fusegen.importing.places import refusal
-from fusegen.importing.products import Products
+from fusegen.importing.products import OF_INPUTS, Products
 from fusegen.importing.results import Results
 from fusegen.importing.shapes import broadcast, merged, viewed
 from fusegen.importing.trace import forward_of, shape
@@ -75,6 +75,8 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             source = self._operand(node, 0)
             self._source[node] = self._node(node, 0)
             return self._make(node, "detach", (source,), layout=source.layout)
+        if name in aten.EXCHANGES and self._is_of_an_input(node):
+            raise refusal("FG707", f"{name} of an input", self.trace.place(node), OF_INPUTS)
         if name in ("full", "new_full", "scalar_tensor"):
             return self._filled(node, name)
         if name in aten.EXCHANGES and (self._is_exchanged(node) or self._is_input_exchanged(node)):
