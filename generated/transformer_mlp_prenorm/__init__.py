@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "690b6fb7a29b",
+    "e5f74d4b7a1d",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "798689e647b8",
+    "766259162f13",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "1b5230edef6d",
+    "edcea0da7ecd",
 )
 
 _package = _support.Composition(
