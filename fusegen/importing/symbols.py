@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.chain import ARITHMETIC, MODELS, Draft, inputs_of
+from fusegen.importing.chain import MODELS, Draft, inputs_of
+from fusegen.importing.facts import facts_of_parameters, facts_of_parts
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import first_layout, leaf_layout
 from fusegen.importing.trace import Trace, forward_of
@@ -39,9 +40,9 @@ class Sizes:
         self.of_result: list[Size] = []
         products = {draft.data.get(key) for draft in drafts if draft.data["op"] == "matmul" for key in _PRODUCT}
         shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data} - products
-        of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
+        of_rows, of_channels = facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
         if self.spatial:
-            of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
+            of_channels += facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
             self.parts = _number_of_parts(drafts)
             self._first = trace_input(trace)
             if arguments.positions.path:  # type: ignore[union-attr]
@@ -195,18 +196,6 @@ def _number_of_parts(drafts: list[Draft]) -> int:
     return len(data.get("parts", (0, 1)))
 
 
-def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:
-    """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
-    rows: list[str] = []
-    channels: list[str] = []
-    spatial = arguments.positions.spatial if arguments.positions else 0
-    for name, tensor in tensors.items():
-        for index, size in enumerate(tensor.shape):
-            if size != 1 and arguments.shape(name) is None:
-                (channels if index == tensor.dim() - 1 - spatial else rows).append(f"{name}[{index}]")
-    return rows, channels
-
-
 def _check_free(trace: Trace, drafts: list[Draft], first: tuple[Any, ...]) -> None:
     """Refuses what ties batch or positions to a number. first: the sizes of the first input in the trace."""
     for draft in drafts:
@@ -222,32 +211,6 @@ def _check_positions(draft: Draft) -> None:
         if each.op == "parameter" and not {*each.layout} <= {"0", CHANNELS, UNKNOWN}:
             message, hint = f"the parameter '{each.name}' varies over positions", "it may vary over the channels alone"
             raise refusal("FG706", message, draft.place, hint)
-
-
-# What norms without tensors call the channels.
-_BARE = {
-    "batch_norm": "num_features",
-    "group_norm": "num_channels",
-    "layer_norm": "normalized_shape[0]",
-    "rms_norm": "normalized_shape[0]",
-}
-
-
-def _facts_of_parts(drafts: list[Draft], tensors: dict[str, Any], parts: dict[str, Any]) -> list[str]:
-    """The sizes of layers and norms that are the channels."""
-    found = []
-    for draft in drafts:
-        name, op = draft.data.get("name"), draft.data["op"]
-        if name is None or op in ARITHMETIC:
-            continue
-        if MODELS[op].anchor and op != "linear":
-            found += [f"{name}.bias[0]"] if f"{name}.bias" in tensors else []
-            continue
-        held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
-        found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
-        if not held and op in _BARE and name in parts:
-            found.append(f"{name}.{_BARE[op]}")
-    return found
 
 
 def example(arguments: Arguments) -> tuple[int, ...]:

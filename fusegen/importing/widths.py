@@ -13,15 +13,8 @@ from torch import nn
 
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
+from fusegen.importing.facts import BARE
 from fusegen.importing.values import CHANNELS, Value
-
-# What norms without tensors call the channels.
-_BARE = {
-    "batch_norm": "num_features",
-    "group_norm": "num_channels",
-    "layer_norm": "normalized_shape[0]",
-    "rms_norm": "normalized_shape[0]",
-}
 
 
 @dataclass(eq=False)
@@ -165,5 +158,5 @@ class Widths:
         width.root.facts += [
             f"{each}[0]" for each in held if self.tensors[each].dim() and self.tensors[each].shape[0] != 1
         ]
-        if not held and op in _BARE and name in self._parts:
-            width.root.facts.append(f"{name}.{_BARE[op]}")
+        if not held and op in BARE and name in self._parts:
+            width.root.facts.append(f"{name}.{BARE[op]}")

@@ -153,8 +153,40 @@ def test_in_place_at_the_begin_of_a_run(tmp_path: Path) -> None:
     assert [(each.path, each.ops) for each in report.replaced] == [("[2:4]", ("linear", "relu"))]
 
 
-def test_dropout(tmp_path: Path) -> None:
-    assert "dropout" in reasons(Holder(chain=Chain(dropout=0.5)), tmp_path=tmp_path)["chain"]
+class Stacked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.norm(x)).relu()
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x) * torch.sigmoid(x)
+
+
+class Hidden(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self._fc = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self._fc(x)) * 2
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [(Stacked(), "behind other steps"), (Gated(), "it branches"), (Hidden(), "another name for '_fc'")],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_is_imported_alone(part: nn.Module, words: str, tmp_path: Path) -> None:
+    assert words in reasons(Holder(chain=part), tmp_path=tmp_path)["chain"]
 
 
 def test_an_argument_that_is_no_tensor(tmp_path: Path) -> None:
