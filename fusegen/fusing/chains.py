@@ -19,8 +19,8 @@ from fusegen.fusing.imports import imported
 from fusegen.fusing.saving import Saving, eager, saving
 from fusegen.fusing.snapshot import attributes, plain
 from fusegen.fusing.widths import with_widths
+from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.dimensions import dimensions
-from fusegen.plan.plan import Plan
 
 # The most in each leading dimension, by their number.
 _ROWS = {1: (24,), 2: (4, 6), 3: (2, 3, 4)}
@@ -32,7 +32,7 @@ class Chain:
     the spec has for them."""
 
     text: str
-    plan: Plan
+    plan: Planned
     sizes: dict[str, int]
     paths: dict[str, str]
     saving: Saving
@@ -115,7 +115,9 @@ def _few_rows(inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def misfit(chain: Chain, calls: Calls) -> str | None:
     """Why the kernels do not take all calls that were seen."""
-    allowed, width = dimensions(chain.plan), calls.inputs[0].shape[-1]
+    plan = chain.plan
+    allowed = plan.dimensions() if isinstance(plan, Composition) else dimensions(plan)
+    width = calls.inputs[0].shape[-1]
     for form in calls.forms:
         shapes = [shape for shape, _ in form]
         ranks = {len(shape) for shape in shapes}

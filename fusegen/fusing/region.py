@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fusegen.fusing.calls import positional
 from fusegen.fusing.snapshot import changed, hooks_for_all, snapshot
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned, compiled
 
 # (the submodule of the generated module, the name of its tensor, the path of the module that holds it)
 Slot = tuple[nn.Module, str, tuple[str, ...]]
@@ -110,7 +110,7 @@ def runs_on(capability: tuple[int, int], targets: tuple[str, ...]) -> bool:
 
 def region(
     generated: Any,
-    plan: Plan,
+    plan: Planned,
     sizes: Mapping[str, int],
     owner: nn.Module,
     paths: Mapping[str, str],
@@ -124,7 +124,9 @@ def region(
     """
     made: Any = _region_class(generated, span is None)(**sizes, device="meta")
     slots: list[Slot] = []
-    tensors = {each.attribute for table in (plan.chain.parameters, plan.chain.buffers) for each in table.values()}
+    chains = [each.chain for each in compiled([plan])]
+    tables = [table for chain in chains for table in (chain.parameters, chain.buffers)]
+    tensors = {each.attribute for table in tables for each in table.values()}
     for attribute in sorted({*tensors, *made.state_dict()}):
         part, _, name = attribute.rpartition(".")
         slots.append((made.get_submodule(part), name, _steps(paths[part] if part else "")))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from fusegen.plan.composition import Planned, compiled
 from fusegen.plan.model import Kernel
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import is_built, kernel_bytes, typical
@@ -43,8 +44,17 @@ class Saving:
         return f"{amount(self.bytes)} of {amount(self.eager)}"
 
 
-def saving(counted: Counted, plan: Plan, dtype: torch.dtype) -> Saving | None:
+def saving(counted: Counted, planned: Planned, dtype: torch.dtype) -> Saving | None:
     """Of a module whose operators were counted at the sizes of its plan; None if the dtype has no kernels."""
+    found = [_moved(plan, dtype) for plan in compiled([planned])]
+    if None in found:
+        return None
+    fused, kernels = (sum(each) for each in zip(*found, strict=True))  # type: ignore[arg-type]
+    return Saving(counted.bytes, fused, counted.operators, kernels)
+
+
+def _moved(plan: Plan, dtype: torch.dtype) -> tuple[int, int] | None:
+    """The bytes and the number of kernels of a training step."""
     name = str(dtype).removeprefix("torch.")
     mode = next((mode for mode in plan.modes if is_built(mode) and set(mode.roles.values()) == {name}), None)
     if mode is None:
@@ -60,7 +70,7 @@ def saving(counted: Counted, plan: Plan, dtype: torch.dtype) -> Saving | None:
         schedules = [[*each.kernels, *program.scalar_reductions] for each in program.schedules]
         least, count = min((sum(map(moved, run)), len(run)) for run in schedules)
         fused, kernels = fused + least, kernels + count
-    return Saving(counted.bytes, fused, counted.operators, kernels)
+    return fused, kernels
 
 
 def eager(module: nn.Module, inputs: Sequence[Tensor]) -> Counted:

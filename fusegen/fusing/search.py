@@ -22,6 +22,8 @@ from fusegen.importing.module import snake_case
 _LAYERS = tuple(getattr(nn, kind) for kind, _ in MODULES.values())
 _CONVOLUTIONS = tuple(getattr(nn, kind) for kind, _ in CONVOLUTIONS.values())
 _ADVICE = "a chain begins with its only one: make what follows each a module of its own"
+# A module of more layers is looked at by its parts, which others may have too.
+_MOST_LAYERS = 4
 # Names of runs have no more ops than that.
 _NAMED = 4
 
@@ -162,7 +164,7 @@ class Search:
         inner = [part for each in parts for part in each.modules()]
         called = [part for part in inner if part in self.calls]
         linears = [part for part in called if isinstance(part, nn.Linear)]
-        if len(linears) > 1:
+        if len(linears) > (_MOST_LAYERS if root is not None else 1):
             raise Refused(f"it has {len(linears)} linear layers; {_ADVICE}", is_known=True, has_parts=True)
         for part in inner:
             self._check_part(part, is_root=part is root)

@@ -7,21 +7,20 @@ from typing import Any
 
 from fusegen.importing.places import refusal
 from fusegen.ir.multiples import times
-from fusegen.plan.load import plan_document
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned
+from fusegen.plan.load import planned_document
 from fusegen.reference.keys import flow
 from fusegen.spec.yaml import parse_yaml
 
 _UNITS = ("glu", "swiglu", "geglu", "reglu")
 _LAYERS = ("linear", "matmul", "bmm")
-_LAYER = "make a layer and what follows it a module of its own"
 _REMARK = "# Written by fusegen.fuse. Parameters are those of the model: how they begin (init) is of no use there."
 _COLUMN = 60
 _REMARKED = re.compile(r"}\s+(# .*)$")
 _WIDTH = 120
 
 
-def with_widths(text: str, count: int, targets: list[str] | None, origin: str | None = None) -> tuple[str, Plan]:
+def with_widths(text: str, count: int, targets: list[str] | None, origin: str | None = None) -> tuple[str, Planned]:
     """The spec, and its plan.
 
     count: of the rows, for planning. targets: in place of the text's. origin: what it was imported from, in place of
@@ -36,6 +35,9 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
     if isinstance(rows, int):
         message = f"it works for {rows} rows alone"
         raise refusal("FG705", message, None, "a view or a parameter has the number of rows of the example")
+    if _is_composed(data["chain"]):
+        data["dims"] = {**data.get("dims", {}), rows: count}
+        return _finished(data, {}, targets, comments, first_line)
     step = data["chain"][0]
     multiplies = step["op"] in ("linear", "matmul")
     if step["op"] == "matmul":
@@ -72,21 +74,29 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
             each["init"] = "zeros"
     data["dims"] = {**data.get("dims", {}), rows: count, **sizes}
     dims = {name: {"type": "dim"} for name in ("in_features", "out_features", "features") if name in sizes}
+    return _finished(data, dims, targets, comments, first_line)
+
+
+def _finished(
+    data: dict[str, Any], dims: dict[str, Any], targets: list[str] | None, comments: list[str], origin: str
+) -> tuple[str, Planned]:
+    """The text and the plan. dims: arguments that are sizes."""
     data["arguments"] = {**dims, **data.get("arguments", {})}
     data["targets"] = targets or data["targets"]
     order = ("fusegen", "name", "dims", "arguments")
     data = {key: data.pop(key) for key in order} | data
-    made = _text(data, comments, first_line)
-    return made, plan_document(parse_yaml(made, "the imported spec"))
+    made = _text(data, comments, origin)
+    return made, planned_document(parse_yaml(made, "the imported spec"))
+
+
+def _is_composed(chain: list[dict[str, Any]]) -> bool:
+    """Whether the steps become several regions, of which each width is a number: modules of other widths have specs of
+    their own."""
+    return any("from" in step for step in chain) or any(step["op"] in _LAYERS for step in chain[1:])
 
 
 def _check_form(data: dict[str, Any]) -> None:
     """Raises SpecError for what is imported, but not replaced in a model."""
-    layers = [step["op"] for step in data["chain"] if step["op"] in _LAYERS]
-    if len(layers) > 1 or any(step["op"] in _LAYERS for step in data["chain"][1:]):
-        raise refusal("FG707", "a layer stands behind other steps", None, f"{_LAYER}; `fusegen import` has them all")
-    if any("from" in step for step in data["chain"]) or "outputs" in data:
-        raise refusal("FG707", "it branches", None, "import the module: its spec may branch")
     if any(len(shape) != 2 for shape in data["inputs"].values()):
         raise refusal("FG707", "an input has not the form [rows, channels]", None, "import the module")
     if "state_dict" in data:
