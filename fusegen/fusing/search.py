@@ -21,7 +21,7 @@ from fusegen.importing.module import snake_case
 # Layers with tensors that a chain has.
 _LAYERS = tuple(getattr(nn, kind) for kind, _ in MODULES.values())
 _CONVOLUTIONS = tuple(getattr(nn, kind) for kind, _ in CONVOLUTIONS.values())
-_ADVICE = "a chain begins with its only one: make what follows each a module of its own"
+_ADVICE = "its parts are looked at: make an MLP, or the like, a module of its own"
 # A module of more layers is looked at by its parts, which others may have too.
 _MOST_LAYERS = 4
 # Names of runs have no more ops than that.

@@ -75,12 +75,12 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             source = self._operand(node, 0)
             self._source[node] = self._node(node, 0)
             return self._make(node, "detach", (source,), layout=source.layout)
-        if name in aten.EXCHANGES and self._is_of_an_input(node):
-            raise refusal("FG707", f"{name} of an input", self.trace.place(node), OF_INPUTS)
         if name in ("full", "new_full", "scalar_tensor"):
             return self._filled(node, name)
         if name in aten.EXCHANGES and (self._is_exchanged(node) or self._is_input_exchanged(node)):
             return self._make(node, "transpose", (self._operand(node, 0),), layout=())
+        if name in aten.EXCHANGES and self._is_of_an_input(node):
+            raise refusal("FG707", f"{name} of an input", self.trace.place(node), OF_INPUTS)
         if name in aten.PRODUCTS:
             return self._product(node, name)
         if name in aten.CONVOLUTIONS:
