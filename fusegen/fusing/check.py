@@ -54,7 +54,7 @@ def _has_same_dtype(made: Any, found: Found, dtype: torch.dtype) -> bool:
 
 def _begins_with_product(planned: Planned) -> bool:
     plan = planned.parts[0].plan if isinstance(planned, Composition) else planned
-    return plan is None or plan.chain.contraction is not None
+    return plan is None or plan.chain.contraction is not None or bool(plan.chain.convolution)
 
 
 def _results(made: Any, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

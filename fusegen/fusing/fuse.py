@@ -148,7 +148,14 @@ def _replace_all(
             for each, name in group:
                 rank = each.inputs[0].dim()
                 made = region(
-                    load(name, output), plans[name], each.chain.sizes, each.owner, each.paths, rank, each.span
+                    load(name, output),
+                    plans[name],
+                    each.chain.sizes,
+                    each.owner,
+                    each.paths,
+                    rank,
+                    each.span,
+                    each.chain.of_images,
                 )
                 why = _no_kernels(made, each.inputs)
                 if why is None:

@@ -1,6 +1,6 @@
 """The bytes that a chain moves in a training step: by PyTorch's operators one by one, and as its plan says.
 
-The matrix products are on neither side: they are the same in both.
+Matrix products and convolutions are on neither side: they are the same in both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from fusegen.plan.model import Kernel
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import is_built, kernel_bytes, typical
 
-_PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm)
+_PRODUCTS = (
+    *(torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm),
+    *(torch.ops.aten.convolution, torch.ops.aten.convolution_backward),
+)
 
 
 @dataclass(frozen=True)

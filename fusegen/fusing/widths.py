@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fusegen.fusing.image_widths import name_channels
 from fusegen.importing.places import refusal
 from fusegen.ir.multiples import times
 from fusegen.plan.composition import Planned
@@ -20,17 +21,22 @@ _REMARKED = re.compile(r"}\s+(# .*)$")
 _WIDTH = 120
 
 
-def with_widths(text: str, count: int, targets: list[str] | None, origin: str | None = None) -> tuple[str, Planned]:
+def with_widths(
+    text: str, count: int | None, targets: list[str] | None, origin: str | None = None
+) -> tuple[str, Planned]:
     """The spec, and its plan.
 
-    count: of the rows, for planning. targets: in place of the text's. origin: what it was imported from, in place of
-    the text's remarks. Raises SpecError where the chain works for one number of rows alone, or the planner refuses it.
+    count: of the rows, for planning; None of images. targets: in place of the text's. origin: what it was imported
+    from, in place of the text's remarks. Raises SpecError where the chain works for one number of rows alone, or the
+    planner refuses it.
     """
     data = parse_yaml(text, "the imported spec").data
     first_line = text.splitlines()[0] if origin is None else f"# Imported from {origin}."
     comments = _comments(text) if origin is None else [""] * len(data["chain"])
     first = next(iter(data["inputs"]))
-    _check_form(data)
+    _check_form(data, count is None)
+    if count is None:
+        return _finished(data, name_channels(data, _names(data)), targets, comments, first_line)
     rows, width = data["inputs"][first]
     if isinstance(rows, int):
         message = f"it works for {rows} rows alone"
@@ -95,9 +101,9 @@ def _is_composed(chain: list[dict[str, Any]]) -> bool:
     return any("from" in step for step in chain) or any(step["op"] in _LAYERS for step in chain[1:])
 
 
-def _check_form(data: dict[str, Any]) -> None:
+def _check_form(data: dict[str, Any], of_images: bool) -> None:
     """Raises SpecError for what is imported, but not replaced in a model."""
-    if any(len(shape) != 2 for shape in data["inputs"].values()):
+    if not of_images and any(len(shape) != 2 for shape in data["inputs"].values()):
         raise refusal("FG707", "an input has not the form [rows, channels]", None, "import the module")
     if "state_dict" in data:
         path = next(iter(data["state_dict"].values()))
