@@ -52,7 +52,7 @@ def saving(counted: Counted, planned: Planned, dtype: torch.dtype) -> Saving | N
     found = [_moved(plan, dtype) for plan in compiled([planned])]
     if None in found:
         return None
-    fused, kernels = (sum(each) for each in zip(*found, strict=True))  # type: ignore[arg-type]
+    fused, kernels = (sum(each) for each in zip(*found, strict=True))
     return Saving(counted.bytes, fused, counted.operators, kernels)
 
 

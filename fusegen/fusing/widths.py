@@ -79,7 +79,9 @@ def with_widths(
             each["shape"] = [value if value == 1 else channels for value in each["shape"]]
             each["init"] = "zeros"
     data["dims"] = {**data.get("dims", {}), rows: count, **sizes}
-    dims = {name: {"type": "dim"} for name in ("in_features", "out_features", "features") if name in sizes}
+    dims: dict[str, Any] = {
+        name: {"type": "dim"} for name in ("in_features", "out_features", "features") if name in sizes
+    }
     return _finished(data, dims, targets, comments, first_line)
 
 

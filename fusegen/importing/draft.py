@@ -203,7 +203,7 @@ def check_parametrised(module: nn.Module) -> None:
     """Raises SpecError where tensors of a layer are computed by a parametrization."""
     for path, part in module.named_modules():
         if parametrize.is_parametrized(part):
-            names = ", ".join(part.parametrizations)  # type: ignore[arg-type]
+            names = ", ".join(part.parametrizations)
             message = f"'{path or type(module).__name__}' has a parametrization of its {names}"
             hint = "import the module without it, and register it on the spec's module, which takes the state_dict then"
             raise refusal("FG706", message, forward_of(module), hint)

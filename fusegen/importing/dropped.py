@@ -78,21 +78,18 @@ _BY_SAMPLE = "a chain drops elements by nn.Dropout, and samples by one random nu
 def drop_path(value: Value) -> tuple[str, tuple[Value | Number, ...], dict[str, Any]] | None:
     """The step that a value spells out: x times a number for each sample, 0 or 1, over the share that is kept."""
     factors = product(value) if value.op in ("mul", "div") else []
-    drawn = next((each for each, sign in factors if sign > 0 and _is_drawn(each)), None)
+    values = [each for each, sign in factors if isinstance(each, Value) and sign > 0]
+    drawn = next((each for each in values if each.op == "bernoulli"), None)
     if drawn is None:
         return None
     rest = [(each, sign) for each, sign in factors if each is not drawn]
-    xs = [each for each, sign in rest if isinstance(each, Value) and sign > 0]
+    xs = [each for each in values if each is not drawn]
     numbers = [(each, sign) for each, sign in rest if isinstance(each, Number)]
     keep = drawn.keys["keep"].value
     scale = math.prod(each.value**sign for each, sign in numbers) if all(e.value for e, _ in numbers) else 0.0
     if len(xs) != 1 or len(rest) != 1 + len(numbers) or not math.isclose(scale * keep, 1.0, rel_tol=1e-9):
         return None
     return "drop_path", (xs[0],), {"p": drawn.keys["p"], HIDDEN: drawn.keys[HIDDEN]}
-
-
-def _is_drawn(value: Value | Number) -> bool:
-    return isinstance(value, Value) and value.op == "bernoulli"
 
 
 def without_drops(results: list[Value], values: Values) -> list[Value]:

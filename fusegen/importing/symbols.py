@@ -29,6 +29,9 @@ class Sizes:
 
     def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, inputs: dict[str, tuple]) -> None:
         self.dims: dict[str, int] = {}
+        self.rows: Size = 1
+        self.leading: list[Size] = []
+        self.spread = False
         self.arguments = arguments
         self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
         self.taken |= {part for draft in drafts for part in draft.data.get("parts", ())}
@@ -50,7 +53,7 @@ class Sizes:
                 self._behind_convolution(trace, drafts, arguments, first, layer, of_channels)
             else:
                 self._of_images(trace, drafts, arguments, first, of_channels)
-            self.leading, self.spread = [self.rows], False
+            self.leading = [self.rows]
             return
         labels = {name: leaf_layout(each, first_layout(len(first)), first) for name, each in inputs.items()}
         self.labels = labels
@@ -59,7 +62,7 @@ class Sizes:
         self.spread = in_batches or any(_is_partial(each[:-1], len(first) - 1) for each in labels.values())
         if self.spread:
             names = [*_LEADING[: len(first) - 1], *["positions"] * (len(first) - 1 - len(_LEADING))]
-            self.leading: list[Size] = [self._free(n, s) for n, s in zip(names, example(arguments), strict=False)]
+            self.leading = [self._free(n, s) for n, s in zip(names, example(arguments), strict=False)]
             self.rows = self.leading[0]
         else:
             self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
