@@ -6,7 +6,7 @@ from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Batched, Chain, Contraction, Convolution, Dropout, RankNorm
-from fusegen.chain.parts import divide, refuse_other_multiples, why_not_divided
+from fusegen.chain.parts import divide, refuse_multiples, why_not_divided
 from fusegen.chain.values import ValuesBuilder
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
 from fusegen.ir.functions.normalisation import over_ranks
@@ -37,7 +37,7 @@ class ChainBuilder(ValuesBuilder):
 
     def start(self) -> Node | None:
         """The running value before the first step; None where that is an anchor, whose result is a leaf."""
-        refuse_other_multiples(self)
+        refuse_multiples(self)
         first = self.spec.chain[0] if self.spec.chain else None
         if first is not None and first.anchor:
             return None

@@ -12,8 +12,6 @@ from dataclasses import replace
 from fusegen.ops.step import Step
 from fusegen.plan.region import Region
 
-_OPERANDS = ("parameter", "value", "input", "mask")
-
 
 def deferred(regions: Sequence[Region], returned: Sequence[str], claim: Callable[[str], str]) -> tuple[Region, ...]:
     """The same regions, with such tails moved. returned: what the module returns. claim: makes a name unique."""
@@ -29,20 +27,12 @@ def _taker(regions: Sequence[Region], index: int, returned: Sequence[str]) -> in
     """The only region that takes what one makes, if the tail of this one can be moved there."""
     region = regions[index]
     (layer, *tail), (result, *others) = region.steps, region.results
-    if layer.op != "linear" or not tail or others or result in returned or not all(map(_is_pointwise, tail)):
+    if layer.op != "linear" or not tail or others or result in returned or not all(step.is_pointwise for step in tail):
         return None
     takers = [other for other, each in enumerate(regions) if result in each.inputs]
     # What a layer multiplies has to be in memory.
     fits = len(takers) == 1 and next(iter(regions[takers[0]].inputs)) != result
     return takers[0] if fits else None
-
-
-def _is_pointwise(step: Step) -> bool:
-    """Whether a step is a function of the running value's elements alone."""
-    alone = all(getattr(step, key, None) is None for key in _OPERANDS)
-    if step.module or step.divides or step.from_:
-        return False
-    return alone and not (step.passes or step.stores_operand or step.needs_elements)
 
 
 def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[Region, Region]:

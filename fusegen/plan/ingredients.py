@@ -61,8 +61,8 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
     leaves = _leaves(chain)
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     further = _further(chain)
-    grads = [Tensor(each.gradient, graph.tensor(each.gradient, graph.view), each.tensor.role) for each in further]
-    flows = {each.tensor.node: given.node for each, given in zip(further, grads, strict=True)}
+    grads = [Tensor(each.gradient, graph.tensor(each.gradient, each.tensor.axes), each.tensor.role) for each in further]
+    flows = [(each.tensor.node, given.node) for each, given in zip(further, grads, strict=True)]
     wanted = [node for nodes in leaves.values() for node in nodes]
     gradients = differentiate(graph, chain.result, grad, wanted, flows)
     incoming = [grad, *(given.node for given in grads)]

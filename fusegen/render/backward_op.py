@@ -27,9 +27,10 @@ class BackwardOp(VariantOps):
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
         self.declare_sizes(op, "gradient")
         shapes = self.shapes()
-        roles = ["output", *(each.tensor.role for each in self.variant.further)]
-        for name, role in zip(self.variant.result_gradients, roles, strict=True):
-            if chain.of_rows:
+        roles = [("output", chain.of_rows)]
+        roles += [(each.tensor.role, not each.tensor.is_full) for each in self.variant.further]
+        for name, (role, of_rows) in zip(self.variant.result_gradients, roles, strict=True):
+            if of_rows:
                 op.checks.append(read(name, f"dtypes.{dtype_field(role)}", "{rows, 1}"))
             else:
                 op.checks.append(self.read_input(name, role, (chain.rows, chain.channels)))

@@ -58,7 +58,7 @@ def render_module(plan: Plan, sources: str) -> str:
         reset=reset(spec),
         extra_repr=extra_repr(chain),
         shapes=shapes(plan),
-        order=_order(plan),
+        order=order(plan),
         returns=returns(spec),
         dimensions=dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),
         eager=eager,
@@ -81,7 +81,7 @@ def returns(spec: SpecModel) -> str:
     return "Tensor" if spec.outputs is None else f"tuple[{', '.join(['Tensor'] * len(spec.outputs))}]"
 
 
-def _order(plan: Plan) -> str:
+def order(plan: Plan) -> str:
     """Where the values that the module returns are among the ops' results; empty where it returns one alone."""
     if plan.spec.outputs is None:
         return ""

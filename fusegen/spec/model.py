@@ -26,6 +26,7 @@ MAX_NAMES = 64
 MAX_OUTPUTS = 8
 RESULT = "result"
 """What `outputs` calls the running value at the end."""
+TWICE = "'{}' and '{}' are the same value, that of the last step"
 MAX_ABOUT_LENGTH = 200
 
 _TARGET = re.compile(r"sm_[0-9]{2,3}a?")
@@ -69,7 +70,7 @@ def _about(value: str) -> str:
 
 # A size that the generated code may rely on, or a symbol that stays dynamic.
 Dimension = Identifier | PositiveInt
-# The same, or a multiple of a symbol: of what a chain divides into parts.
+# The same, or a multiple of a symbol: of channels.
 Width = WidthName | PositiveInt
 InputShape = Annotated[Listing[Width], Field(max_length=MAX_RANK)]
 Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]

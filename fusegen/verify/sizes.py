@@ -86,12 +86,14 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     symbols: dict[str, int] = {}
 
     def settle(dim: Dim, value: int) -> int:
-        return dim if isinstance(dim, int) else symbols.setdefault(dim, value)
+        number, name = factors(dim)
+        return number if name is None else number * symbols.setdefault(name, max(1, value // number))
 
     blocks = [parts[1] for parts in map(dividend, chain.group_counts) if parts is not None]
     counts = [count for count in (*chain.group_counts, *blocks) if isinstance(count, int)]
     multiple = math.lcm(*counts) if counts else 1
     if isinstance(chain.channels, str):
+        multiple = math.lcm(multiple, factors(chain.channels)[0])
         channels = max(1, channels // multiple) * multiple
     channels = settle(chain.channels, channels)
     if chain.leading:

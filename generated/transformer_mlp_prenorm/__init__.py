@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "e5f74d4b7a1d",
+    "8c84e4575f57",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "766259162f13",
+    "77b96c0f624c",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "edcea0da7ecd",
+    "afa5182eef1f",
 )
 
 _package = _support.Composition(

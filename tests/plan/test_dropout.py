@@ -9,7 +9,6 @@ from fusegen.explain.eager import operators
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.epilogue import why_after_product
 from fusegen.plan.model import draw_of
-from fusegen.standalone.plan import standalone_plan
 from tests.plan.planning import planned
 
 PARAMETER = "op: add, parameter: bias, shape: [width], init: zeros"
@@ -90,10 +89,3 @@ def test_refusals(steps, message: str, tmp_path) -> None:
     with pytest.raises(SpecError) as caught:
         planned(tmp_path, *steps, PARAMETER)
     assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("op", ["dropout", "drop_path"])
-def test_no_export(op: str, tmp_path) -> None:
-    planned(tmp_path, "op: relu", f"op: {op}")
-    with pytest.raises(SpecError, match=rf"FG510\]: an exported file has no {op}"):
-        standalone_plan(tmp_path / "spec.yaml")
