@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from fusegen.importing.places import refusal
 from fusegen.importing.values import CHANNELS, Value, walk
-from fusegen.ops.catalogue import STEPS
 
-_ANCHORS = {op for step in STEPS for op in step.ops() if step.anchor}
 _FIRST = "a chain begins with an argument of forward"
-
-
-def check_divided(source: Value, value: Value) -> None:
-    """What is divided is an input, or the result of a layer."""
-    if source.op != "input" and source.op not in _ANCHORS:
-        hint = "it may divide an input, or the result of a layer"
-        raise refusal("FG707", "the channels are divided in the middle of the chain", value.place, hint)
 
 
 def check_inputs(value: Value, first: Value | None) -> None:

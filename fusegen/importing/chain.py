@@ -8,7 +8,7 @@ from typing import Any
 
 from fusegen.importing.affine import ARITHMETIC, affine, operands_alone
 from fusegen.importing.aten import CONVOLUTIONS
-from fusegen.importing.branches import branch, check_divided, check_inputs
+from fusegen.importing.branches import branch, check_inputs
 from fusegen.importing.divided import Divided
 from fusegen.importing.new_names import NewNames
 from fusegen.importing.operands import lacking
@@ -92,8 +92,6 @@ class Steps:
         if value.op in CONVOLUTIONS and self.found:
             hint = "end the chain before it: import what is in front and behind as modules of their own"
             raise refusal("FG707", "a convolution is not the first step", value.place, hint)
-        if MODELS[value.op].divides:
-            check_divided(source, value)
         check_inputs(value, self._first)
         data = self._data(value, source)
         draft = Draft(data, value, source)
@@ -143,7 +141,6 @@ class Steps:
         source, count = part.values[0], part.keys["count"]
         divided = self._parts.get(id(source))
         if divided is None:
-            check_divided(source, part)
             names = [self._names.new(each) for each in Divided.assigned(part.place, count)]
             divided = Divided(source, names)
             data = dict(divided.data) if source is self._running else {"from": self._name_of(source), **divided.data}

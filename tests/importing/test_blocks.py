@@ -284,7 +284,7 @@ class Normed(nn.Module):
         return torch.relu(self.fc(x))
 
 
-class Halves(nn.Module):
+class Twofold(nn.Module):
     def __init__(self, d: int) -> None:
         super().__init__()
         self.fc = nn.Linear(d, d)
@@ -299,7 +299,7 @@ REFUSED = [
     (Always(16), [randn(6, 16)], "FG709", "dropout in evaluation"),
     (Tokens(16, 20), [randn(2, 3, 16), torch.zeros(2, 3, dtype=torch.int64)], "FG707", "flatten the inputs"),
     (Normed(16), [randn(6, 16)], "FG706", "parametrization"),
-    (Halves(16), [randn(6, 16)], "FG705", "two results are the same value"),
+    (Twofold(16), [randn(6, 16)], "FG705", "two results are the same value"),
 ]
 
 

@@ -92,7 +92,6 @@ REFUSED = {
     "unequal parts": (Source("", "a, b = y.split([8, 16], -1)\nreturn b"), "FG703", "of given sizes", "y.split"),
     "more parts than fit": (Source("", "a, b, c, d, e = y.chunk(5, -1)\nreturn a"), "FG703", "24 channels", "y.chunk"),
     "halves of the rows": (Source("", "a, b = y.chunk(2)\nreturn a * b"), "FG703", "other dimensions", "y.chunk"),
-    "halves of a later value": (Source("", "a, b = y.relu().chunk(2, -1)\nreturn a * b"), "FG707", "middle", "y.relu"),
     "halves and thirds": (
         Source("", "a, b = y.chunk(2, -1)\nc, d, e = y.chunk(3, -1)\nreturn a * b + (c * d * e).sum(-1, keepdim=True)"),
         "FG707",
