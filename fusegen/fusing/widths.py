@@ -41,7 +41,7 @@ def with_widths(
     if isinstance(rows, int):
         message = f"it works for {rows} rows alone"
         raise refusal("FG705", message, None, "a view or a parameter has the number of rows of the example")
-    if _is_composed(data["chain"]):
+    if _has_fixed_widths(data["chain"]):
         data["dims"] = {**data.get("dims", {}), rows: count}
         return _finished(data, {}, targets, comments, first_line)
     step = data["chain"][0]
@@ -97,10 +97,11 @@ def _finished(
     return made, planned_document(parse_yaml(made, "the imported spec"))
 
 
-def _is_composed(chain: list[dict[str, Any]]) -> bool:
-    """Whether the steps become several regions, of which each width is a number: modules of other widths have specs of
-    their own."""
-    return any("from" in step for step in chain) or any(step["op"] in _LAYERS for step in chain[1:])
+def _has_fixed_widths(chain: list[dict[str, Any]]) -> bool:
+    """Whether widths stay numbers, so that modules of other widths have specs of their own: where there are more than
+    two, with several regions, or parts of another value than the first layer's result."""
+    divided = any("parts" in step or step["op"] in _UNITS for step in (*chain[:1], *chain[2:]))
+    return divided or any("from" in step for step in chain) or any(step["op"] in _LAYERS for step in chain[1:])
 
 
 def _check_form(data: dict[str, Any], of_images: bool) -> None:

@@ -68,3 +68,24 @@ def test_dropouts_have_the_modes_of_the_model(tmp_path) -> None:
             torch.manual_seed(1)
             found.append(each(*inputs))
         assert torch.equal(*found)
+
+
+class Later(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc, self.norm = nn.Linear(width, 2 * width), nn.LayerNorm(width)
+
+    def forward(self, x):
+        a, b = torch.tanh(self.fc(x)).chunk(2, -1)
+        return self.norm(a * b) + x
+
+
+@pytest.mark.parametrize("model, width", [(Later(8), 8), (nn.Sequential(nn.GLU(), nn.LayerNorm(4)), 8)])
+def test_parts_of_other_values_have_widths_as_numbers(model: nn.Module, width: int, tmp_path) -> None:
+    original, x = copy.deepcopy(model), torch.randn(5, width)
+    report = fusegen.fuse(model, x, directory=tmp_path, compile=False)
+    (found,) = report.replaced
+    assert f"x: [batch, {width}]" in (tmp_path / "specs" / f"{found.spec}.yaml").read_text(encoding="utf-8").replace(
+        "input:", "x:"
+    )
+    assert torch.allclose(model(x), original(x), atol=1e-6)
