@@ -65,6 +65,7 @@ def render_module(plan: Plan, sources: str) -> str:
         eager=eager,
         further=bool(further),
         dropouts=chain.dropouts,
+        paths=spec.state_dict,
         spatial=chain.spatial,
         inputs_all=inputs,
         inputs_tuple=as_tuple(of_values),

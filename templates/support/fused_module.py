@@ -15,6 +15,7 @@ from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .ranks import RankOperator
 from .stand_in import COMPUTED, NO_ROWS, elsewhere
+from .state_names import OriginalNames
 from .trailing import Flattened, exchanged, with_trailing
 
 
@@ -32,7 +33,7 @@ class KernelUse(NamedTuple):
         return self.used
 
 
-class FusedModule(DrawsFactors, nn.Module):
+class FusedModule(DrawsFactors, OriginalNames, nn.Module):
     """A chain of operators as fused kernels.
 
     Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of
