@@ -41,6 +41,7 @@ def region_spec(spec: SpecModel, region: Region, images: Images) -> SpecModel:
             "arguments": {name: each for name, each in spec.arguments.items() if name in words},
             "inputs": region.inputs,
             "outputs": outputs,
+            "state_dict": {},
             "chain": steps,
         }
     )

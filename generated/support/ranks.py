@@ -58,6 +58,7 @@ class RankOperator:
 
     split = None
     tiled = drops_channels = own_source = False
+    parts = 1
 
     def __init__(self, package, statistics, sums, early, late, with_rows, linear, bias=None):
         self.package, self.statistics, self.sums = package, statistics, sums

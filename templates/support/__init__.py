@@ -22,6 +22,7 @@ from .stand_in import (
     NEGATIVE_MOMENTUM,
     NO_ROWS,
     OTHER_GROUPS,
+    OTHER_SHAPE,
     REFUSED,
     SOME_FROZEN,
     UNEQUAL_PARTS,
@@ -38,6 +39,7 @@ from .stand_in import (
     tensor,
     unexpected,
 )
+from .trailing import Flattened, flat_parameter, widened
 
 __all__ = [
     "DROPS_FROZEN",
@@ -48,6 +50,7 @@ __all__ = [
     "OTHER_BATCH",
     "OTHER_GROUPS",
     "OTHER_POSITIONS",
+    "OTHER_SHAPE",
     "RANKS_COMPILED",
     "RANKS_PRECISION",
     "REFUSED",
@@ -61,6 +64,7 @@ __all__ = [
     "Dimensions",
     "DropPath",
     "Eager",
+    "Flattened",
     "FusedModule",
     "KernelUse",
     "Loss",
@@ -78,6 +82,7 @@ __all__ = [
     "draw_seed",
     "elsewhere",
     "far_from_one",
+    "flat_parameter",
     "group_of",
     "has_no_variance",
     "is_autocast",
@@ -100,4 +105,5 @@ __all__ = [
     "tensor",
     "uncounted",
     "unexpected",
+    "widened",
 ]

@@ -69,6 +69,7 @@ def call_on_images(operator, given, stays_last):
     """
     package = operator.package
     batch, channels, *positions = given[0].shape
+    channels //= operator.parts
     further = operator.with_rows[0 if operator.own_source else 1 :]
     is_tiled = operator.tiled and not stays_last and channels > 1 and max(positions) > 1
     if is_tiled and not any(_is_only_last(given[index]) for index in further):
