@@ -8,6 +8,7 @@
 #include "l2_launch.cuh"
 #include "program.cuh"
 #include "row_launch.cuh"
+#include "row_shared_launch.cuh"
 
 namespace fusegen {
 
@@ -96,6 +97,22 @@ void explain_row(const P& p, const Shapes& shapes, const RowLaunch& fit, bool ch
     verdict = " fits registers, but to read it twice was measured to be faster";
   }
   std::snprintf(reason, sizeof(reason), "%s of %lld elements%s", what, length, verdict);
+  explanation->considered("row", chosen, reason);
+  if (chosen) explanation->considered("two_pass", false, "reads elements once more");
+}
+
+template <class P>
+void explain_row_shared(const P& p, const Shapes& shapes, const RowShared& row, bool chosen) {
+  if (const char* forced = reason_of_forced(shapes, chosen)) {
+    return explanation->considered("row", chosen, forced);
+  }
+  char reason[200];
+  const char* verdict = !chosen ? "does not fit shared memory"
+      : row.cluster > 1         ? "fits the shared memory of a cluster"
+                                : "fits shared memory";
+  std::snprintf(
+      reason, sizeof(reason), "a row of %lld elements %s",
+      static_cast<long long>(p.channels), verdict);
   explanation->considered("row", chosen, reason);
   if (chosen) explanation->considered("two_pass", false, "reads elements once more");
 }

@@ -26,6 +26,7 @@
 #include "reasons.cuh"
 #include "row_launch.cuh"
 #include "row_reduction.cuh"
+#include "row_shared_launch.cuh"
 #include "scalar_reduction.cuh"
 #include "tile.cuh"
 
@@ -58,7 +59,13 @@ class ProgramRun {
       const bool chosen = fit.items > 0 && shapes_.schedule != kTwoPass;
       if (explanation != nullptr) explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen);
       if (chosen) return row(fit);
-      if (fit.items == 0 && shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
+      if constexpr (kHasRowShared<P, kFirst>) {
+        const RowShared held = row_shared_fit<kFirst, kVec, kPacked>(p_);
+        const bool fits = held.threads > 0 && shapes_.schedule != kTwoPass;
+        if (explanation != nullptr) explain_row_shared(p_, shapes_, held, fits);
+        if (fits) return row_shared(held);
+      }
+      if (shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
     }
     if constexpr (P::kFitsL2) {
       const L2Shape shape = l2_shape<kVec, kPacked>(p_, shapes_);
@@ -215,6 +222,15 @@ class ProgramRun {
       next("final_reduction", kLast, kLast);
       error = launch_final_reduction<kLast>(p_, int64_t(fit.grid.y), 0, 1, stream_);
     }
+    return error != cudaSuccess ? error : reduce_channels();
+  }
+
+  cudaError_t row_shared(const RowShared& held) {
+    if (take_workspace<kFirst>(partials_before<kFirst>())) return cudaSuccess;
+    cudaError_t error = reduce_before<kFirst>();
+    if (error != cudaSuccess) return error;
+    next("row", kFirst, kLast);
+    error = launch_row_shared<kFirst, kVec, kPacked>(p_, held, shapes_, vector_end_, stream_);
     return error != cudaSuccess ? error : reduce_channels();
   }
 
