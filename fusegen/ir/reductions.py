@@ -51,7 +51,10 @@ def _to_ties(graph: Graph, node: Node, g: Node) -> Node:
     (x,) = node.operands
     peak = graph.add("peak", x, axes=node.axes, name=f"{node.name}_peak")
     ties = graph.add("ties", x, axes=node.axes, name=f"{node.name}_ties")
-    return graph.add("at_ties", g, x, peak, ties, name=f"d_{x.name}")
+    # Of a row, so that nothing is divided for each element. What is not the largest gets zero, or NaN where that is NaN.
+    share = graph.add("div", g, ties, name=f"{node.name}_share")
+    nothing = graph.add("mul", share, graph.literal(0), name=f"{node.name}_nothing")
+    return graph.add("at_ties", x, peak, share, nothing, name=f"d_{x.name}")
 
 
 def _to_distances(graph: Graph, node: Node, g: Node) -> Node:

@@ -28,11 +28,6 @@
 
 namespace fusegen {
 
-// Whether a program has this kernel.
-template <class P, int kFirst>
-constexpr bool kHasRowShared = RowPasses<P, kFirst>::kOfRows &&
-    !RowPasses<P, kFirst>::kHasColumnSums && RowPasses<P, kFirst>::kReadAgain > 0;
-
 // What a thread knows of a launch.
 struct RowSharedGrid {
   int vectors;  // of a row, for each thread

@@ -59,7 +59,7 @@ class ProgramRun {
       const bool chosen = fit.items > 0 && shapes_.schedule != kTwoPass;
       if (explanation != nullptr) explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen);
       if (chosen) return row(fit);
-      if constexpr (kHasRowShared<P, kFirst>) {
+      if constexpr (RowPasses<P, kFirst>::kHasShared) {
         const RowShared held = row_shared_fit<kFirst, kVec, kPacked>(p_);
         const bool fits = held.threads > 0 && shapes_.schedule != kTwoPass;
         if (explanation != nullptr) explain_row_shared(p_, shapes_, held, fits);
