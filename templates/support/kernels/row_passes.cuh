@@ -93,7 +93,7 @@ struct RowPasses {
 
   // Whether rows can be in shared memory: see row_shared.cuh. Those that are read once need not be
   // anywhere, and groups are seldom as long.
-  static constexpr bool kHasShared = kOfRows && !kHasColumnSums && kReadAgain > 0;
+  static constexpr bool kHasShared = kOfRows && kReadAgain > 0;
 };
 
 // Calls f(Index<kPass>{}) for each pass from kFirst on.
