@@ -26,7 +26,6 @@
 #include "reasons.cuh"
 #include "row_launch.cuh"
 #include "row_reduction.cuh"
-#include "row_shared_launch.cuh"
 #include "scalar_reduction.cuh"
 #include "tile.cuh"
 
@@ -57,13 +56,19 @@ class ProgramRun {
     } else if constexpr (kResident) {
       const RowLaunch fit = row_fit<kFirst, kVec, kPacked>(p_, shapes_);
       const bool chosen = fit.items > 0 && shapes_.schedule != kTwoPass;
-      if (explanation != nullptr) explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen);
+      RowShared held{};
+      if constexpr (RowPasses<P, kFirst>::kHasShared) {
+        const bool may = !chosen && shapes_.schedule != kTwoPass;
+        if (may && !row_fits_registers<kFirst, kVec, kPacked>(p_, shapes_)) {
+          held = row_shared_fit<kFirst, kVec, kPacked>(p_, shapes_);
+        }
+      }
+      if (explanation != nullptr) {
+        explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen, held);
+      }
       if (chosen) return row(fit);
       if constexpr (RowPasses<P, kFirst>::kHasShared) {
-        const RowShared held = row_shared_fit<kFirst, kVec, kPacked>(p_, shapes_);
-        const bool fits = held.threads > 0 && shapes_.schedule != kTwoPass;
-        if (explanation != nullptr) explain_row_shared(p_, shapes_, held, fits);
-        if (fits) return row_shared(held);
+        if (held.threads > 0) return row_shared(held);
       }
       if (shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
     }
