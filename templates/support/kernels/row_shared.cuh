@@ -13,8 +13,8 @@
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
+#include "../block_exchange.cuh"
 #include "../columns.cuh"
-#include "../exchange.cuh"
 #include "../fetch.cuh"
 #include "../launch.cuh"
 #include "../packs.cuh"
