@@ -214,7 +214,8 @@ class RowSharedThread {
 #pragma unroll
     for (int n = 0; n < kSums; ++n) {
       Acc value[kVec];
-      widen_values(*sum(n, j), true, value);
+      const Loaded<Acc, kVec> loaded = *sum(n, j);
+      widen_values(loaded, true, value);
       store_values(own, partials + n * p_.channels, value);
     }
   }
@@ -246,7 +247,17 @@ class RowSharedThread {
     for (int j = 0; j < g_.vectors; ++j) {
       const ColumnsOf own = columns(j);
       if (!own.any()) break;
-      take<kPass>(row, own, j, known, sums, seen);
+      // All but the first and the last vector of a row need no masks.
+      if constexpr (!kPacked) {
+        const Columns<kVec, true> all{own.first, 1, kVec};
+        if (!P::kHasParts && own.all() && g_.vector_end > 0) {
+          take<kPass>(row, all, j, known, sums, seen);
+        } else {
+          take<kPass>(row, own, j, known, sums, seen);
+        }
+      } else {
+        take<kPass>(row, own, j, known, sums, seen);
+      }
       seen += own.size();
       if (refills) fetch(own, j, begin_ + int64_t(gridDim.x) * p_.channels);
     }
@@ -268,9 +279,9 @@ class RowSharedThread {
   }
 
   // What a pass does with vector j.
-  template <int kPass>
+  template <int kPass, typename Own>
   __device__ __forceinline__ void take(
-      int64_t row, const ColumnsOf& own, int j, const Known<P>& known, Running<P, kPass>& sums,
+      int64_t row, const Own& own, int j, const Known<P>& known, Running<P, kPass>& sums,
       int seen) const {
     typename P::template Reads<VectorsOf<kVec>::template Loaded> in;
     each(
@@ -286,9 +297,13 @@ class RowSharedThread {
       if constexpr (has_bit(decltype(uses)::passes, kPass)) {
         Acc value[kVec];
         if constexpr (std::is_same_v<E, ChannelNumber>) {
-          load_values(own, from, present, value);
+          // One conversion for the vector: they take longer than additions, which are exact here.
+          const Acc first = Acc(int(own.first));
+#pragma unroll
+          for (int v = 0; v < kVec; ++v) value[v] = first + Acc(v);
         } else {
-          widen_values(*constants, present, value);
+          const Loaded<E, kVec> loaded = *constants;  // as a whole, not byte by byte
+          widen_values(loaded, present, value);
         }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) channel[v].*field = value[v];
@@ -327,7 +342,8 @@ class RowSharedThread {
           if constexpr (!Passes::template kReduces<kPass>) {
             auto* const at = sum(decltype(n)::value, j);
             Acc value[kVec];
-            widen_values(*at, true, value);
+            const Loaded<Acc, kVec> before = *at;
+            widen_values(before, true, value);
 #pragma unroll
             for (int v = 0; v < kVec; ++v) value[v] += all[v];
             *at = loaded(value);
