@@ -18,7 +18,7 @@ lack axes that the operand has."""
 @dataclass(frozen=True)
 class Reduction:
     """One entry. cpp: its type in templates/support/reductions.cuh. components: the values that it is made of. value:
-    C++: what picks the result of what all elements add up to.
+    C++: what picks the result of what all elements add up to. within: a reduction whose record has that value, too.
 
     gradient: None for what only gradients have. Of moments it is that of the variance. The mean has none: the rule of a
     norm goes through both, and the mean alone is a sum.
@@ -29,6 +29,7 @@ class Reduction:
     cpp: str
     components: int = 1
     value: str = ""
+    within: str = ""
     gradient: Gradient | None = None
     of_stored: bool = False
 
@@ -88,10 +89,10 @@ REDUCTIONS = {
     for reduction in (
         Reduction("sum", "Sum", gradient=_sum),
         Reduction("moments", "MeanAndSquares", components=2, gradient=_to_distances),
-        Reduction("max", "Largest", value=".value", gradient=_to_first),
+        Reduction("max", "Largest", value=".value", within="argmax", gradient=_to_first),
         Reduction("argmax", "FirstLargest", components=2, value=".channel"),
         Reduction("amax", "Largest", value=".value", gradient=_to_ties),
-        Reduction("peak", "Largest", value=".value", of_stored=True),
+        Reduction("peak", "Largest", value=".value", within="ties", of_stored=True),
         Reduction("ties", "LargestTies", components=2, value=".count", of_stored=True),
     )
 }

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "690b6fb7a29b",
+    "cddef651f0b1",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "798689e647b8",
+    "8930dfbdaaaf",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "1b5230edef6d",
+    "697bde6239d3",
 )
 
 _package = _support.Composition(

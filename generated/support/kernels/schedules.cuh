@@ -56,9 +56,21 @@ class ProgramRun {
     } else if constexpr (kResident) {
       const RowLaunch fit = row_fit<kFirst, kVec, kPacked>(p_, shapes_);
       const bool chosen = fit.items > 0 && shapes_.schedule != kTwoPass;
-      if (explanation != nullptr) explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen);
+      RowShared held{};
+      if constexpr (RowPasses<P, kFirst>::kHasShared) {
+        const bool may = !chosen && shapes_.schedule != kTwoPass;
+        if (may && !row_fits_registers<kFirst, kVec, kPacked>(p_, shapes_)) {
+          held = row_shared_fit<kFirst, kVec, kPacked>(p_, shapes_);
+        }
+      }
+      if (explanation != nullptr) {
+        explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen, held);
+      }
       if (chosen) return row(fit);
-      if (fit.items == 0 && shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
+      if constexpr (RowPasses<P, kFirst>::kHasShared) {
+        if (held.threads > 0) return row_shared(held);
+      }
+      if (shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
     }
     if constexpr (P::kFitsL2) {
       const L2Shape shape = l2_shape<kVec, kPacked>(p_, shapes_);
@@ -201,21 +213,38 @@ class ProgramRun {
     return cudaSuccess;
   }
 
-  cudaError_t row(const RowLaunch& fit) {
-    constexpr bool kSums = kLeavesPartials<kLast>;
+  // For a kernel of rows whose column sums have so many partial results each.
+  bool take_row_workspace(int64_t blocks) {
     const int64_t own =
-        kSums ? int64_t(fit.grid.y) * Totals<P, kLast>::kComponents * p_.channels : 0;
-    if (take_workspace<kFirst>(std::max(own, partials_before<kFirst>()))) return cudaSuccess;
+        kLeavesPartials<kLast> ? blocks * Totals<P, kLast>::kComponents * p_.channels : 0;
+    return take_workspace<kFirst>(std::max(own, partials_before<kFirst>()));
+  }
+  cudaError_t after_row(int64_t blocks) {
+    if constexpr (kLeavesPartials<kLast>) {
+      next("final_reduction", kLast, kLast);
+      const cudaError_t error = launch_final_reduction<kLast>(p_, blocks, 0, 1, stream_);
+      if (error != cudaSuccess) return error;
+    }
+    return reduce_channels();
+  }
+
+  cudaError_t row(const RowLaunch& fit) {
+    const int64_t blocks = kLeavesPartials<kLast> ? fit.grid.y : 0;
+    if (take_row_workspace(blocks)) return cudaSuccess;
     cudaError_t error = reduce_before<kFirst>();
     if (error != cudaSuccess) return error;
     next("row", kFirst, kLast);
     error = launch_row<kFirst, kVec, kPacked>(p_, fit, shapes_, vector_end_, stream_);
-    if constexpr (kSums) {
-      if (error != cudaSuccess) return error;
-      next("final_reduction", kLast, kLast);
-      error = launch_final_reduction<kLast>(p_, int64_t(fit.grid.y), 0, 1, stream_);
-    }
-    return error != cudaSuccess ? error : reduce_channels();
+    return error != cudaSuccess ? error : after_row(blocks);
+  }
+
+  cudaError_t row_shared(const RowShared& held) {
+    if (take_row_workspace(held.blocks)) return cudaSuccess;
+    cudaError_t error = reduce_before<kFirst>();
+    if (error != cudaSuccess) return error;
+    next("row", kFirst, kLast);
+    error = launch_row_shared<kFirst, kVec, kPacked>(p_, held, shapes_, vector_end_, stream_);
+    return error != cudaSuccess ? error : after_row(held.blocks);
   }
 
   cudaError_t column(const Column& tile) {
