@@ -52,7 +52,8 @@ def _to_ties(graph: Graph, node: Node, g: Node) -> Node:
     (x,) = node.operands
     peak = graph.add("peak", x, axes=node.axes, name=f"{node.name}_peak")
     ties = graph.add("ties", x, axes=node.axes, name=f"{node.name}_ties")
-    # Of a row, so that nothing is divided for each element. What is not the largest gets zero, or NaN where that is NaN.
+    # Of a row, so that nothing is divided for each element. Those that are not the largest get zero; all NaN, where the
+    # largest is.
     share = graph.add("div", g, ties, name=f"{node.name}_share")
     nothing = graph.add("mul", share, graph.literal(0), name=f"{node.name}_nothing")
     return graph.add("at_ties", x, peak, share, nothing, name=f"d_{x.name}")

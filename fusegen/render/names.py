@@ -86,7 +86,7 @@ class Names:
         return f"total.{self.sum_name(self.holder(node))}{REDUCTIONS[node.op].value}"
 
     def holder(self, node: Node) -> Node:
-        """The reduction whose record has the result of this one: itself, or one of the same elements with more values."""
+        """The reduction whose record has the result of this one: itself, or another one of the same elements."""
         index = self.passes.place(node)
         sums = self.passes.passes[index].sums if index < len(self.passes.passes) else ()
         others = (each for each in sums if each.op == REDUCTIONS[node.op].within)

@@ -1,4 +1,4 @@
-"""Chains whose rows are in shared memory: of copies of the kernels that have none in registers, so that short rows do."""
+"""Chains whose rows are in shared memory, short ones too: with copies of the kernels that have none in registers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 
 from fusegen.emulate import compile_kernels
 from fusegen.plan.load import plan_file
-from fusegen.plan.model import Mode
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.choice import Choice, choice
