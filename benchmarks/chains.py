@@ -51,6 +51,7 @@ class Line:
     fused_ms: float | None = None
     eager_ms: float | None = None
     compile_ms: float | None = None
+    autotune_ms: float | None = None
     ratio: float | None = None
     problem: str = ""
 
@@ -96,14 +97,14 @@ def prepare(name: str, work: Path, verify: bool) -> Verified:
     """In a process of its own: the comparisons of a chain, and its peers compiled for the cache."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "2")
     import torch
-    from chains_subject import modes_of, opened, pair, subjects_of, verified
+    from chains_subject import CACHED, modes_of, opened, pair, subjects_of, verified
 
     torch.set_num_threads(1)
     subject = opened(name, work)
     found = verified(subject) if verify else (Counter(), Counter(), [])
     for mode in modes_of(subject.plan):
         try:
-            subjects_of(pair(subject, mode), [])
+            subjects_of(pair(subject, mode), [], CACHED)
         except Exception as problem:  # the process that measures says what is wrong
             print(f"{name} {mode.name}: {type(problem).__name__}: {problem}"[:300], flush=True)
         torch.compiler.reset()
@@ -129,8 +130,8 @@ def prepare_all(names: Sequence[str], work: Path, processes: int, verify: bool) 
     return found
 
 
-def measure(name: str, work: Path, found: Verified | str, path: Path) -> None:
-    """Times a chain in each dtype and mode, and appends its rows."""
+def measure(name: str, work: Path, found: Verified | str, path: Path, peers: Sequence[str]) -> None:
+    """Times a chain in each dtype and mode beside the peers, and appends its rows."""
     import torch
     from chains_subject import FORWARD, STEP, modes_of, opened, pair, ratio, subjects_of, times
 
@@ -153,11 +154,11 @@ def measure(name: str, work: Path, found: Verified | str, path: Path) -> None:
         try:
             both = pair(subject, mode)
             problems += both.differences()
-            modules = subjects_of(both, problems)
+            modules = subjects_of(both, problems, peers)
             for what in (STEP, FORWARD):
                 calls = {each: both.call(module, what) for each, module in modules.items()}
                 taken = {each: spread.median for each, spread in times(clock, calls).items()}
-                figures = {f"{each}_ms": value for each, value in taken.items()}
+                figures = {f"{each.removeprefix('max-')}_ms": value for each, value in taken.items()}
                 line = Line(*place, dtype, what, **counts, **figures, ratio=ratio(taken), problem="; ".join(problems))
                 append(path, [line])
                 shown = ", ".join(f"{each} {value:.3f}" for each, value in taken.items())
@@ -186,6 +187,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, default=ROOT / "benchmarks/results/chains.csv")
     parser.add_argument("--shard", default="1/1", help="which of how many parts of the chains")
     parser.add_argument("--only", default="", help="names of chains, with commas between them")
+    parser.add_argument("--against", default="eager,compile", help="peers; max-autotune, too, is possible")
     parser.add_argument("--processes", type=int, default=6, help="that verify and compile beside each other")
     parser.add_argument("--work", type=Path, help="where packages and caches are; kept")
     parser.add_argument("--no-verify", action="store_true")
@@ -202,7 +204,7 @@ def main() -> None:
     found = prepare_all(names, work, options.processes, not options.no_verify)
     say("verified and compiled")
     for name in names:
-        measure(name, work, found[name], options.csv)
+        measure(name, work, found[name], options.csv, options.against.split(","))
     say("timed")
     wrong = [name for name, each in found.items() if isinstance(each, str) or each[1].total()]
     print(f"failed: {', '.join(wrong) or 'none'}")

@@ -31,7 +31,9 @@ from fusegen.verify.subject import Subject
 from fusegen.verify.suite import Suite
 
 FORWARD, STEP = "forward", "step"
-FUSED, PEERS = "fused", ("eager", "compile")
+FUSED = "fused"
+# Peers that are compiled in processes beside each other. max-autotune is not: it measures when it compiles.
+CACHED = ("eager", "compile")
 # Sizes at which there is a result in double precision.
 SHAPES = (*SMALL[:4], *LARGE[:2])
 # Of the norm of a result at full size, by the bytes of an element: how far the fused module may be from eager, whose
@@ -130,10 +132,12 @@ def pair(subject: Subject, mode: Mode) -> Pair:
     return Pair(fused, eager, inputs, grads)
 
 
-def subjects_of(found: Pair, problems: list[str], backend: str | None = None) -> dict[str, nn.Module]:
+def subjects_of(
+    found: Pair, problems: list[str], peers: Sequence[str], backend: str | None = None
+) -> dict[str, nn.Module]:
     """The fused module and its peers. Those that cannot be made are told. backend: as make_peer() has it."""
     made = {FUSED: found.fused}
-    for name in PEERS:
+    for name in peers:
         try:
             made[name] = make_peer(name, found.eager, backend)
             for what in (FORWARD, STEP):
@@ -167,7 +171,7 @@ def times(clock: Clock, calls: Mapping[str, Call], rest: Callable[[float], None]
     return {name: Spread.of(values[_SETTLING:]) for name, values in samples.items()}
 
 
-def ratio(found: Mapping[str, float], names: Sequence[str] = PEERS) -> float | None:
+def ratio(found: Mapping[str, float]) -> float | None:
     """The fused module's time over that of the fastest peer."""
-    peers = [found[name] for name in names if name in found]
+    peers = [value for name, value in found.items() if name != FUSED]
     return found[FUSED] / min(peers) if peers and FUSED in found else None

@@ -18,9 +18,10 @@ By `benchmarks/chains.py` with torch {torch}: every chain of
 [training.yaml](../tests/chains/training.yaml) that builds. {verified}
 In float32 PyTorch's default counts: convolutions are in TF32, matrices are not.
 
-The figures say how many times as fast as the faster of eager PyTorch and `torch.compile` the fused
-module is, by device time at the spec's sizes: a training step (forward and backward pass), and a
-forward pass in evaluation. Medians of rounds in which all of them take turns.
+The figures say how many times as fast as the fastest of its peers the fused module is, by device
+time at the spec's sizes: a training step (forward and backward pass), and a forward pass in
+evaluation. Medians of rounds in which all of them take turns. Peers are eager PyTorch and
+`torch.compile`{autotuned}.
 """
 _VERIFIED = "Of {made}\ncomparisons with double precision at small sizes {failed} failed."
 
@@ -44,7 +45,10 @@ def chains_section(lines: Sequence[Line], markdown: Markdown) -> str:
     counted = {(line["chain"], line["dtype"]): line for line in lines}.values()
     made, failed = (sum(int(line[name]) for line in counted) for name in ("comparisons", "failed"))
     verified = _VERIFIED.format(made=made, failed=failed or "none")
-    head = _HEAD.format(gpu=lines[0]["gpu"], torch=lines[0]["torch"].partition("+")[0], verified=verified)
+    autotuned = dict.fromkeys(line["kind"] for line in lines if line["autotune_ms"])
+    also = f", and with `mode=max-autotune-no-cudagraphs` for {', '.join(autotuned)}" if autotuned else ""
+    torch, gpu = lines[0]["torch"].partition("+")[0], lines[0]["gpu"]
+    head = _HEAD.format(gpu=gpu, torch=torch, verified=verified, autotuned=also)
     groups = [[line for line in lines if _group(line) == group] for group in dict.fromkeys(map(_group, lines))]
     tables = [rows[at : at + LONGEST] for rows in map(_chains, groups) for at in range(0, len(rows), LONGEST)]
     return "\n".join([head, markdown(_summary(lines)), *map(markdown, tables), _problems(lines)])

@@ -54,7 +54,8 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
             continue
         why = step.not_over_positions() if builder.positions is not None else None
         if why is not None:
-            diagnostics.refuse("FG308", f"{step.op} cannot be behind a convolution: {why}", "op")
+            where = "behind a convolution" if spec.chain[0].spatial else "where dimension 1 is the channels"
+            diagnostics.refuse("FG308", f"{step.op} cannot be {where}: {why}", "op")
             continue
         if builder.in_batches and step.needs_matrix():
             hint = "PyTorch takes dimension 1 for its channels, which are the last here"

@@ -41,7 +41,10 @@ class ChainBuilder(ValuesBuilder):
         first = self.spec.chain[0] if self.spec.chain else None
         if first is not None and first.anchor:
             return None
-        return self.begin(self.inputs[0].name if self.inputs else "x")
+        source = self.inputs[0].name if self.inputs else "x"
+        if self.positions is not None:
+            self.positions.begin_at(source, self.channels)
+        return self.begin(source)
 
     def begin(self, name: str) -> Node:
         self._source = self.graph.tensor(name, self.graph.view)
@@ -145,6 +148,7 @@ class ChainBuilder(ValuesBuilder):
             parts=self.parts,
             dropouts=self.dropouts,
             seed=self.seed,
+            spatial=self.spatial,
         )
 
     # Norms

@@ -15,7 +15,7 @@ from fusegen.chain.symbols import Symbols
 from fusegen.ir.axes import Axes, Dim
 from fusegen.spec.document import DocumentPath
 
-OWN_SYMBOLS = "the batch and each position have symbols of their own in front of a convolution: they may have any size"
+OWN_SYMBOLS = "the batch and each position of the first input have symbols of their own: they may have any size"
 _OPTIONS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
 
 
@@ -27,7 +27,13 @@ class Positions:
 
     def __init__(self, spatial: int, given: Sequence[Dim | None], symbols: Symbols, diagnostics: Diagnostics) -> None:
         self.spatial, self.given, self.symbols, self.diagnostics = spatial, tuple(given), symbols, diagnostics
-        self.sizes: tuple[int, ...] | None = None  # of the result's positions, as planning assumes them
+        # Of the running value's positions: as planning assumes them behind a convolution, else the input's.
+        self.sizes: tuple[Dim | None, ...] | None = None
+
+    def begin_at(self, source: str, channels: Dim | None) -> None:
+        """Begins with the input itself."""
+        self.check_symbols(("inputs", source), (channels,))
+        self.sizes = self.given[2:]
 
     def check_symbols(self, path: DocumentPath, channels: Sequence[Dim | None]) -> None:
         """Refuses numbers and other dimensions' symbols where a size is free. channels: of the input and the result."""
@@ -122,7 +128,7 @@ class Positions:
         return Axes.of(*(["C"] if full[1] != 1 else []))
 
     def form(self, channels: Dim | None) -> tuple[Dim | None, ...]:
-        """The shape of the running value; its positions have the sizes that planning assumes."""
+        """The shape of the running value; behind a convolution its positions have the sizes that planning assumes."""
         return (self.given[0], channels, *(self.sizes or (None,) * self.spatial))
 
     def fits(self, channels: Dim | None) -> Callable[[int, Dim], bool]:
@@ -130,7 +136,9 @@ class Positions:
         form = self.form(channels)
 
         def fit(index: int, dim: Dim) -> bool:
-            return form[index] is None or form[index] == (dim if index < 2 else self.symbols.typical(dim))
+            if index > 1 and isinstance(form[index], int):
+                return form[index] == self.symbols.typical(dim)
+            return form[index] in (dim, None)
 
         return fit
 

@@ -193,8 +193,8 @@ class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
-    contraction, convolution, batched: the anchor; at most one of them is there. rows is ROWS behind the last two, and
-    where there are leading dimensions.
+    contraction, convolution, batched: the anchor; at most one of them is there. rows is ROWS behind the last two, where
+    there are leading dimensions, and where there are positions.
     parts: where the source is divided into parts of its channels, the leaves that stand for those of the source and
         of what belongs to the same channels, by name. channels are those of one part.
     running: the value before each step; None before an anchor.
@@ -211,6 +211,8 @@ class Chain:
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
     dropouts: in their order. seed: what the ops call the tensor that these draw from.
+    spatial: how many dimensions of positions the values have, [batch, channels, *positions]; 0 where the channels are
+        the last dimension.
     """
 
     graph: Graph
@@ -243,6 +245,7 @@ class Chain:
     parts: dict[str, tuple[Node, ...]] = field(default_factory=dict)
     dropouts: list[Dropout] = field(default_factory=list)
     seed: str = ""
+    spatial: int = 0
 
     @property
     def number_of_parts(self) -> int:
@@ -265,6 +268,11 @@ class Chain:
         return self.contraction is not None or self.convolution is not None
 
     @property
+    def has_own_images(self) -> bool:
+        """Whether the source is an input of the module, [batch, channels, *positions]."""
+        return self.spatial > 0 and self.convolution is None
+
+    @property
     def of_rows(self) -> bool:
         """Whether the result has one value for each row."""
         return not self.result.is_full
@@ -275,11 +283,6 @@ class Chain:
             return ()
         own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
         return (*leading, *own, *positions)
-
-    @property
-    def spatial(self) -> int:
-        """How many dimensions of positions the module's inputs have."""
-        return self.convolution.dimensions if self.convolution else 0
 
     @property
     def further(self) -> dict[str, Node]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from fusegen.chain.convolution import Positions, shape_form
 from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.images import spatial_of
 from fusegen.chain.inputs import reach
 from fusegen.chain.model import ROWS, Buffer, Constant, Input, Parameter
 from fusegen.chain.symbols import Symbols
@@ -34,7 +35,7 @@ class ModuleBuilder:
         self.step = 0
         self.graph = Graph(_names(spec), MATRIX)
         self.symbols = Symbols(spec, diagnostics)
-        self.spatial = spec.chain[0].spatial if spec.chain and spec.chain[0] is not None else 0
+        self.spatial = spatial_of(spec)
         self.in_batches = bool(spec.chain) and spec.chain[0] is not None and spec.chain[0].in_batches
         form = shape_form(self.spatial) if self.spatial else ("rows", "channels")
         form = ("batch", "rows", "channels") if self.in_batches else form

@@ -103,7 +103,7 @@ class Arguments:
     def _others(self, name: str) -> set[str]:
         """Sizes that follow from an argument and are another number, but for those of a convolution's weight, which
         follow from its channels."""
-        weight = f"{self.positions.path}.weight[" if self.positions else None
+        weight = f"{self.positions.path}.weight[" if self.positions and self.positions.path else None
         derived = self.constructor.derived.get(name, ()) if self.constructor else ()
         return {fact for fact in derived if fact.endswith(_SIZES) and not (weight and fact.startswith(weight))}
 

@@ -67,7 +67,8 @@ def _imported(
     positions = Positions.of(module, inputs)
     inputs = positions.small(module, inputs) if positions else told_apart(inputs)
     known = Arguments(module, inputs, constructor, positions, shapes if positions else ())
-    traces = trace(module, inputs, training=True), trace(module, inputs, training=False)
+    spatial = positions.spatial if positions else 0
+    traces = trace(module, inputs, True, spatial), trace(module, inputs, False, spatial)
     chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))
     while True:
         found = sheet(traces[0], _drafts(*traces, known), known)

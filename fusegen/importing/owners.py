@@ -9,6 +9,7 @@ from torch import fx, nn
 from fusegen.importing import aten
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.places import refusal
+from fusegen.importing.positions import Positions
 from fusegen.importing.trace import Trace
 from fusegen.importing.values import CHANNELS, Number, Value
 
@@ -56,7 +57,7 @@ class Owners:
     def step(self, node: fx.Node, op: str, x: Value, arguments: Arguments) -> tuple[str, dict[str, Any], list[fx.Node]]:
         """The submodule's name, the step's keys, and the tensors that a norm without a submodule is multiplied by and
         moved by."""
-        self._check_channels(node, op, x, arguments.positions is not None)
+        self._check_channels(node, op, x, arguments.positions)
         path = self.own(node, op)
         if path is None:
             return "", *self._functional(node, op, arguments)
@@ -100,14 +101,14 @@ class Owners:
             keys["num_groups"] = Number(groups, arguments.of_number(self.trace, node, 1, "num_groups", groups))
         return keys, [each for each in (weight, bias) if isinstance(each, fx.Node)]
 
-    def _check_channels(self, node: fx.Node, op: str, x: Value, with_positions: bool) -> None:
+    def _check_channels(self, node: fx.Node, op: str, x: Value, positions: Positions | None) -> None:
         """A norm has to be one over what the chain's is."""
-        if with_positions:
-            where = self.trace.place(node)
+        if positions is not None:
+            where, over = self.trace.place(node), "behind a convolution" if positions.path else "over positions"
             if op == "linear":
-                raise refusal("FG707", "a linear layer behind a convolution", where, "end the chain before it")
+                raise refusal("FG707", f"a linear layer {over}", where, "end the chain before it")
             if op not in ("batch_norm", "prelu"):
-                raise refusal("FG707", f"{op} behind a convolution", where, "kernels take no sums over positions")
+                raise refusal("FG707", f"{op} {over}", where, "kernels take no sums over positions")
             fits = x.layout[:2] == ("0", CHANNELS) and None not in x.layout
         elif op in ("batch_norm", "group_norm") or (op == "prelu"):
             fits = x.layout[:2] == ("0", CHANNELS) and not any(x.layout[2:])

@@ -1,4 +1,4 @@
-"""The sizes of inputs in front of a convolution, [batch, channels, positions]: small ones, and what fits its result."""
+"""The sizes of inputs of images, [batch, channels, positions]: small ones, and what fits a convolution's result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
+
+from fusegen.chain.images import MOST
 
 # A batch of small inputs is at least this, and so are the positions of a convolution's result.
 _LEAST = 3
@@ -25,22 +28,26 @@ class NoResult(Exception):
 
 @dataclass(frozen=True)
 class Positions:
-    """path: of the convolution in the module. spatial: how many dimensions of positions it has."""
+    """path: of the convolution in the module; empty where there is none, and a batch norm over positions. spatial: how
+    many dimensions of positions it has."""
 
     path: str
     spatial: int
 
     @classmethod
     def of(cls, module: nn.Module, inputs: Sequence[Tensor]) -> Positions | None:
-        """None for a module that begins with no convolution of a batch."""
+        """None for a module that begins with no convolution of a batch, and has no batch norm over positions."""
         path = _first_convolution(module, inputs)
         if path is None:
-            return None
+            rank = inputs[0].dim()
+            return cls("", rank - 2) if 3 <= rank <= MOST + 2 and _has_norm(module) else None
         spatial = len(_layer(module, path).kernel_size)
         return cls(path, spatial) if inputs[0].dim() == spatial + 2 else None
 
     def result(self, module: nn.Module, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the convolution's result for an input of a shape. Raises NoResult where it has none."""
+        if not self.path:
+            return tuple(shape)
         layer = _layer(module, self.path)
         memo: dict[int, Any] = {id(each): _empty(each) for each in layer.parameters()}
         try:
@@ -90,8 +97,10 @@ class Positions:
 
     def _free_size(self, module: nn.Module, channels: int, dim: int, taken: set[int]) -> int | None:
         """A size of positions that nothing else has, before the convolution and behind it, which is then taken."""
-        layer = _layer(module, self.path)
-        extent = layer.dilation[dim] * (layer.kernel_size[dim] - 1) + 1
+        extent = 1
+        if self.path:
+            layer = _layer(module, self.path)
+            extent = layer.dilation[dim] * (layer.kernel_size[dim] - 1) + 1
         for size in range(extent + _MORE, extent + _MORE + _MOST):
             try:
                 result = self.result(module, (1, channels, *(size,) * self.spatial))[2 + dim]
@@ -116,6 +125,12 @@ def _layer(module: nn.Module, path: str) -> Any:
 
 def _empty(parameter: nn.Parameter) -> nn.Parameter:
     return nn.Parameter(torch.empty(parameter.shape, device="meta"))
+
+
+def _has_norm(module: nn.Module) -> bool:
+    """Whether there is a batch norm, and no layer of rows."""
+    layers = [each for each in module.modules() if isinstance(each, _BatchNorm | nn.Linear)]
+    return bool(layers) and not any(isinstance(each, nn.Linear) for each in layers)
 
 
 class _Stop(Exception):

@@ -33,6 +33,9 @@ class Sizes:
         of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
         last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
         self.parts = _number_of_parts(drafts)
+        if self.spatial and not arguments.positions.path:  # type: ignore[union-attr]
+            self._of_images(trace, drafts, arguments, first, of_channels)
+            return
         if self.spatial:
             layer = dict(trace.module.named_modules())[str(name)]
             self._behind_convolution(trace, drafts, arguments, first, layer, of_channels)
@@ -57,6 +60,20 @@ class Sizes:
         else:
             self.width = self.channels = last if isinstance(first[-1], int) else self._free("channels", last)
 
+    def _of_images(
+        self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...], of_channels: list[str]
+    ) -> None:
+        """The same of a chain of images without a convolution."""
+        _check_free(trace, drafts, first)
+        (batch, channels, *sizes) = arguments.shapes[0]
+        self.rows = self._free("batch", batch)
+        if of_channels:
+            self.width = self.channels = self._symbol(arguments.sizes(of_channels), channels)
+        else:
+            self.width = self.channels = self._free("channels", channels)
+        names = _POSITIONS[-self.spatial :]
+        self.positions = self.of_result = [self._free(each, size) for each, size in zip(names, sizes, strict=True)]
+
     def _behind_convolution(
         self,
         trace: Trace,
@@ -68,11 +85,7 @@ class Sizes:
     ) -> None:
         """The same of a chain that begins with a convolution."""
         name, shapes = str(drafts[0].data["name"]), arguments.shapes
-        for draft in drafts:
-            _check_positions(draft)
-        if any(isinstance(size, int) for index, size in enumerate(first) if index != 1):
-            message = "the module works for one batch, or one number of positions, alone"
-            raise refusal("FG705", message, forward_of(trace.module), "both have any size in a chain")
+        _check_free(trace, drafts, first)
         self.rows = self._free("batch", shapes[0][0])
         inner, outer = [f"{name}.in_channels"], [f"{name}.out_channels", *of_channels]
         again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
@@ -135,6 +148,15 @@ def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple
             if size != 1 and arguments.shape(name) is None:
                 (channels if index == tensor.dim() - 1 - spatial else rows).append(f"{name}[{index}]")
     return rows, channels
+
+
+def _check_free(trace: Trace, drafts: list[Draft], first: tuple[Any, ...]) -> None:
+    """Refuses what ties batch or positions to a number. first: the sizes of the first input in the trace."""
+    for draft in drafts:
+        _check_positions(draft)
+    if any(isinstance(size, int) for index, size in enumerate(first) if index != 1):
+        message = "the module works for one batch, or one number of positions, alone"
+        raise refusal("FG705", message, forward_of(trace.module), "both have any size in a chain")
 
 
 def _check_positions(draft: Draft) -> None:

@@ -82,8 +82,9 @@ def shape(node: fx.Node) -> tuple[Any, ...]:
     return tuple(int(str(size)) if str(size).isdecimal() else size for size in sizes)
 
 
-def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
-    """The module's graph in training or evaluation. Its mode and state stay as they are. Raises SpecError."""
+def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: int = 0) -> Trace:
+    """The module's graph in training or evaluation. Its mode and state stay as they are. images: the dimensions of
+    positions that inputs have where there is no convolution. Raises SpecError."""
     dynamic = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
     with _mode(module, training), constant_momentum(module), _quiet():
         try:
@@ -97,7 +98,7 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
         leaves[node] = Leaf(_KINDS.get(each.kind, "constant"), each.target or node.name)
     sizes = {leaf.name: node.meta["val"].shape for node, leaf in leaves.items() if leaf.kind == "input"}
     convolution = _convolution(exported.graph)
-    spatial = int(aten.names(convolution.target)[1][-2]) if convolution else 0
+    spatial = int(aten.names(convolution.target)[1][-2]) if convolution else images
     first = next(iter(sizes.values()), ())
     if convolution and len(first) != spatial + 2:
         message = f"the module has a convolution, and the first example input has the shape {list(inputs[0].shape)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.chain.images import decider
 from fusegen.chain.model import Chain
 from fusegen.plan.plan import Plan
 
@@ -24,9 +25,9 @@ def dimensions(plan: Plan) -> Dimensions:
     if chain.leading:
         count = len(chain.leading) + 1
         return Dimensions(count, count, "the spec gives its inputs so many")
-    if chain.convolution:
+    if chain.spatial:
         # The batch may be absent: PyTorch's operators run then.
-        return Dimensions(chain.spatial + 1, chain.spatial + 2, f"{plan.spec.chain[0].op} takes no others")
+        return Dimensions(chain.spatial + 1, chain.spatial + 2, f"{decider(plan.spec)} takes no others")
     for step in plan.spec.chain:
         if step.needs_matrix():
             condition = "" if step.matrix_only == "always" else f" {step.matrix_only}"
@@ -60,7 +61,7 @@ def fixed_dimensions(chain: Chain) -> dict[str, int]:
 
 def has_free_rows(chain: Chain) -> bool:
     """Whether the number of rows is any: neither a number of the spec's nor the symbol of another size."""
-    if chain.convolution:
+    if chain.spatial:
         return False
     width = chain.contraction.in_features if chain.contraction else None
     return isinstance(chain.rows, str) and chain.rows not in (chain.channels, width)

@@ -1,8 +1,8 @@
-"""Which tensors of a chain behind a convolution may be [batch, channels, positions], as contiguous ones are.
+"""Which tensors of a chain of images may be [batch, channels, positions], as contiguous ones are.
 
-The convolution's result and its gradient are [batch * positions, channels] in any case: in channels_last. What comes
-from outside or goes there is so, too, where the module's result is in channels_last. Where it is contiguous, the passes
-that meet such tensors run as tile kernels, which read and write both orders. An input with fewer rows is read as
+A convolution's result and its gradient are [batch * positions, channels] in any case: in channels_last. What comes from
+outside or goes there is so, too, where the module's result is in channels_last. Where it is contiguous, the passes that
+meet such tensors run as tile kernels, which read and write both orders. An input with fewer rows is read as
 [rows, channels] in any case, and its gradient is made so.
 """
 
@@ -29,16 +29,16 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     Both have some, or none has: the result of the one is what the other's gradient belongs to. saved: what the forward
     program makes for the backward one.
     """
-    if chain.convolution is None:
+    if not chain.spatial:
         return forward, backward
     why = _why_copies(chain, forward, backward, saved)
     reason = TILES if why is None else COPIES + why
-    inner = {chain.source.name, *chain.compact}
+    inner = {*chain.compact, *([] if chain.has_own_images else [chain.source.name])}
     found = []
     for program in (forward, backward):
         outer = () if why else tuple(t.name for t in _full(program) if not inner & {t.name, t.gradient_of})
         found.append(replace(program, outer=outer, reasons=(*program.reasons, reason)))
-    if chain.convolution.is_depthwise:
+    if chain.convolution and chain.convolution.is_depthwise:
         found[1] = replace(found[1], reasons=(*found[1].reasons, DEPTHWISE))
     return found[0], found[1]
 
@@ -54,7 +54,7 @@ def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequen
     if forward.draws or backward.draws:
         return "dropout draws for neighbours in channels_last"
     if chain.number_of_parts > 1:
-        return "the convolution's result has several parts"
+        return "the source has several parts"
     for program in (forward, backward):
         for phase in program.phases:
             if phase.unit is not Unit.CHANNEL:

@@ -90,8 +90,9 @@ def _several_results(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     if steps:
         message = "a chain with a batch norm over ranks has one result, and nothing else of it is taken elsewhere"
         yield document.diagnostic("FG401", message, ("chain", steps[0], "sync"))
-    if chain.convolution is not None:
-        yield document.diagnostic("FG401", "a chain with a convolution returns one result", ("outputs",), key=True)
+    if chain.spatial:
+        what = "with a convolution" if chain.convolution else "whose dimension 1 is the channels"
+        yield document.diagnostic("FG401", f"a chain {what} returns one result", ("outputs",), key=True)
 
 
 def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.chain.images import spatial_of
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import part_of
 from fusegen.ops.step import Step
@@ -47,7 +48,7 @@ class Region:
 
 def is_single(spec: Any) -> bool:
     """Whether all steps are one chain over the first input, as far as they can be read. spec: may be a PartialSpec."""
-    if spec.chain and spec.chain[0] is not None and spec.chain[0].spatial:
+    if spatial_of(spec):
         return True  # one region is all that there can be, and its steps say why
     saved = {next(iter(spec.inputs), "")}
     for index, step in enumerate(spec.chain):

@@ -55,14 +55,16 @@ def shape_of_input(plan: Plan, name: str, sizes: Mapping[str, int]) -> tuple[int
 
 
 def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
-    """The rows behind a convolution or bmm: each position or row of the result, for each element of the batch."""
+    """The rows of images or of a bmm: each position or row of the result, for each element of the batch."""
     c = plan.chain.convolution
     if plan.chain.batched:
         return math.prod(dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape[:2])
-    if c is None:
-        raise InternalError(f"{plan.spec.name} has no convolution")
-    batch, _, *given = (dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape)
-    return batch * math.prod(c.positions(given, lambda each: each if isinstance(each, int) else sizes[each]))
+    if not plan.chain.spatial:
+        raise InternalError(f"{plan.spec.name} has no positions")
+    batch, _, *given = (value_of(dim, sizes) for dim in plan.chain.inputs[0].shape)
+    if c is not None:
+        given = c.positions(given, lambda each: each if isinstance(each, int) else sizes[each])
+    return batch * math.prod(given)
 
 
 def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tensor) -> int:

@@ -70,7 +70,8 @@ def remarks(step: type[Step]) -> list[str]:
         found.append(f"Under autocast in {step.autocast}.")
     if step.matrix_only != "never":
         condition = "" if step.matrix_only == "always" else f" {step.matrix_only}"
-        found.append(f"Takes [rows, channels] alone{condition}.")
+        over = "" if step.model_construct(dim=1).not_over_positions() else ", or [batch, channels, positions]"
+        found.append(f"Takes [rows, channels]{over or ' alone'}{condition}.")
     return found
 
 

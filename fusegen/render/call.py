@@ -71,7 +71,7 @@ class CallRenderer:
         lines = [*self._default_eps(), *dropouts.reads()]
         eps = [step.name for step in self.names.owners if step.op == "rms_norm"]
         replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in eps} | dropouts.arguments()
-        single = "_support.has_no_variance(_shape)" if chain.convolution else f"{self.names.first}.shape[0] == 1"
+        single = "_support.has_no_variance(_shape)" if chain.spatial else f"{self.names.first}.shape[0] == 1"
         one_row = [f"if {single}:", "    return None, _support.REFUSED"]
         if not norms.names:
             lines += self._over_ranks(replaced)
@@ -146,6 +146,8 @@ class CallRenderer:
                 source = f"{source}.detach()"
             elif variant.chain.contraction and name == self.names.first:
                 source = f"{source}.view_as({source})"  # torch.compile takes no tensor twice in one call
+            if name == variant.chain.source.name and variant.chain.has_own_images:
+                source = f"_support.Pictured({source})"
             arguments.append(source)
         return arguments, numbers
 

@@ -31,7 +31,7 @@ class Dropouts:
         if not self.shares:
             return {}
         found = {dropout.p: self.shares[dropout.name] for dropout in self.chain.dropouts}
-        rows = "_shape[2:]" if self.chain.convolution else f"{self.call.first}.shape[1:-1]"
+        rows = "_shape[2:]" if self.chain.spatial else f"{self.call.first}.shape[1:-1]"
         return {**found, self.chain.seed: "_seed", "_sample_rows": f"_support.sample_rows({rows})"}
 
     def draws(self) -> list[str]:

@@ -27,6 +27,8 @@ def sizes(call: CallNames) -> list[str]:
     if call.chain.convolution:
         return _sizes_of_convolution(call, call.chain.convolution)
     name, c = call.first, call.chain.contraction
+    if call.chain.spatial:
+        return _sizes_of_images(call)
     if call.chain.batched:
         return _sizes_of_batches(call, call.chain.batched)
     if c:
@@ -62,16 +64,35 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         f"_channels = {channels}",
         *_of_part(call),
         f"_width = {width}",
+        *_other_width(name, form),
+    ]
+    samples = any(dropout.by_sample for dropout in call.chain.dropouts)
+    if call.further or call.chain.masks or call.chain.targets or call.chain.batch_norms or samples:
+        lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
+    return lines
+
+
+def _sizes_of_images(call: CallNames) -> list[str]:
+    """An input with other dimensions is PyTorch's operators' business, which take some and refuse others."""
+    name, form = call.first, shape_form(call.chain.spatial)
+    lines = [f"if {name}.dim() != {len(form)}:", "    return None, _support.OTHER_POSITIONS"]
+    width = _width(call, at=1)
+    lines.append(f"_channels = {name}.shape[1]" if width is None else f"_channels = _width = {width}")
+    lines += _of_part(call)
+    lines += _other_width(name, form) if width is not None else []
+    # Of one part, as results have it.
+    return [*lines, f"_shape = ({name}.shape[0], _channels, *{name}.shape[2:])"]
+
+
+def _other_width(name: str, form: tuple[str, ...]) -> list[str]:
+    """Statements that refuse images of other channels."""
+    return [
         f"if {name}.shape[1] != _width:",
         f"    _came = list({name}.shape)",
         "    raise ValueError(",
         f'        f"{{_package.name}}: {name} must be [{form[0]}, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
         "    )",
     ]
-    samples = any(dropout.by_sample for dropout in call.chain.dropouts)
-    if call.further or call.chain.masks or call.chain.targets or call.chain.batch_norms or samples:
-        lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
-    return lines
 
 
 def _sizes_of_batches(call: CallNames, b: Batched) -> list[str]:
@@ -98,7 +119,8 @@ def _of_part(call: CallNames) -> list[str]:
     return [f"if _channels % {parts}:", "    return None, _support.UNEQUAL_PARTS", f"_channels //= {parts}"]
 
 
-def _width(call: CallNames) -> str | None:
+def _width(call: CallNames, at: int = -1) -> str | None:
+    """The channels of the source, of which dimension `at` of the first input has the number; None for any."""
     dim = call.chain.source_channels
     if isinstance(dim, int):
         return str(dim)
@@ -108,7 +130,7 @@ def _width(call: CallNames) -> str | None:
         return None
     parts = call.chain.number_of_parts
     times = f"{parts} * " if parts > 1 else ""
-    return f"{call.first}.shape[-1] if {parameter.name} is None else {times}{parameter.name}.shape[-1]"
+    return f"{call.first}.shape[{at}] if {parameter.name} is None else {times}{parameter.name}.shape[-1]"
 
 
 def dtypes(call: CallNames) -> list[str]:

@@ -15,7 +15,7 @@ def inputs_fit(call: CallNames) -> list[str]:
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for name, dtype in dtypes.items():
         groups.setdefault((dtype, _shape(call, name)), []).append((name, name))
-    rows = "(_shape[0], *_shape[2:])" if call.chain.convolution else f"{call.first}.shape[:1]"
+    rows = "(_shape[0], *_shape[2:])" if call.chain.spatial else f"{call.first}.shape[:1]"
     groups |= {("torch.int64", rows): [(name, name) for name in call.chain.targets]} if call.chain.targets else {}
     return [misfit(found, dtype, shape) for (dtype, shape), found in groups.items()]
 
@@ -26,7 +26,7 @@ def spread_inputs(call: CallNames) -> list[str]:
     for name, reach in call.chain.spread.items():
         if not reach.is_compact:
             lines.append(f"{name} = _support.spread({name}, {_row_sizes(call)})")
-        elif call.chain.convolution and not reach.batched:
+        elif call.chain.spatial and not reach.batched:
             lines.append(f"{name} = {name}.movedim(-{call.chain.spatial + 1}, -1).reshape(-1, _channels)")
         elif not (reach.batched or len(_given(call, name)) == 2):
             lines.append(f"{name} = {name}.reshape(-1, _channels)")
@@ -35,7 +35,7 @@ def spread_inputs(call: CallNames) -> list[str]:
 
 def _row_sizes(call: CallNames) -> str:
     """The shape of the running value; 1 in place of the channels keeps those of an input."""
-    if call.chain.convolution:
+    if call.chain.spatial:
         return "(_shape[0], 1, *_shape[2:])"
     return f"(*{call.first}.shape[:-1], 1)"
 
@@ -48,7 +48,7 @@ def _shape(call: CallNames, name: str) -> str:
         return f"({call.first}.shape[0], _channels)"
     if "N" in node.axes and name not in chain.spread:
         channels = "_channels" if "C" in node.axes else "1"
-        if chain.convolution:
+        if chain.spatial:
             return "_shape" if channels == "_channels" else f"(_shape[0], {channels}, *_shape[2:])"
         return f"(*{call.first}.shape[:-1], {channels})"
     full = _full_sizes(call)
@@ -67,6 +67,6 @@ def _size(dim: Dim, whole: str) -> str:
 def _full_sizes(call: CallNames) -> list[str]:
     """The sizes of the running value, one by one."""
     chain = call.chain
-    if chain.convolution:
+    if chain.spatial:
         return ["_shape[0]", "_channels", *(f"_shape[{index + 2}]" for index in range(chain.spatial))]
     return [*(f"{call.first}.shape[{index}]" for index in range(len(chain.inputs[0].shape) - 1)), "_channels"]

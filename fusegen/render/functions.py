@@ -27,6 +27,7 @@ class VariantText:
     masks: list[str]
     same: str
     tiled: bool
+    own_source: bool
 
 
 _ABOUT = {
@@ -47,6 +48,7 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         masks=mask_sizes(plan, renderer),
         same=same(variant, renderer),
         tiled=variant.tiled,
+        own_source=variant.tiled and variant.chain.has_own_images,
     )
 
 

@@ -62,8 +62,8 @@ def merge_symbol(spec_name: str) -> str:
 
 
 def copy_symbol(plan: Plan) -> str:
-    """The C name of the launcher that copies images, or nothing where there is no convolution."""
-    return f"fusegen_{plan.spec.name}_image_copy" if plan.chain.convolution else ""
+    """The C name of the launcher that copies images, or nothing where there are none."""
+    return f"fusegen_{plan.spec.name}_image_copy" if plan.chain.spatial else ""
 
 
 def namespace(spec_name: str) -> str:

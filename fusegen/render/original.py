@@ -100,11 +100,12 @@ def shapes(plan: Plan) -> list[str]:
 
     spec, chain, allowed = plan.spec, plan.chain, dimensions(plan)
     lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
-    if chain.convolution:
+    if chain.spatial:
         form = shape_form(chain.spatial)
         returned = chain.result_shape(chain.inputs[0].shape[:1], chain.channels, form[2:])
         lines.append(f"Returns {text(returned)}.")
-        lines.append("The memory format is that of PyTorch's convolution. In channels_last nothing is copied.")
+        of = "PyTorch's convolution" if chain.convolution else f"{chain.inputs[0].name}"
+        lines.append(f"The memory format is that of {of}. In channels_last nothing is copied.")
     else:
         each = text(chain.result_shape(chain.inputs[0].shape[:-1], chain.channels))
         lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")

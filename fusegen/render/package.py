@@ -82,7 +82,7 @@ def compiled_support(plan: Plan) -> Files:
         if (path.endswith(_COMPILED) or _MODULE in path)
         and (plan.has_precisions or not path.startswith(_CONTRACTION))
         and (plan.over_ranks or path not in _RANKS)
-        and (plan.chain.convolution or path not in _IMAGE_COPY)
+        and (plan.chain.spatial or path not in _IMAGE_COPY)
     }
 
 

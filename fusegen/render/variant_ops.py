@@ -150,12 +150,14 @@ class VariantOps:
     def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
         """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
         if self.variant.tiled and shape == (self.chain.rows, self.chain.channels):
-            return "images.inner()" if name == self.chain.source.name else OUTER
+            is_inner = name == self.chain.source.name and not self.chain.has_own_images
+            return "images.inner()" if is_inner else OUTER
         return self.shape_text(shape)
 
     def declare_sizes(self, op: Op, of: str) -> None:
         """of: whether the first argument is the source or the result's gradient, where these may be of images."""
         if self.variant.tiled:
+            of = "outer" if of == "gradient" or self.chain.has_own_images else "inner"
             op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like});")
             op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
         else:

@@ -210,6 +210,11 @@ class SpecModel(SpecPart):
         self._written_in = name
 
     @property
+    def is_region(self) -> bool:
+        """Whether it is a region of another spec."""
+        return self._written_in is not None
+
+    @property
     def file_stem(self) -> str:
         """The name of the file that it stands in, without .yaml."""
         return self._written_in or self.name

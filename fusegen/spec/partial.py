@@ -33,6 +33,7 @@ class PartialSpec:
     dtypes: tuple[str, ...]
     targets: tuple[str, ...]
     unreadable: frozenset[DocumentPath]
+    is_region: bool = False
 
 
 def read_partly(step_types: Sequence[type[BaseModel]], document: Document) -> PartialSpec:

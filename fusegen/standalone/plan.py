@@ -40,9 +40,10 @@ def standalone_plan(
     whole = tuned(plan_document(document), path)
     spec, first = whole.spec, whole.spec.chain[0]
     changes: dict[str, object] = {}
-    if whole.chain.convolution is not None:
+    if whole.chain.spatial:
         hint = "`fusegen build` makes a package that has them"
-        raise SpecError([document.diagnostic("FG510", "an exported file has no convolutions", ("chain", 0), hint=hint)])
+        what = "convolutions" if whole.chain.convolution else "chains whose dimension 1 is the channels"
+        raise SpecError([document.diagnostic("FG510", f"an exported file has no {what}", ("chain", 0), hint=hint)])
     blocks = next((i for i, step in enumerate(spec.chain) if getattr(step, "width", None) is not None), None)
     if blocks is not None:
         hint = "`fusegen build` makes a package that has them"

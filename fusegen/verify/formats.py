@@ -1,4 +1,4 @@
-"""Memory formats and dimensions in front of a convolution: results come in the format that PyTorch's would have, and
+"""Memory formats and dimensions of images: results come in the format that PyTorch's would have, and
 inputs in any; what PyTorch takes without a batch is taken, and what it refuses is refused."""
 
 from __future__ import annotations

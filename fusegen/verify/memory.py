@@ -26,8 +26,8 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
     operator that needs it, so that its peak, in the products of the linear layer, has none of them.
 
-    A convolution takes channels_last, and so do kernels behind it that reduce rows: a copy of each input that comes in
-    another format is saved.
+    A convolution takes channels_last, and so do kernels that reduce the channels of images: a copy of each input that
+    comes in another format is saved.
     The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format. cuDNN has
     other algorithms there, with workspaces of their own: eager's peak is the larger one of both formats.
 
@@ -50,8 +50,9 @@ def _footprint(
     rows = row_count(grad_output, dim, inputs[0].ndim)
     statistics = 8 * (rows + channels) + 4 * _ROUNDING
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
-    pieces = _pieces_bytes(fused, original, inputs) + (_bytes(inputs) if layers else 0)
-    pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim))
+    copies = layers or (dim == 1 and not _reads_both(fused))
+    pieces = _pieces_bytes(fused, original, inputs) + (_bytes(inputs) if copies else 0)
+    pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim), dim)
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
@@ -88,14 +89,20 @@ def _with_channels(result: Tensor, first: Tensor, dim: int) -> Tensor:
     return result.unsqueeze(dim) if result.dim() else first
 
 
-def _spread_bytes(inputs: Sequence[Tensor], like: Tensor) -> int:
-    """Of inputs with values for some dimensions of rows that are copied for all of them. like: has their dimensions."""
-    is_convolved = any(x.dim() > 3 for x in inputs[:1])
+def _reads_both(fused: nn.Module) -> bool:
+    """Whether the kernels of a generated module read both memory formats."""
+    known = getattr(type(fused)._fusegen_call, "__globals__", {})
+    return any(getattr(each, "tiled", False) for each in known.values())
+
+
+def _spread_bytes(inputs: Sequence[Tensor], like: Tensor, dim: int) -> int:
+    """Of inputs with values for some dimensions of rows that are copied for all of them. like: has their dimensions.
+    dim: of the channels."""
     found = 0
     for x in inputs[1:]:
         shape = list(x.shape) if x.dim() != 2 or like.dim() == 2 else [x.shape[0], *(1,) * (like.dim() - 2), x.shape[1]]
         shape = [1] * (like.dim() - len(shape)) + shape
-        channel = 1 if is_convolved else like.dim() - 1
+        channel = dim % max(like.dim(), 1)
         rows = [size for index, size in enumerate(shape) if index != channel]
         wanted = [size for index, size in enumerate(like.shape) if index != channel]
         varies = [size != 1 for size in rows]

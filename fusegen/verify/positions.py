@@ -1,4 +1,4 @@
-"""Sizes in front of a convolution: a batch and positions of which its result has about as many as are wanted."""
+"""Sizes of images: a batch and positions of which the result has about as many as are wanted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,21 @@ def convolution_of(plan: Plan) -> Convolution:
 
 def result_positions(plan: Plan, given: Sequence[int], symbols: Mapping[str, int]) -> tuple[int, ...]:
     """Those of the result, for the positions of an input and values of the spec's symbols and arguments."""
+    if plan.chain.convolution is None:
+        return tuple(given)
     return convolution_of(plan).positions(given, lambda each: _number(each, symbols))
+
+
+def symbols_of_images(plan: Plan, rows: int, channels: int) -> dict[str, int]:
+    """Values of all symbols where the chain begins with an input: about so many rows, and channels."""
+    chain, spec = plan.chain, plan.spec
+    symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
+    if isinstance(chain.channels, str):
+        symbols.setdefault(chain.channels, channels)
+    (name, _, *positions) = chain.inputs[0].shape
+    batch, given = _unequal(rows, chain.spatial)
+    symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
+    return {**spec.dims, **symbols}
 
 
 def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) -> dict[str, int]:
@@ -30,15 +44,21 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
     for dim, count in ((made.in_channels, source), (made.out_channels, channels)):
         if isinstance(dim, str):
             symbols.setdefault(dim, max(1, count // groups) * groups)
-    batch = max(1, round(rows ** (1 / (made.dimensions + 1))))
-    rest, wanted = max(1, rows // batch), []
-    for left in range(made.dimensions, 0, -1):  # of odd and unequal lengths, as the rows are
-        wanted.append(max(1, round(rest ** (1 / left))))
-        rest = max(1, rest // wanted[-1])
+    batch, wanted = _unequal(rows, made.dimensions)
     given = _least_input(plan, wanted, symbols)
     (name, _, *positions) = plan.chain.inputs[0].shape
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
     return {**spec.dims, **further_positions(plan, given, symbols), **symbols}
+
+
+def _unequal(rows: int, dimensions: int) -> tuple[int, list[int]]:
+    """A batch and positions of so many dimensions, of odd and unequal lengths as the rows are."""
+    batch = max(1, round(rows ** (1 / (dimensions + 1))))
+    rest, wanted = max(1, rows // batch), []
+    for left in range(dimensions, 0, -1):
+        wanted.append(max(1, round(rest ** (1 / left))))
+        rest = max(1, rest // wanted[-1])
+    return batch, wanted
 
 
 def _least_input(plan: Plan, wanted: Sequence[int], symbols: Mapping[str, int]) -> tuple[int, ...]:

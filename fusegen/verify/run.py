@@ -1,7 +1,7 @@
 """One forward and backward of a module, with everything that it leaves behind.
 
-A module's inputs are a sequence of tensors [rows, features] or, in front of a convolution, [batch, channels,
-*positions], all on one device. The first one's device and dtype stand for all of them.
+A module's inputs are a sequence of tensors [rows, features] or, in a chain of images, [batch, channels, *positions],
+all on one device. The first one's device and dtype stand for all of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fusegen.verify.cuda_autocast import CudaAutocast
 from fusegen.verify.drawn import seeded
 from fusegen.verify.kinks import Kinks, narrowed
 
+_MARK = "_verify_channel_dim"
 # By the number of a tensor's dimensions.
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -37,8 +38,18 @@ def input_name(index: int) -> str:
 
 
 def channel_dim(module: nn.Module) -> int:
-    """The dimension of a module's values that are the channels: 1 behind a convolution, else the last."""
-    return 1 if any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()) else -1
+    """The dimension of a module's values that are the channels: 1 in a chain of images, else the last."""
+    return 1 if hasattr(module, _MARK) or any(map(_has_images, module.modules())) else -1
+
+
+def mark_images(*modules: nn.Module) -> None:
+    """Says that modules take images where their layers may not tell: nn.BatchNorm1d takes rows of channels, too."""
+    for module in modules:
+        setattr(module, _MARK, 1)
+
+
+def _has_images(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.modules.conv._ConvNd | nn.BatchNorm2d | nn.BatchNorm3d)
 
 
 def row_count(value: Tensor, channels: int, dimensions: int = 2) -> int:

@@ -11,7 +11,7 @@ from fusegen.ir.axes import Axes, Dim, dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution
+from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution, symbols_of_images
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Sizes:
 
     def result_of(self, chain: Chain) -> tuple[int, ...]:
         """The shape of the chain's result."""
-        sizes, at = self.result, 1 if chain.convolution else -1
-        positions = sizes[2:] if chain.convolution else ()
+        sizes, at = self.result, 1 if chain.spatial else -1
+        positions = sizes[2:] if chain.spatial else ()
         return chain.result_shape(sizes[:at], sizes[at], positions)  # type: ignore[return-value]
 
     def number(self, dim: Dim) -> int:
@@ -81,8 +81,8 @@ LARGE = (
 def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Sizes:
     """The nearest sizes that the spec allows: its numbers stay, and groups divide the channels."""
     chain = plan.chain
-    if chain.convolution:
-        return convolution_sizes(plan, rows, source, channels)
+    if chain.spatial:
+        return image_sizes(plan, rows, source, channels)
     symbols: dict[str, int] = {}
 
     def settle(dim: Dim, value: int) -> int:
@@ -128,7 +128,7 @@ def typical(plan: Plan) -> Sizes:
 def sizes_at(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     """The sizes that the values of all symbols give."""
     chain = plan.chain
-    if chain.convolution:
+    if chain.spatial:
         return with_positions(plan, symbols)
     if chain.leading or chain.batched:
         return with_leading(plan, symbols)
@@ -155,19 +155,22 @@ def with_leading(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (*given[:-1], channels))
 
 
-def convolution_sizes(plan: Plan, rows: int, source: int, channels: int) -> Sizes:
-    """The nearest sizes in front of a convolution: about so many rows, each of which is a position of the result."""
+def image_sizes(plan: Plan, rows: int, source: int, channels: int) -> Sizes:
+    """The nearest sizes of images: about so many rows, each of which is a position of the result."""
+    if plan.chain.convolution is None:
+        return with_positions(plan, symbols_of_images(plan, rows, channels))
     return with_positions(plan, symbols_of_convolution(plan, rows, source, channels))
 
 
 def with_positions(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
-    """The sizes that the values of all symbols give in front of a convolution."""
+    """The sizes that the values of all symbols give in a chain of images."""
     chain = plan.chain
-    given = tuple(dim if isinstance(dim, int) else symbols[dim] for dim in chain.inputs[0].shape)
-    channels = chain.channels if isinstance(chain.channels, int) else symbols[chain.channels]
+    given = tuple(value_of(dim, symbols) for dim in chain.inputs[0].shape)
+    channels = value_of(chain.channels, symbols)
     positions = result_positions(plan, given[2:], symbols)
     rows = given[0] * math.prod(positions)
-    return Sizes({**symbols, ROWS: rows}, rows, channels, given[1], given, (given[0], channels, *positions))
+    width = given[1] if chain.convolution else None
+    return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (given[0], channels, *positions))
 
 
 def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
@@ -175,7 +178,7 @@ def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
     symbols = dict(typical(plan).symbols)
     for (number, name), size in zip(map(factors, plan.chain.inputs[0].shape), given, strict=True):
         symbols |= {} if name is None else {name: size // number}
-    if not plan.chain.convolution:
+    if not plan.chain.spatial:
         return sizes_at(plan, symbols)
     return with_positions(plan, {**symbols, **further_positions(plan, given[2:], symbols)})
 

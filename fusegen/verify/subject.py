@@ -22,7 +22,7 @@ from fusegen.verify.drawn import replay_all
 from fusegen.verify.joined import eager_class, joined
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
-from fusegen.verify.run import drawn_like, wanting
+from fusegen.verify.run import drawn_like, mark_images, wanting
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.targets import make_targets, with_targets
 
@@ -95,6 +95,8 @@ class Subject:
             inputs = [drawn_like(torch.empty(shape, dtype=dtype)) for shape, dtype in self._inputs(sizes, mode)]
         original, fused = original.to(parameter), fused.to(parameter)
         fused.load_state_dict(original.state_dict())
+        if any(chain.spatial for chain in self._chains()):
+            mark_images(original, fused)
         replay_all(original, self._chains(), self.fused_class, self.device)
         return fused, original, [wanting(x) for x in inputs]
 

@@ -176,11 +176,11 @@ class Suite:
         yield from self._one("numerics", size, mode, place, work)
 
     def leading(self) -> Iterator[Finding]:
-        """Inputs with more dimensions than two, and with one; in front of a convolution, in other memory formats."""
+        """Inputs with more dimensions than two, and with one; of images, in other memory formats."""
         chain = self.subject.plan.chain
         if chain.leading or (chain.batched and fixed_dimensions(chain)):
             return  # the spec says how many there are
-        of_positions = chain.convolution is not None
+        of_positions = chain.spatial > 0
         check = "memory formats" if of_positions else "leading dimensions"
         for mode in self._representatives():
             for size in self._fitting(check, [self._size()], mode):

@@ -57,10 +57,11 @@ def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
     digits = (values > 0).long() * 2 ** torch.arange(values.shape[1], device=x.device)
     targets = digits.sum(1)
     ignored = targets % 7 == 3
-    if chain.convolution and x.dim() > chain.spatial + 2:
+    if chain.spatial and x.dim() > chain.spatial + 2:
         return targets  # whatever they are: the module refuses such an input
-    if chain.convolution:
-        positions = _positions(module.get_submodule(chain.convolution.name), x)
+    if chain.spatial:
+        layer = module.get_submodule(chain.convolution.name) if chain.convolution else None
+        positions = x[0, 0] if layer is None else _positions(layer, x)
         count = torch.arange(positions.numel(), device=x.device).view(1, *positions.shape)
         targets, ignored = (each.view(-1, *[1] * positions.dim()) for each in (targets, ignored))
         targets, ignored = targets + 5 * count, ignored | (count % 5 == 4)
@@ -69,7 +70,11 @@ def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
 
 def _channels(plan: Plan, module: nn.Module, x: Tensor) -> int:
     """Those of the running value, which may be a part of the source."""
-    product, convolution, width = plan.chain.contraction, plan.chain.convolution, x.shape[-1]
+    product, convolution, width = (
+        plan.chain.contraction,
+        plan.chain.convolution,
+        x.shape[1 if plan.chain.spatial else -1],
+    )
     if product is not None:
         width = attrgetter(product.attribute)(module).shape[1 if product.by_columns else 0]
     elif convolution is not None:

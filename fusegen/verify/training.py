@@ -82,7 +82,9 @@ def compare_runs(
     """
     results = [_same_kinds(fused, eager)]
     dim = exact.channels
-    given, weights = eager.gradients["input"], [p for p in eager.gradients.values() if p is not None and p.ndim > 2]
+    given_names = {input_name(index) for index in range(len(eager.gradients))}
+    given = eager.gradients["input"]
+    weights = [p for name, p in eager.gradients.items() if p is not None and p.ndim > 2 and name not in given_names]
     dimensions = given.ndim if given is not None else eager.output.ndim
     of_positions = dimensions > 2
     rows, channels = (count(eager.output, dim, dimensions) for count in (row_count, channel_count))
@@ -96,7 +98,6 @@ def compare_runs(
     outputs = (fused.output, eager.output, exact.run.output)
     others = [each.output for each in also]
     results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped, also=others))
-    given_names = {input_name(index) for index in range(len(eager.gradients))}
     for name, value in eager.gradients.items():
         other = fused.gradients.get(name)
         if value is None or other is None:

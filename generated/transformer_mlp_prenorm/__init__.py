@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "cddef651f0b1",
+    "81f8e790a632",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "8930dfbdaaaf",
+    "ad2abbe31a17",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "697bde6239d3",
+    "4b4157b78c36",
 )
 
 _package = _support.Composition(

@@ -6,10 +6,11 @@ It needs torch and nothing else.
 from .batches import EMPTY, OTHER_BATCH, Multiplied
 from .composed_module import ComposedModule, Composition, region
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
-from .convolution import UNBATCHED, Convolved, has_no_variance, misfit_convolution, result_shape
+from .convolution import UNBATCHED, Convolved, misfit_convolution, result_shape
 from .dimensions import Dimensions, spread
 from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
+from .images import OTHER_POSITIONS, Pictured, has_no_variance
 from .losses import Loss
 from .operators import Operator, Package
 from .precisions import check_precision, choose_precision
@@ -45,6 +46,7 @@ __all__ = [
     "NO_ROWS",
     "OTHER_BATCH",
     "OTHER_GROUPS",
+    "OTHER_POSITIONS",
     "RANKS_COMPILED",
     "RANKS_PRECISION",
     "REFUSED",
@@ -63,6 +65,7 @@ __all__ = [
     "Multiplied",
     "Operator",
     "Package",
+    "Pictured",
     "RankOperator",
     "Ranks",
     "beyond",

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .depthwise import convolve, has_own_gradients, is_small
-from .memory_formats import as_channels_last, as_contiguous, is_last, with_channels_innermost
+from .images import call_on_images
+from .memory_formats import as_channels_last, is_last
 from .parametrised import kind_of
 from .stand_in import FUNCTION, Eager, misfit_plain
 
@@ -89,38 +90,16 @@ def result_shape(module, x, weight, channels):
     return (x.shape[0], channels, *found)
 
 
-def has_no_variance(shape):
-    """Whether PyTorch refuses the statistics of a result of this shape, or the shape itself."""
-    return min(shape[2:]) < 1 or (shape[0] == 1 and max(shape[2:]) == 1)
-
-
 def call_convolved(operator, arguments):
     """The operator's result where its first argument is a convolution: makes that first.
 
     arguments: those of the operator; what has rows among them is [batch, channels, *positions].
     """
-    convolved, package = _padded(arguments[0]), operator.package
-    given = [_convolve(package, convolved), *arguments[1:]]
+    convolved = _padded(arguments[0])
     # PyTorch's result is in channels_last where an operand is.
     stays_last = is_last(convolved.x) or is_last(convolved.weight)
-    batch, channels, *positions = given[0].shape
-    if operator.tiled and not stays_last and channels > 1 and max(positions) > 1:
-        for index in operator.with_rows:
-            given[index] = given[index].flatten(2)
-        given[0] = given[0].mT
-        return operator.run(given).view(batch, channels, *positions)
-    for index in operator.with_rows:
-        given[index] = with_channels_innermost(package, given[index])
-    result = operator(*given)
-    if operator.drops_channels:
-        return result
-    result = result.movedim(-1, 1)
-    if stays_last:
-        return result
-    if not result.is_contiguous():
-        return as_contiguous(package, result)
-    # Sizes of 1 make both formats one, but the strides would make PyTorch go on in channels_last.
-    return result.flatten(1).view(result.shape)
+    given = [_convolve(operator.package, convolved), *arguments[1:]]
+    return call_on_images(operator, given, stays_last)
 
 
 def _padded(convolved):

@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from .batches import Multiplied
 from .convolution import Convolved, call_convolved
 from .dropout import DrawsFactors
+from .images import Pictured, call_pictured
 from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .ranks import RankOperator
@@ -98,6 +99,8 @@ class FusedModule(DrawsFactors, nn.Module):
         if operator is not None:
             if type(found[0]) is Convolved:
                 result = call_convolved(operator, found)
+            elif type(found[0]) is Pictured:
+                result = call_pictured(operator, found)
             else:
                 if type(found[0]) is Multiplied:
                     found = (found[0].result(), *found[1:])

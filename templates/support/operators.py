@@ -84,7 +84,8 @@ class Operator:
     last three arguments are then the precision and the pieces of both operands, which the op
     `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
     first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
-    gradient is that of the first argument. same: gradients by their place, each with the place of
+    gradient is that of the first argument. own_source: whether the first argument is one of the
+    module's, and [batch, channels, positions] then. same: gradients by their place, each with the place of
     what it equals: a gradient before it, or as a negative number one that comes to a result, of
     which -1 is the last. Where both have one dtype, the op is not asked for it, and autograd gets
     one tensor for both.
@@ -103,10 +104,11 @@ class Operator:
         precisions=False,
         order=None,
         tiled=False,
+        own_source=False,
         masks=(),
         same=None,
     ):
-        self.tiled = tiled
+        self.tiled, self.own_source = tiled, own_source
         self.package, self.results, self.single = package, results, len(results) == 1
         self.drops_channels = drops_channels
         self.gradients, self.linear, self.order = gradients, linear, order
@@ -192,7 +194,10 @@ class Operator:
             "channels": (arguments[1].shape[0] if self.linear else first.shape[-1]) // self.parts,
         }
         sizes["groups"] = given.get("_groups")
-        outer = (first.shape[0], first.shape[2], first.shape[1]) if first.dim() == 3 else None
+        outer = None
+        if first.dim() == 3:
+            outer = tuple(first.shape if self.own_source else first.mT.shape)
+            sizes["channels"] = outer[1]
         made = tuple(self._new(first, given, sizes, each, outer) for each in self.results)
         return made if len(made) > 1 else made[0]
 
@@ -202,7 +207,7 @@ class Operator:
         grad = arguments[0]
         sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
         outer = tuple(grad.shape) if grad.dim() == 3 else None
-        inner = outer and (outer[0], outer[2], outer[1])
+        inner = outer if self.own_source else outer and (outer[0], outer[2], outer[1])
         if self.linear:
             # An operand of the product is there where the other one's gradient is wanted.
             operand = self._operand(arguments)

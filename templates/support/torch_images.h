@@ -1,7 +1,7 @@
-// The shapes of tensors behind a convolution, in one of two forms.
+// The shapes of tensors of images, in one of two forms.
 //
-//            the convolution's result,      what comes from outside the chain
-//            its gradient                   or goes there, gradients of that
+//            inner: a convolution's         outer: what comes from outside the chain
+//            result, its gradient           or goes there, gradients of that
 //   rows     [rows, channels]               [rows, channels]
 //   images   [batch, positions, channels]   [batch, channels, positions]
 //
@@ -18,8 +18,8 @@ namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 
 class Images {
  public:
-  static Images of_source(const Tensor& source) { return Images(source, 2, 1); }
-  static Images of_gradient(const Tensor& gradient) { return Images(gradient, 1, 2); }
+  static Images of_inner(const Tensor& first) { return Images(first, 2, 1); }
+  static Images of_outer(const Tensor& first) { return Images(first, 1, 2); }
 
   int64_t rows() const { return inner_[0] * (are_rows_ ? 1 : inner_[1]); }
   int64_t channels() const { return are_rows_ ? inner_[1] : inner_[2]; }

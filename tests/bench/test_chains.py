@@ -69,6 +69,7 @@ def test_subjects_take_turns_and_rest_in_proportion(subject) -> None:
 
 def test_ratio_is_to_the_fastest_peer(subject) -> None:
     assert subject.ratio({"fused": 2.0, "eager": 8.0, "compile": 4.0}) == 0.5
+    assert subject.ratio({"fused": 2.0, "eager": 8.0, "max-autotune": 1.0}) == 2.0
     assert subject.ratio({"fused": 2.0}) is None and subject.ratio({"eager": 2.0}) is None
 
 
@@ -114,7 +115,7 @@ def test_a_chain_that_is_not_there_has_rows_with_the_reason(chains, tmp_path, mo
     monkeypatch.setattr("fusegen.bench.clock.CudaClock", lambda: None)
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "kb33.yaml").write_text(BUILT["kb33"].text())
-    chains.measure("kb33", tmp_path, "BrokenProcessPool: gone", tmp_path / "chains.csv")
+    chains.measure("kb33", tmp_path, "BrokenProcessPool: gone", tmp_path / "chains.csv", ["eager"])
     rows = list(csv.DictReader((tmp_path / "chains.csv").open()))
     assert [row["dtype"] for row in rows] == ["float32", "bfloat16"]
     assert all("fusegen check" in row["problem"] and row["fused_ms"] == "" for row in rows)
@@ -128,7 +129,7 @@ def lines() -> list[dict[str, str]]:
         "file": "kernelbench",
         "size": "8x9",
     }
-    common |= {"comparisons": "30", "failed": "0", "problem": "", "dtype": "bfloat16"}
+    common |= {"comparisons": "30", "failed": "0", "problem": "", "dtype": "bfloat16", "autotune_ms": ""}
 
     def line(chain: str, mode: str, ratio: str, **more: str) -> dict[str, str]:
         return {**common, "chain": chain, "mode": mode, "fused_ms": "1.5", "ratio": ratio, **more}
@@ -136,7 +137,7 @@ def lines() -> list[dict[str, str]]:
     return [
         line("kb1", "step", "0.9"),
         line("kb1", "step", "0.5"),
-        line("kb1", "forward", "0.8"),
+        line("kb1", "forward", "0.8", autotune_ms="1.875"),
         line("kb2", "step", "1.25", failed="2", problem="33x70 output"),
         line("film", "step", "", file="training", kind="FiLM", fused_ms=""),
     ]
@@ -146,6 +147,7 @@ def test_the_part_of_the_page() -> None:
     text = script("performance_chains").chains_section(lines(), listed)
     assert "The chains that people write, NVIDIA Test" in text and "torch 2.13.0:" in text
     assert "Of 90\ncomparisons with double precision at small sizes 2 failed." in text
+    assert "with `mode=max-autotune-no-cudagraphs` for convolution.\n" in text
     group = "'chains': 'KernelBench, convolution', 'dtype': 'bfloat16'"
     assert f"{group}, 'mode': 'step', 'number': '2', 'geometric mean': '1.26', 'least': '0.80', " in text
     assert "'below 0.97': 'kb2'" in text and "'step, bfloat16': '2.00 (1.5 ms)'" in text

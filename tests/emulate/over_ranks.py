@@ -81,6 +81,26 @@ class Convolution(nn.Module):
         return F.relu(self.bn(self.conv(x)) + rest)
 
 
+class Images(nn.Module):
+    """The same without the convolution: the norm takes an input."""
+
+    text = SPEC.format(
+        name="ranks_images", dims="batch: 4, height: 5, breadth: 6, hidden: 40", arguments="hidden: {type: dim}",
+        inputs="x: [batch, hidden, height, breadth], rest: [batch, hidden, height, breadth]", dtypes="float32",
+    ) + (
+        "  - {op: batch_norm, name: bn, sync: true}\n"
+        "  - {op: add, input: rest}\n"
+        "  - {op: relu}\n"
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = nn.BatchNorm2d(CHANNELS)
+
+    def forward(self, x: Tensor, rest: Tensor) -> Tensor:
+        return F.relu(self.bn(x) + rest)
+
+
 class Groups(nn.Module):
     """No layer in front, no running statistics, and a group norm before, which reduces rows."""
 
@@ -153,8 +173,9 @@ class Case:
         """The inputs of both ranks one after the other, far from zero, and the gradient of the result."""
         torch.manual_seed(4)
         rows = sum(self.counts)
-        if self.original is Convolution:
-            x = torch.randn(rows, 3, 5, 6).contiguous(memory_format=torch.channels_last)
+        if self.original in (Convolution, Images):
+            x = torch.randn(rows, 3 if self.original is Convolution else CHANNELS, 5, 6)
+            x = x.contiguous(memory_format=torch.channels_last)
             inputs, shape = [x + 3, torch.randn(rows, CHANNELS, 5, 6)], (rows, CHANNELS, 5, 6)
         else:
             width = CHANNELS if self.original is Groups else WIDTH
@@ -175,11 +196,13 @@ CASES = {
     "a group of its own": Case(Linear, (6, 6), alone=True),
     "convolution": Case(Convolution, (1, 2)),
     "convolution without a batch": Case(Convolution, (2, 0)),
+    "images": Case(Images, (1, 2)),
+    "images without a batch": Case(Images, (0, 2)),
     "behind a group norm": Case(Groups, (6, 3)),
     "regions": Case(Head, (7, 5)),
     "regions, no rows on one": Case(Head, (6, 0)),
 }
-MODES = {Linear: (0, 2), Convolution: (0,), Groups: (0,), Head: (0,)}
+MODES = {Linear: (0, 2), Convolution: (0,), Images: (0,), Groups: (0,), Head: (0,)}
 
 
 def load(original: type[nn.Module], root: Path, cache: Path) -> type[nn.Module]:
@@ -191,7 +214,7 @@ def load(original: type[nn.Module], root: Path, cache: Path) -> type[nn.Module]:
 
 def fused(case: Case, cls: type[nn.Module], group: object = None) -> nn.Module:
     """The generated module with the state of the original, through what users convert models by."""
-    sizes = {Convolution: (3, CHANNELS), Groups: (CHANNELS,)}.get(case.original, (WIDTH, CHANNELS))
+    sizes = {Convolution: (3, CHANNELS), Images: (CHANNELS,), Groups: (CHANNELS,)}.get(case.original, (WIDTH, CHANNELS))
     module = cls(*sizes)
     module.load_state_dict(case.module().state_dict())
     module.bn.momentum = case.momentum
