@@ -40,6 +40,7 @@ CHAINS = {
     ),
     "no_sums_of_columns": (("{op: softmax}", "{op: mul, input: z}"), ", z: [batch, width]"),
     "loss_of_a_row": (("{op: cross_entropy, target: target, reduction: none}",), ", target: [batch]"),
+    "extreme": (("{op: amax, keepdim: false}",), ""),
     "ties_of_a_row": (("{op: amax, keepdim: true, save: a}", "{op: sub, value: a}"), ""),
 }
 _REGISTERS = "if (work.threads < kRowOne) return none;"

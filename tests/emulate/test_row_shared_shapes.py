@@ -18,7 +18,6 @@ extern "C" int shape(int cluster, int64_t* found, int64_t rows, int64_t vectors,
   std::copy(fields, fields + 5, found);
   if (row.threads > 0) {
     found[5] = fusegen::row_shared_at_once(row, target);
-    found[6] = fusegen::row_shared_with_sums(rows, row, target);
   }
   return cudaGetLastError();
 }
@@ -29,12 +28,12 @@ extern "C" int blocks(int period, int64_t* found, int64_t rows, int64_t most) {
 }
 """
 H100 = 227 * 1024
-KEYS = "threads", "vectors", "cluster", "resident", "bytes", "at_once", "with_sums"
+KEYS = "threads", "vectors", "cluster", "resident", "bytes", "at_once"
 
 
 class RowSharedShapes:
     def __init__(self, library) -> None:
-        self.library, self.found = library, Buffer.poisoned([7], torch.int64)
+        self.library, self.found = library, Buffer.poisoned([6], torch.int64)
 
     def __call__(self, rows: int, vectors: int, bytes_: int = 16, shared_bytes: int = H100, cluster: int = 8) -> dict:
         self.library.call("shape", cluster, self.found, rows, vectors, bytes_, shared_bytes)
@@ -66,7 +65,7 @@ def test_what_is_launched_can_be(shape, bytes_, cluster, shared_bytes) -> None:
             assert row["threads"] * row["vectors"] * row["cluster"] >= vectors
             assert row["bytes"] == 400 + row["threads"] * row["vectors"] * bytes_ <= shared_bytes
             assert row["resident"] * (row["bytes"] + 1024) <= shared_bytes + 1024
-            assert 1 <= row["with_sums"] <= row["at_once"] and row["at_once"] * row["cluster"] <= 132 * row["resident"]
+            assert 1 <= row["at_once"] <= 132 * row["resident"] / row["cluster"]
     assert fitted >= 12
 
 
@@ -96,9 +95,3 @@ def test_blocks_have_as_many_rows_each(shape) -> None:
     # Whose rows begin at the same place in a vector.
     assert [shape.blocks(rows, 264, 8) for rows in (1, 9, 265, 8192)] == [8, 16, 136, 256]
     assert shape.blocks(100, 3, 8) == 8
-
-
-def test_column_sums_have_few_partial_results(shape) -> None:
-    """Beside those of four rows, where all multiprocessors have a block."""
-    found = [shape(rows, 4000)["with_sums"] for rows in (200, 528, 529, 1000, 10_000)]
-    assert found == [132, 132, 133, 250, 396]

@@ -22,7 +22,6 @@ cudaError_t launch_row(
 
 struct RowShared {
   int threads;
-  int64_t blocks;
 };
 template <class P, int kFirst>
 struct RowPasses {
@@ -31,7 +30,7 @@ struct RowPasses {
 template <int kFirst, int kVec, bool kPacked, class P>
 bool row_fits_registers(const P& p, const Shapes& shapes);
 template <int kFirst, int kVec, bool kPacked, class P>
-RowShared row_shared_fit(const P& p, const Shapes& shapes);
+RowShared row_shared_fit(const P& p);
 template <int kFirst, int kVec, bool kPacked, class P>
 cudaError_t launch_row_shared(
     const P& p, const RowShared& row, const Shapes& shapes, int64_t vector_end,

@@ -92,8 +92,8 @@ struct RowPasses {
   static constexpr bool kClusters = kHasColumnSums && !kHasMoments && kMostCombined == 0;
 
   // Whether rows can be in shared memory: see row_shared.cuh. Those that are read once need not be
-  // anywhere, and groups are seldom as long.
-  static constexpr bool kHasShared = kOfRows && kReadAgain > 0;
+  // anywhere, groups are seldom as long, and column sums would take more of it than the row.
+  static constexpr bool kHasShared = kOfRows && !kHasColumnSums && kReadAgain > 0;
 };
 
 // Calls f(Index<kPass>{}) for each pass from kFirst on.

@@ -60,7 +60,7 @@ class ProgramRun {
       if constexpr (RowPasses<P, kFirst>::kHasShared) {
         const bool may = !chosen && shapes_.schedule != kTwoPass;
         if (may && !row_fits_registers<kFirst, kVec, kPacked>(p_, shapes_)) {
-          held = row_shared_fit<kFirst, kVec, kPacked>(p_, shapes_);
+          held = row_shared_fit<kFirst, kVec, kPacked>(p_);
         }
       }
       if (explanation != nullptr) {
@@ -213,38 +213,30 @@ class ProgramRun {
     return cudaSuccess;
   }
 
-  // For a kernel of rows whose column sums have so many partial results each.
-  bool take_row_workspace(int64_t blocks) {
-    const int64_t own =
-        kLeavesPartials<kLast> ? blocks * Totals<P, kLast>::kComponents * p_.channels : 0;
-    return take_workspace<kFirst>(std::max(own, partials_before<kFirst>()));
-  }
-  cudaError_t after_row(int64_t blocks) {
-    if constexpr (kLeavesPartials<kLast>) {
-      next("final_reduction", kLast, kLast);
-      const cudaError_t error = launch_final_reduction<kLast>(p_, blocks, 0, 1, stream_);
-      if (error != cudaSuccess) return error;
-    }
-    return reduce_channels();
-  }
-
   cudaError_t row(const RowLaunch& fit) {
-    const int64_t blocks = kLeavesPartials<kLast> ? fit.grid.y : 0;
-    if (take_row_workspace(blocks)) return cudaSuccess;
+    constexpr bool kSums = kLeavesPartials<kLast>;
+    const int64_t own =
+        kSums ? int64_t(fit.grid.y) * Totals<P, kLast>::kComponents * p_.channels : 0;
+    if (take_workspace<kFirst>(std::max(own, partials_before<kFirst>()))) return cudaSuccess;
     cudaError_t error = reduce_before<kFirst>();
     if (error != cudaSuccess) return error;
     next("row", kFirst, kLast);
     error = launch_row<kFirst, kVec, kPacked>(p_, fit, shapes_, vector_end_, stream_);
-    return error != cudaSuccess ? error : after_row(blocks);
+    if constexpr (kSums) {
+      if (error != cudaSuccess) return error;
+      next("final_reduction", kLast, kLast);
+      error = launch_final_reduction<kLast>(p_, int64_t(fit.grid.y), 0, 1, stream_);
+    }
+    return error != cudaSuccess ? error : reduce_channels();
   }
 
   cudaError_t row_shared(const RowShared& held) {
-    if (take_row_workspace(held.blocks)) return cudaSuccess;
+    if (take_workspace<kFirst>(partials_before<kFirst>())) return cudaSuccess;
     cudaError_t error = reduce_before<kFirst>();
     if (error != cudaSuccess) return error;
     next("row", kFirst, kLast);
     error = launch_row_shared<kFirst, kVec, kPacked>(p_, held, shapes_, vector_end_, stream_);
-    return error != cudaSuccess ? error : after_row(held.blocks);
+    return error != cudaSuccess ? error : reduce_channels();
   }
 
   cudaError_t column(const Column& tile) {
