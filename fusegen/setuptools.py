@@ -21,14 +21,16 @@ from setuptools.command.sdist import sdist
 from setuptools.errors import CompileError
 
 from fusegen.build import build_extensions
-from fusegen.errors import FusegenError
-from fusegen.plan.composition import Planned, package_names
+from fusegen.errors import FusegenError, SpecError
+from fusegen.plan.composition import Planned, compiled, package_names
 from fusegen.plan.devices import misfits
+from fusegen.plan.load import planned_document
 from fusegen.plan.packages import plan_packages
-from fusegen.plan.tuning_file import SUFFIX
+from fusegen.plan.tuning_file import tuning_path
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
 from fusegen.spec.find import spec_files
+from fusegen.spec.yaml import read_yaml
 from fusegen.wheel.stage import build_requests, shipped_paths, stage
 from fusegen.wheel.tools import require
 
@@ -127,7 +129,7 @@ class _BuildKernels(Command):
     def get_spec_files(self) -> list[str]:
         """The specs and their tunings, from the directory of setup.py: setuptools leaves out absolute paths."""
         files = spec_files(self.specs)
-        tunings = [file.with_name(file.stem + SUFFIX) for file in files]
+        tunings = [tuning for file in files for tuning in _tunings(file)]
         return [Path(os.path.relpath(path)).as_posix() for path in (*files, *tunings) if path.is_file()]
 
     def get_outputs(self) -> list[str]:
@@ -173,3 +175,11 @@ class _BuildKernels(Command):
         for file in sorted(directory.glob("*/__init__.py")):
             if file.parent.name not in names and file.read_bytes().startswith(_GENERATED):
                 yield file.parent
+
+
+def _tunings(spec: Path) -> list[Path]:
+    """Where those of a spec lie, if there are any: of several regions each has its own."""
+    try:
+        return [tuning_path(spec, plan) for plan in compiled([planned_document(read_yaml(spec, lenient=True))])]
+    except SpecError:  # which a build tells of
+        return [tuning_path(spec)]

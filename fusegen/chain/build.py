@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
+from fusegen.chain.exchange import why_not_exchanged
 from fusegen.chain.model import Chain
 from fusegen.chain.operands import KEEP
-from fusegen.chain.parts import refuse_multiples
+from fusegen.chain.trailing import wanted_dimensions
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.ir.graph import verify
+from fusegen.ir.graph import Node, verify
 
 
 def build_chain(spec, document, training: bool, over_ranks: bool = False) -> Chain:
@@ -42,27 +43,9 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if step is None:
             builder.pass_over(written[index], running)
             continue
-        of_rows = step.needs_elements and running is not None and not running.is_full
-        if of_rows and not (step.takes_rows() and _keeps_dims(spec.chain[:index])):
-            diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
+        if _refused(builder, diagnostics, index, running):
+            builder.assume(step.saved, running)
             continue
-        if step.ends_chain and index + 1 < len(spec.chain):
-            diagnostics.refuse("FG308", f"{step.op} can only be the last step of a chain", "op")
-        if builder.leading and step.needs_matrix():
-            message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
-            diagnostics.refuse("FG308", message, "op")
-            continue
-        why = step.not_over_positions() if builder.positions is not None else None
-        if why is not None:
-            where = "behind a convolution" if spec.chain[0].spatial else "where dimension 1 is the channels"
-            diagnostics.refuse("FG308", f"{step.op} cannot be {where}: {why}", "op")
-            continue
-        if builder.in_batches and step.needs_matrix():
-            hint = "PyTorch takes dimension 1 for its channels, which are the last here"
-            diagnostics.refuse("FG308", f"{step.op} cannot be behind bmm", "op", hint)
-            continue
-        if not step.divides:
-            refuse_multiples(builder)
         try:
             running = step.build(builder, running)
         except StepError as error:
@@ -75,11 +58,45 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
         if not step.divides or step.save in step.saved:
             builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
-    refuse_multiples(builder)
     chain = builder.finish(running)
     if not diagnostics.found:
         verify([chain.result, *chain.further_results.values(), *chain.updates.values()])
     return chain, diagnostics.found
+
+
+def _refused(builder: ChainBuilder, diagnostics: Diagnostics, index: int, running: Node | None) -> bool:
+    """Whether a step cannot stand where it is, which is noted."""
+    steps, step = builder.spec.chain, builder.spec.chain[index]
+    of_rows = step.needs_elements and running is not None and not running.is_full
+    if of_rows and not (step.takes_rows() and _keeps_dims(steps[:index])):
+        shape = "[rows]" if builder.dropped_channels else "[rows, 1]"
+        diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is {shape}", "op")
+        return True
+    if step.ends_chain and index + 1 < len(steps):
+        diagnostics.refuse("FG308", f"{step.op} can only be the last step of a chain", "op")
+    if builder.trailing and wanted_dimensions(step, builder.spec) not in (None, len(builder.trailing)):
+        count = len(builder.trailing)
+        message = f"{step.op} acts on the last dimension, and another norm of the chain on the last {count}"
+        diagnostics.refuse("FG308", message, "op")
+        return True
+    if (builder.leading or builder.trailing) and step.needs_matrix():
+        message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
+        diagnostics.refuse("FG308", message, "op")
+        return True
+    why = why_not_exchanged(builder, step)
+    if why is not None:
+        diagnostics.refuse("FG309", why, "op")
+        return True
+    why = step.not_over_positions() if builder.positions is not None else None
+    if why is not None:
+        where = "behind a convolution" if steps[0].spatial else "where dimension 1 is the channels"
+        diagnostics.refuse("FG308", f"{step.op} cannot be {where}: {why}", "op")
+        return True
+    if builder.in_batches and step.needs_matrix():
+        hint = "PyTorch takes dimension 1 for its channels, which are the last here"
+        diagnostics.refuse("FG308", f"{step.op} cannot be behind bmm", "op", hint)
+        return True
+    return False
 
 
 def _keeps_dims(steps) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.operands import OperandBuilder
+from fusegen.chain.operands import KEEP, OperandBuilder
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
-from fusegen.spec.model import RESULT
+from fusegen.spec.model import RESULT, TWICE
 
 
 class ValuesBuilder(OperandBuilder):
@@ -63,12 +63,16 @@ class ValuesBuilder(OperandBuilder):
     def further_results(self, result: Node) -> dict[str, Node]:
         """What the module returns besides the value at the end."""
         found = {}
+        lasts: list[str] = []
         for index, name in enumerate(self.spec.outputs or ()):
             last = self.last_saved == name or (name == RESULT and name not in self._saved)
             node = result if last else self.output(name, index)
             if last:
                 self.symbols.references.use("value", name)
-                self._refuse_rows(name, node, ("outputs", index))
+                self._refuse_rows(name, node, self.dropped_channels, ("outputs", index))
+                lasts.append(name)
+                if len(lasts) > 1:
+                    self.diagnostics.add("FG208", TWICE.format(*lasts), ("outputs", index))
             elif node is not None:
                 found[name] = node
         if self.spec.outputs and len(found) == len(self.spec.outputs) and self.spec.chain:
@@ -87,20 +91,19 @@ class ValuesBuilder(OperandBuilder):
         self.symbols.references.use("value", name)
         node, source = self._saved[name], self._source.name if self._source else ""
         known = node in (self._source, *self.parts.get(source, ()))
-        if not self._refuse_rows(name, node, place) and node.is_leaf and not known:
+        if not self._refuse_rows(name, node, name in self._without_channels, place) and node.is_leaf and not known:
             self.diagnostics.add("FG401", f"'{name}' is an input as it is, and no result", place)
         return node
 
-    def _refuse_rows(self, name: str, node: Node, place: DocumentPath) -> bool:
-        """Whether a result has one value for each row, which only a module of one result returns."""
-        if not node.is_full:
-            shape = "[rows]" if name in self._without_channels else "[rows, 1]"
-            message = f"an output must be [rows, channels], and '{name}' is {shape}"
+    def _refuse_rows(self, name: str, node: Node, dropped: bool, place: DocumentPath) -> bool:
+        """Whether a result is [rows], which only a module of one result returns."""
+        if dropped:
+            message = f"one of several outputs has the dimension of the channels, and '{name}' is [rows]"
             if place not in self.diagnostics.document.values:  # of a region, whose outputs others take
-                message = f"other regions and 'outputs' take values of [rows, channels], and '{name}' is {shape}"
+                message = f"what other regions and 'outputs' take has the channels, and '{name}' is [rows]"
                 place = ("chain", self._saved_by.get(name, len(self.spec.chain) - 1))
-            self.diagnostics.add("FG309", message, place)
-        return not node.is_full
+            self.diagnostics.add("FG309", message, place, KEEP)
+        return dropped
 
     @property
     def last_saved(self) -> str | None:

@@ -91,13 +91,16 @@ def plan(
     target: Annotated[
         str | None, typer.Option(help="Expect times on the GPU of this one of the spec's targets.", show_default=False)
     ] = None,
+    region: Annotated[
+        str | None, typer.Option(help="Of a chain of several regions, this one alone.", show_default=False)
+    ] = None,
 ) -> None:
     """Show schedules, kernels, bytes, expected times and the reason of each decision, or what runs at one size."""
     import json
 
     from fusegen.explain.build import build
     from fusegen.explain.choices import Question
-    from fusegen.explain.composed import write_composition
+    from fusegen.explain.composed import region_of, write_composition
     from fusegen.explain.formats import write
     from fusegen.plan.composition import Composition, refuse_compositions
     from fusegen.plan.load import planned_files
@@ -112,8 +115,10 @@ def plan(
     plans = planned_files(spec_files(specs))
     if len(plans) != 1 and format_ in (PlanFormat.html, PlanFormat.svg):
         raise typer.BadParameter(f"a page is of one spec, not of {len(plans)}", param_hint="--format")
+    if region is not None:
+        plans = [region_of(plans, region)]
     if format_ in (PlanFormat.html, PlanFormat.svg):
-        plans = [*refuse_compositions(plans, "there is no page")]
+        plans = [*refuse_compositions(plans, "there is no page", "choose one by --region")]
     for made in plans:
         if isinstance(made, Composition):
             text = write_composition(made, question, target, "plan.json" if json_ else format_.value)

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+
+import typer
 
 from fusegen.explain.build import build
 from fusegen.explain.choices import Question
 from fusegen.explain.formats import write
-from fusegen.plan.composition import Composition
+from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.plan import Plan
 from fusegen.render.composition import composition_summary
+
+
+def region_of(planned: Sequence[Planned], name: str) -> Plan:
+    """The plan of a region of the only spec. Raises BadParameter where there is none."""
+    regions = {
+        part.region.name: part.plan
+        for each in planned
+        if isinstance(each, Composition)
+        for part in each.parts
+        if part.plan is not None
+    }
+    if len(planned) != 1 or not regions:
+        raise typer.BadParameter("regions are those of one spec that has several", param_hint="--region")
+    if name not in regions:
+        reason = f"no kernels are in a region {name!r}: they are in {', '.join(regions)}"
+        raise typer.BadParameter(reason, param_hint="--region")
+    return regions[name]
 
 
 def write_composition(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes
@@ -13,18 +13,21 @@ from fusegen.ir.reductions import REDUCTIONS
 
 
 def differentiate(
-    graph: Graph, result: Node, grad: Node, leaves: Sequence[Node], further: Mapping[Node, Node] | None = None
+    graph: Graph, result: Node, grad: Node, leaves: Sequence[Node], further: Sequence[tuple[Node, Node]] = ()
 ) -> dict[Node, Node]:
     """The gradient of each leaf that `result` depends on, as nodes of the same graph.
 
-    grad: the gradient that flows into `result`. further: other results, each with the gradient that flows into it.
+    grad: the gradient that flows into `result`. further: other results, each with the gradient that flows into it; a
+    value may be several results.
     Contributions to one value are added before they are summed over the axes that the value lacks, so a parameter that
     is used twice costs one reduction.
     """
-    results = {result: grad, **(further or {})}
-    nodes = ancestors(results)
+    results = [(result, grad), *further]
+    nodes = ancestors([each for each, _ in results])
     wanted = _depend_on(nodes, leaves)
-    contributions: dict[Node, dict[Axes, Node]] = {each: {flow.axes: flow} for each, flow in results.items()}
+    contributions: dict[Node, dict[Axes, Node]] = {}
+    for each, flow in results:
+        _accumulate(graph, contributions.setdefault(each, {}), flow, each)
     gradients: dict[Node, Node] = {}
     for node in reversed(nodes):
         if node not in wanted or node not in contributions:

@@ -12,7 +12,7 @@ from fusegen.ops.parameters import Init
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, promote
 from fusegen.spec.base import Given, meaning
-from fusegen.spec.model import Shape
+from fusegen.spec.model import InputShape
 from fusegen.spec.names import AttributeName, Identifier
 from fusegen.spec.wording import alternatives
 
@@ -34,7 +34,7 @@ class Arithmetic(Step):
         Given[AttributeName], meaning("a learnable parameter; used again, it is named without shape and init", "scale")
     ] = None
     shape: Annotated[
-        Given[Identifier | Shape],
+        Given[Identifier | InputShape],
         meaning("the parameter's: a list that broadcasts to [rows, channels], or a shape argument", ["hidden"]),
     ] = None
     init: Annotated[
@@ -107,6 +107,10 @@ class Arithmetic(Step):
         if self.mask is not None:
             found.append(chain.input(self.mask, "mask"))
         return found[0]
+
+    @property
+    def taken_value(self) -> str | None:
+        return self.value
 
     def _result_name(self) -> str:
         past = {"add": "sum", "sub": "difference", "mul": "product", "div": "quotient"}

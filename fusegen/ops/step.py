@@ -100,6 +100,19 @@ class Step(BaseModel):
         return () if self.save is None else (self.save,)
 
     @property
+    def taken_value(self) -> str | None:
+        """The saved value that is an operand."""
+        return None
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it is a function of the running value's elements alone, and of numbers."""
+        if self.module or self.divides or self.from_ or self.draws or self.taken_value is not None:
+            return False
+        alone = all(getattr(self, key, None) is None for key in ("parameter", "input", "mask"))
+        return alone and not (self.anchor or self.passes or self.stores_operand or self.needs_elements)
+
+    @property
     def running_name(self) -> str | None:
         """The name of its result, if that has one."""
         return self.save

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fusegen.chain.operands import KEEP
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
 from fusegen.plan.autocast import KnownDtypes
@@ -42,6 +43,11 @@ class Composition:
         """Of the regions that have kernels, in order."""
         return [part.plan for part in self.parts if part.plan is not None]
 
+    def with_plans(self, plans: Iterable[Plan]) -> Composition:
+        """The same with others in the place of `plans`."""
+        others = iter(plans)
+        return replace(self, parts=tuple(replace(part, plan=part.plan and next(others)) for part in self.parts))
+
     @property
     def device(self) -> Device:
         return self.plans[0].device
@@ -64,6 +70,7 @@ class Composition:
     def fixed_dimensions(self) -> dict[str, int]:
         """As of a chain, of the inputs of the module."""
         found = {name: count for plan in self.plans for name, count in fixed_dimensions(plan.chain).items()}
+        found |= {name: len(self.spec.inputs[name]) for plan in self.plans for name in plan.chain.targets}
         return {name: found[name] for name in self.spec.inputs if name in found}
 
 
@@ -80,27 +87,18 @@ def package_names(planned: Planned) -> list[str]:
     return list(dict.fromkeys([planned.spec.name, *(plan.spec.name for plan in compiled([planned]))]))
 
 
-def refuse_compositions(planned: Iterable[Planned], what: str) -> list[Plan]:
-    """The plans, where none is a composition. what: is not possible with one. Raises SpecError."""
+def refuse_compositions(planned: Iterable[Planned], what: str, hint: str | None = None) -> list[Plan]:
+    """The plans, where none is a composition. what: is not possible with one. hint: what is. Raises SpecError."""
     found, diagnostics = [], []
     for each in planned:
         if isinstance(each, Composition):
             message = f"{what} of {each.spec.name}: it has several regions ({_names(each)})"
-            diagnostics.append(Diagnostic("FG401", message))
+            diagnostics.append(Diagnostic("FG401", message, hint=hint))
         else:
             found.append(each)
     if diagnostics:
         raise SpecError(diagnostics)
     return found
-
-
-def refuse_several(planned: Iterable[Planned], what: str) -> list[Plan]:
-    """As refuse_compositions, and modules of several results are refused, too."""
-    plans = refuse_compositions(planned, what)
-    found = [plan for plan in plans if plan.spec.outputs is not None]
-    if found:
-        raise SpecError([Diagnostic("FG401", f"{what} of {each.spec.name}: it has 'outputs'") for each in found])
-    return plans
 
 
 def _names(composition: Composition) -> str:
@@ -136,12 +134,16 @@ def compose(spec: SpecModel, document: Document) -> Composition:
 
 
 def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
-    """Refuses values of one for each row where a region or a tuple of results would take them."""
+    """Refuses values without a dimension of the channels where a region or a tuple of results would take them."""
     for part in parts:
-        if part.plan is not None and part.plan.chain.of_rows and (part is not parts[-1] or spec.outputs is not None):
-            taker = "the next region" if part is not parts[-1] else "'outputs'"
-            message = f"{taker} takes values of [rows, channels], and '{part.region.name}' ends with one of each row"
+        if part.plan is not None and part.plan.chain.exchanged:
+            message = "a module of several regions has no result whose rows come behind the channels"
             yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
+        dropped = part.plan is not None and part.plan.chain.drops_channels
+        if dropped and (part is not parts[-1] or spec.outputs is not None):
+            taker = "the next region" if part is not parts[-1] else "'outputs'"
+            message = f"{taker} takes values with the channels, and '{part.region.name}' ends with [rows]"
+            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"), hint=KEEP)
 
 
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
@@ -164,10 +166,6 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
             message = "a weight has its sizes here where the chain has several regions"
             hint = f"write them in place of '{step.shape}'"
             yield document.diagnostic("FG308", message, ("chain", index, "shape"), hint=hint)
-        elif step.ends_chain:
-            message = f"{step.op} cannot be in a module of several regions"
-            hint = "call it on the module's result"
-            yield document.diagnostic("FG308", message, ("chain", index, "op"), hint=hint)
         if hasattr(step, "precision"):
             precisions.add(step.precision)
             if len(precisions) > 1:

@@ -9,34 +9,35 @@ from fusegen.chain.build import examine_chain
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ops.catalogue import PLUGINS, STEPS
 from fusegen.ops.lacking import unknown_op
-from fusegen.plan.composition import Composition, Planned, compose, package_names, refuse_compositions
+from fusegen.plan.composition import Planned, compose, package_names, refuse_compositions
 from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.refusals import refusals
 from fusegen.plan.region import is_single
 from fusegen.plan.tuning_file import tuned
 from fusegen.spec.document import Document
-from fusegen.spec.model import spec_model
+from fusegen.spec.model import SpecModel, spec_model
 from fusegen.spec.partial import read_partly
 from fusegen.spec.validate import merge, validate
 from fusegen.spec.yaml import read_yaml
+
+_SINGLE = ("there is no single plan", "each region has a plan of its own, see planned_file")
 
 
 def plan_file(path: Path | str) -> Plan:
     """The plan of a spec file, with the tuning beside it. Raises SpecError with the diagnostics of either, and for a
     chain of several regions."""
-    (plan,) = refuse_compositions([planned_file(path)], "there is no single plan")
+    (plan,) = refuse_compositions([planned_file(path)], *_SINGLE)
     return plan
 
 
 def planned_file(path: Path | str) -> Planned:
     """As plan_file; of a chain of several regions its composition."""
-    planned = planned_document(read_yaml(path, lenient=True))
-    return planned if isinstance(planned, Composition) else tuned(planned, path)
+    return tuned(planned_document(read_yaml(path, lenient=True)), path)
 
 
 def plan_document(document: Document) -> Plan:
     """As plan_file, of a file that has been read, without a tuning."""
-    (plan,) = refuse_compositions([planned_document(document)], "there is no single plan")
+    (plan,) = refuse_compositions([planned_document(document)], *_SINGLE)
     return plan
 
 
@@ -50,17 +51,24 @@ def planned_document(document: Document) -> Planned:
             raise
         # Errors in one part must not hide those in another.
         partial = read_partly(STEPS, document)
-        if not is_single(partial):
+        if not is_single(partial, cut=False):
             raise
         chain, diagnostics = examine_chain(partial, document, training=True)
         diagnostics = merge(diagnostics, refusals(partial, chain, document))
+        if not is_single(partial):
+            diagnostics = [each for each in diagnostics if each.code != "FG309"]  # regions of their own have no such
         raise SpecError(merge(error.diagnostics, diagnostics)) from None
+    return planned_spec(spec, document)
+
+
+def planned_spec(spec: SpecModel, document: Document) -> Planned:
+    """As planned_document, of a validated spec."""
     return make_plan(spec, document) if is_single(spec) else compose(spec, document)
 
 
 def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
     """As planned_files, of chains of one region alone."""
-    return refuse_compositions(planned_files(paths), "there is no single plan")
+    return refuse_compositions(planned_files(paths), *_SINGLE)
 
 
 def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
@@ -71,8 +79,7 @@ def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
     for path in dict.fromkeys(map(Path, paths)):
         try:
             document = read_yaml(path, lenient=True)
-            plan = planned_document(document)
-            plan = plan if isinstance(plan, Composition) else tuned(plan, path)
+            plan = tuned(planned_document(document), path)
         except SpecError as error:
             diagnostics += error.diagnostics
             continue

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusegen.chain.images import spatial_of
+from fusegen.chain.parts import why_not_divided
+from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import part_of
 from fusegen.ops.step import Step
+from fusegen.plan.cuts import Width, is_cut, is_widened, last_width, operand_width, widths
 
 Shape = tuple[Dim, ...]
 
@@ -21,7 +24,8 @@ class Region:
     name: of its anchor, or of another layer in it. places: the index of each of its steps in the spec. inputs: the
     values that it takes, by their names in the module's forward; the first one is its running value. results: the same
     of those that it makes. channels: of its running value at its begin, and at its end. tail_in: the region
-    that computes what the spec has behind its layer, if another does.
+    that computes what the spec has behind its layer, if another does. rows: those of the results that have one channel,
+    behind a reduction.
     """
 
     name: str
@@ -31,6 +35,11 @@ class Region:
     results: tuple[str, ...]
     channels: tuple[Dim, Dim]
     tail_in: str = ""
+    rows: frozenset[str] = frozenset()
+
+    def width(self, result: str) -> Dim:
+        """The channels of a result."""
+        return 1 if result in self.rows else self.channels[1]
 
     @property
     def is_layer(self) -> bool:
@@ -46,26 +55,46 @@ class Region:
         return found
 
 
-def is_single(spec: Any) -> bool:
-    """Whether all steps are one chain over the first input, as far as they can be read. spec: may be a PartialSpec."""
+def is_single(spec: Any, cut: bool = True) -> bool:
+    """Whether all steps are one chain over the first input, as far as they can be read.
+
+    spec: may be a PartialSpec. cut: whether values of one channel can end a region.
+    """
     if spatial_of(spec):
         return True  # one region is all that there can be, and its steps say why
-    saved = {next(iter(spec.inputs), "")}
+    if not has_one_view(spec.chain, spec):
+        return False
+    cut = cut and not (spec.chain and spec.chain[0] is not None and spec.chain[0].in_batches)
+    saved, width = {next(iter(spec.inputs), "")}, widths(spec)
+    known: dict[str, Width] = {name: last_width(shape or ()) for name, shape in spec.inputs.items()}
+    view: Width = next(iter(known.values()), None)
     for index, step in enumerate(spec.chain):
         if step is None:
             continue
+        of_one = is_cut(step, width[index], view) or is_widened(step, width[index], view, operand_width(step, known))
+        divided = step.divides and why_not_divided(spec.chain, index) is not None
+        if cut and (of_one or divided):
+            return False
+        view = _channels_behind(step, view)
+        known.update((name, width[index + 1]) for name in step.saved)
         if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
             return False
-        if index == 0 and hides_source(step):
-            saved = set()
+        if hides_source(spec.chain[: index + 1]):
+            saved = set() if step.divides or index == 0 else saved
         saved |= set(step.saved)
     return True
 
 
-def hides_source(first: Step) -> bool:
-    """Whether nothing behind the first step of a region can take what the region begins with: it is the operand of a
+def has_one_view(steps: Iterable[Step | None], spec: Any) -> bool:
+    """Whether as many trailing dimensions can be the channels of all these steps."""
+    wanted = {wanted_dimensions(step, spec) for step in steps if step is not None}
+    return len(wanted - {None}) < 2
+
+
+def hides_source(steps: Sequence[Step | None]) -> bool:
+    """Whether nothing behind some steps of a region can take what the region begins with: it is the operand of a
     product, or has other channels."""
-    return first.anchor or first.divides
+    return any(step is not None and (step.divides or (step.anchor and not index)) for index, step in enumerate(steps))
 
 
 def channels_behind(steps: Iterable[Step], channels: Dim | None) -> Dim | None:

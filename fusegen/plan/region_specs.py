@@ -25,7 +25,7 @@ def region_spec(spec: SpecModel, region: Region) -> SpecModel:
         outputs = tuple(name if name in names else RESULT for name in region.results)
     steps = region.steps
     if steps[-1].save is not None and outputs is None:
-        inside = {getattr(step, "value", None) for step in steps} | {step.from_ for step in steps}
+        inside = {step.taken_value for step in steps} | {step.from_ for step in steps}
         if steps[-1].save not in inside:
             steps = (*steps[:-1], steps[-1].model_copy(update={"save": None}))
     made = spec.model_copy(
@@ -37,6 +37,7 @@ def region_spec(spec: SpecModel, region: Region) -> SpecModel:
             "arguments": {name: each for name, each in spec.arguments.items() if name in words},
             "inputs": region.inputs,
             "outputs": outputs,
+            "state_dict": {},
             "chain": steps,
         }
     )

@@ -1,7 +1,8 @@
 """Cuts the steps of a chain into regions: each is a chain of its own, with at most one anchor, in front.
 
-A region begins with the chain, at an anchor, and at a step that says `from` what no value of the region is. Between
-regions full-size values flow: a region takes what earlier ones have made as inputs.
+A region begins with the chain, at an anchor, at a step that says `from` what no value of the region is, and where a
+step's channels are another number of trailing dimensions (`fusegen.chain.trailing`). Between regions full-size values
+flow: a region takes what earlier ones have made as inputs.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusegen.chain.parts import why_not_divided
 from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.plan.region import Region, Shape, channels_behind, hides_source
+from fusegen.plan.cuts import is_cut, is_widened, last_width, operand_of, widths
+from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.model import RESULT, SpecModel
+from fusegen.spec.model import RESULT, TWICE, SpecModel
 from fusegen.spec.wording import nearest
 
 
@@ -46,6 +49,8 @@ class Partition:
         taken = {*spec.inputs, *spec.arguments, *spec.dims, *(name for step in spec.chain for name in step.saved)}
         self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
         self._names: set[str] = set()
+        self._widths = widths(spec)
+        self._of_rows: set[str] = set()
         self._kinds = {spec.running_input: "number"}
         self._parameters: dict[str, Step] = {}
         self._open: list[_Open] = []
@@ -60,10 +65,11 @@ class Partition:
         running = self.spec.running_input
         for index, step in enumerate(self.spec.chain):
             now = self._open[-1] if self._open else None
-            in_region = now is not None and step.from_ in (*now.own, None if hides_source(now.steps[0]) else now.source)
-            if now is None or step.anchor or (step.from_ is not None and not in_region):
+            if now is None or self._begins(index, now):
                 source = step.from_ or running
                 self._known(source, index, "from")
+                if now is not None and self._widens(index, now):
+                    source, step = self._exchanged(step, source)
                 now = _Open(index, source)
                 now.inputs[source] = self._shape(source)
                 self._rows(source, index)
@@ -90,21 +96,46 @@ class Partition:
         source = self._shape(now.source)
         for name in [*names, running] if running else names:
             now.own.append(name)
-            self.shapes.setdefault(name, (*source[:-1], channels_behind(now.steps, _channels(source))))
+            channels = channels_behind(now.steps, _channels(source))
+            if self._widths[index + 1] == 1 != channels:
+                channels = 1
+                self._of_rows.add(name)
+            self.shapes.setdefault(name, (*source[:-1], channels))
             self.made_by.setdefault(name, len(self._open) - 1)
         return running
 
     def _begins(self, index: int, now: _Open) -> bool:
+        """Whether a region begins with a step. now: the one that the step before is in."""
         step = self.spec.chain[index]
         inside = step.from_ is None or step.from_ in (*now.own, *self.spec.chain[index - 1].saved)
-        if not hides_source(now.steps[0]):
+        if not hides_source(now.steps):
             inside = inside or step.from_ == now.source
-        return step.anchor or not inside
+        cut = is_cut(step, self._widths[index], self._view(now))
+        divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
+        other = not has_one_view((*now.steps, step), self.spec)
+        return step.anchor or not inside or cut or divided or other or self._widens(index, now)
+
+    def _view(self, now: _Open) -> Dim | None:
+        return channels_behind(now.steps, _channels(self._shape(now.source)))
+
+    def _widens(self, index: int, now: _Open) -> bool:
+        """Whether the operand of a step has a width that its region has not, and the rows of the first input."""
+        step = self.spec.chain[index]
+        shape = self.shapes.get(operand_of(step) or "", ())
+        alike = shape[:-1] == self._shape(self.spec.running_input)[:-1]
+        return alike and is_widened(step, self._widths[index], self._view(now), last_width(shape))
+
+    def _exchanged(self, step: Step, running: str) -> tuple[str, Step]:
+        """A step whose operand begins a region: the name of that, and the step with the two exchanged."""
+        operand = operand_of(step) or ""
+        self.used |= {operand, running}
+        update = {"input": None, "value": running, "swap": not step.swap}  # type: ignore[attr-defined]
+        return operand, step.model_copy(update=update)
 
     def _with_inputs(self, step: Step, index: int, now: _Open) -> Step:
         """The step with what earlier regions have made as inputs, and with the parameters that it makes anew."""
         changes: dict[str, Any] = {}
-        value = getattr(step, "value", None)
+        value = step.taken_value
         if value is not None and value in now.own:
             self.used.add(value)
         elif value is not None:
@@ -189,7 +220,9 @@ class Partition:
             source = self._shape(now.source)
             channels = _channels(source), channels_behind(now.steps, _channels(source))
             places = tuple(range(now.first, now.first + len(now.steps)))
-            yield Region(name, places, tuple(now.steps), now.inputs, (*results, last), channels)
+            made = (*results, last)
+            rows = frozenset(self._of_rows & {*made})
+            yield Region(name, places, tuple(now.steps), now.inputs, made, channels, rows=rows)
 
     def _returned(self) -> tuple[str, ...]:
         last = self.regions[-1].results[-1]
@@ -202,6 +235,8 @@ class Partition:
                 self._add("FG301", f"no step saves '{name}'", ("outputs", index), hint)
             self.used.add(name)
             found.append(name if name in self.made_by else last)
+            if found.count(last) > 1:
+                self._add("FG208", TWICE.format(self.spec.outputs[found.index(last)], name), ("outputs", index))
         if last not in found:
             place = ("chain", len(self.spec.chain) - 1)
             self._add("FG306", "nothing uses the value of the last step", place, f"add {RESULT} to 'outputs'")

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, create_model
 
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import schedule_names, tunable_names
+from fusegen.plan.composition import Composition, Planned, compiled
 from fusegen.plan.kinds import L2, PERSISTENT, TUNABLES, TWO_PASS
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
@@ -78,15 +79,27 @@ class _File(SpecPart):
     architectures: dict[str, _Machine]
 
 
-def tuning_path(spec: Path | str) -> Path:
-    """Where the tuning of a spec file lies."""
-    return Path(spec).with_suffix(SUFFIX)
+def tuning_path(spec: Path | str, plan: Plan | None = None) -> Path:
+    """Where the tuning of a spec file lies. plan: of a region of it, whose tuning has the name of its package."""
+    whole = Path(spec).with_suffix(SUFFIX)
+    if plan is None or plan.spec.file_stem == plan.spec.name:
+        return whole
+    return whole.with_name(plan.spec.name + SUFFIX)
 
 
-def tuned(plan: Plan, spec: Path | str) -> Plan:
-    """The plan with the tuning that lies beside its spec, if one does. Raises SpecError with the diagnostics of it."""
-    path = tuning_path(spec)
-    return replace(plan, tuning=read_tuning(plan, path)) if path.exists() else plan
+def tuned(planned: Planned, spec: Path | str) -> Planned:
+    """The plan with the tuning that lies beside its spec, if one does, or each of its regions with its own. Raises
+    SpecError with the diagnostics of all."""
+    plans, diagnostics = [], list[Diagnostic]()
+    for plan in compiled([planned]):
+        path = tuning_path(spec, plan)
+        try:
+            plans.append(replace(plan, tuning=read_tuning(plan, path)) if path.exists() else plan)
+        except SpecError as error:
+            diagnostics += error.diagnostics
+    if diagnostics:
+        raise SpecError(diagnostics)
+    return planned.with_plans(plans) if isinstance(planned, Composition) else plans[0]
 
 
 def read_tuning(plan: Plan, path: Path) -> Tuning:

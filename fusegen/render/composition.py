@@ -105,7 +105,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         variables=as_tuple([region.variable for region in kernels]),
         precisions=composition.has_precisions,
         signature=signature(spec, composition.has_precisions),
-        construct=constructor(spec, chains, _constructed(composition), lines, composition.has_precisions),
+        construct=constructor(spec, chains, constructed(composition), lines, composition.has_precisions),
         reset=reset(spec),
         extra_repr=extra_repr(*chains),
         shapes=_shapes(composition),
@@ -115,6 +115,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         typed_inputs=[f"{name}: Tensor" for name in inputs],
         inputs_all=inputs,
         dropouts=[*_dropouts(composition)],
+        paths=spec.state_dict,
         calls=_calls(composition),
     )
 
@@ -137,7 +138,7 @@ def _dropouts(composition: Composition) -> Iterator[DropoutText]:
             yield DropoutText(dropout.name, stream, dropout.by_sample)
 
 
-def _constructed(composition: Composition) -> list[str]:
+def constructed(composition: Composition) -> list[str]:
     """The lines that make what the steps own, in the order of the spec."""
     widths: dict[int, Dim] = {}
     for part in composition.parts:
@@ -169,7 +170,7 @@ def _shapes(composition: Composition) -> list[str]:
     spec = composition.spec
     lines = [f"{name}: {text(shape)}" for name, shape in spec.inputs.items()]
     rows = next(iter(spec.inputs.values()))[:-1]
-    widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
+    widths = {name: part.region.width(name) for part in composition.parts for name in part.region.results}
     last = composition.parts[-1].plan
     made = [text((*rows, widths[name])) for name in composition.returned]
     if spec.outputs is None and last is not None:  # which may have one value for each row

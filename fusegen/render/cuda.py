@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fusegen.ir.functions.catalogue import FUNCTIONS, known_of
@@ -44,15 +44,15 @@ class ModeText:
     verification: bool
 
 
-def render_kernels(plan: Plan) -> str:
-    """The text of kernels.cu."""
+def render_kernels(plan: Plan, definitions: bool = True) -> str:
+    """The text of kernels.cu. definitions: whether it has the functions that templates/support lacks."""
     text = render(
         "kernels.cu.j2",
         file=plan.spec.file_stem,
         name=plan.spec.name,
         about=plan.spec.about or plan.spec.name,
         formula=chain_lines(plan),
-        definitions=_definitions(plan),
+        definitions=_definitions([plan]) if definitions else [],
         namespace=namespace(plan.spec.name),
         device=plan.device,
         roles=_roles(plan),
@@ -64,9 +64,16 @@ def render_kernels(plan: Plan) -> str:
     return tidy(text)
 
 
-def _definitions(plan: Plan) -> list[str]:
+def render_definitions(plans: Iterable[Plan]) -> str:
+    """Those functions for several plans in one source; empty where there are none."""
+    found = _definitions(plans)
+    return tidy(render("definitions.cu.j2", definitions=found)) if found else ""
+
+
+def _definitions(plans: Iterable[Plan]) -> list[str]:
     """The C++ of the functions that templates/support lacks, each once, line by line."""
-    used = {known_of(node) for program in plan.programs for node in ancestors([t.node for t in program.outputs])}
+    programs = [program for plan in plans for program in plan.programs]
+    used = {known_of(node) for program in programs for node in ancestors([t.node for t in program.outputs])}
     found = [function.definition.strip() for function in FUNCTIONS.values() if function.definition and function in used]
     return [line for text in dict.fromkeys(found) for line in ["", *text.splitlines()]]
 

@@ -59,13 +59,14 @@ def variable(variant: Variant) -> str:
 
 def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     saved = {tensor.name: tensor for tensor in variant.saved}
-    further = {each.tensor.name: each.tensor.role for each in variant.further}
+    further = {each.tensor.name: each.tensor for each in variant.further}
     found = []
     for name in renderer.forward().returns:
         if name == variant.result:
             found.append(_result("output", "rows", 1 if variant.chain.of_rows else "channels"))
         elif name in further:
-            found.append(_result(dtype_field(further[name]), "rows", "channels"))
+            width = "channels" if further[name].is_full else 1
+            found.append(_result(dtype_field(further[name].role), "rows", width))
         elif name in saved:
             found.append(_result(dtype_field(saved[name].role), *sizes(saved[name])))
         else:

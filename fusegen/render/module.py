@@ -51,19 +51,21 @@ def render_module(plan: Plan, sources: str) -> str:
         variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
         ranks=operator_arguments(plan),
         linear=chain.contraction is not None,
-        drops_channels=chain.drops_channels,
+        drops_channels=chain.drops_channels and not chain.exchanged,
+        exchanged=as_tuple([str(each) if each == 1 else repr_double(str(each)) for each in chain.exchanged]),
         precisions=plan.has_precisions,
         signature=signature(spec, plan.has_precisions),
         construct=construct(plan, eager),
         reset=reset(spec),
         extra_repr=extra_repr(chain),
         shapes=shapes(plan),
-        order=_order(plan),
+        order=order(plan),
         returns=returns(spec),
         dimensions=dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),
         eager=eager,
         further=bool(further),
         dropouts=chain.dropouts,
+        paths=spec.state_dict,
         spatial=chain.spatial,
         inputs_all=inputs,
         inputs_tuple=as_tuple(of_values),
@@ -80,7 +82,7 @@ def returns(spec: SpecModel) -> str:
     return "Tensor" if spec.outputs is None else f"tuple[{', '.join(['Tensor'] * len(spec.outputs))}]"
 
 
-def _order(plan: Plan) -> str:
+def order(plan: Plan) -> str:
     """Where the values that the module returns are among the ops' results; empty where it returns one alone."""
     if plan.spec.outputs is None:
         return ""

@@ -14,7 +14,8 @@ from fusegen.spec import checks
 from fusegen.spec.annotations import fields
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.names import ArgumentName, ClassName, Identifier, SpecName, WidthName, camel_case
+from fusegen.spec.names import ArgumentName, AttributeName, ClassName, Identifier, SpecName, WidthName, camel_case
+from fusegen.spec.state_paths import StatePath
 from fusegen.spec.wording import suggest
 
 FORMAT_VERSION = 1
@@ -25,6 +26,7 @@ MAX_NAMES = 64
 MAX_OUTPUTS = 8
 RESULT = "result"
 """What `outputs` calls the running value at the end."""
+TWICE = "'{}' and '{}' are the same value, that of the last step"
 MAX_ABOUT_LENGTH = 200
 
 _TARGET = re.compile(r"sm_[0-9]{2,3}a?")
@@ -68,7 +70,7 @@ def _about(value: str) -> str:
 
 # A size that the generated code may rely on, or a symbol that stays dynamic.
 Dimension = Identifier | PositiveInt
-# The same, or a multiple of a symbol: of what a chain divides into parts.
+# The same, or a multiple of a symbol: of channels.
 Width = WidthName | PositiveInt
 InputShape = Annotated[Listing[Width], Field(max_length=MAX_RANK)]
 Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]
@@ -199,6 +201,14 @@ class SpecModel(SpecPart):
             ["result", "total"],
         ),
     ] = None
+
+    state_dict: Annotated[
+        dict[AttributeName, StatePath],
+        meaning(
+            "where the original's state_dict has another name for a layer or a parameter: its path there",
+            {"mlp_up": "mlp.up"},
+        ),
+    ] = Field(default_factory=dict, max_length=MAX_NAMES)
 
     # For validate(): the message and the hint for an op that is not one of the given known ones.
     unknown_op: ClassVar[UnknownOp | None] = None

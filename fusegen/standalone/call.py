@@ -10,86 +10,68 @@ from collections.abc import Iterator
 
 from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.model import Variant
-from fusegen.plan.plan import Plan
+from fusegen.plan.modes import alike
 from fusegen.render.environment import wrap
 from fusegen.render.functions import as_tuple
+from fusegen.render.module import order
 from fusegen.render.operators import OpRenderer
 from fusegen.render.preconditions import preconditions
+from fusegen.standalone.drops import SAMPLES, Drops
+from fusegen.standalone.named import NamedPlan
+from fusegen.standalone.views import check_and_view, rows_of_samples, viewed_back
 
 _REFUSED = re.compile(r"_support\.refused\((.*)\)", re.DOTALL)
 # The package's functions that look at constants, and what takes their place here.
 HELPERS = {"not_numbers": "_require_numbers", "beyond": "_require_in_range", "far_from_one": "_require_near_one"}
 
 
-def function_name(variant: Variant) -> str:
-    """The autograd.Function of a variant."""
-    return f"_{variant.name.capitalize() or 'Fused'}"
-
-
 class Call:
-    """Prints the body of `forward`."""
+    """Prints the body of `forward`, or of the method that runs a region, whose inputs are [rows, channels]."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.chain = plan, plan.chain
+    def __init__(self, named: NamedPlan) -> None:
+        plan = named.plan
+        self.named, self.plan, self.chain = named, plan, plan.chain
         self.inputs = [tensor.name for tensor in plan.chain.inputs]
         fixed = fixed_dimensions(plan.chain)
         self.first, self.others = self.inputs[0], [name for name in self.inputs[1:] if name not in fixed]
         self.further = list(plan.chain.further)
         self.norms = [name for name, tracked in plan.chain.batch_norms if tracked]
         self.untracked = len(plan.chain.batch_norms) > len(self.norms)
+        self.drops = Drops(plan.chain)
 
     def body(self) -> list[str]:
-        views, result = self._views()
-        lines = [*views, *self._dtypes(), *self._operands(), *self._groups(), *self._eps()]
-        if not self.norms:
-            return [*lines, *(self._one_row() if self.untracked else []), *self._apply(0, {}, result)]
+        lines, result = [], ""
+        if not self.named.region:
+            lines = check_and_view(dimensions(self.plan), self.first, self.others)
+            result = viewed_back(dimensions(self.plan), self.chain.drops_channels)
+            if self.drops.by_sample:
+                lines.append(f"{SAMPLES} = {rows_of_samples(dimensions(self.plan))}")
+        lines += [*self._dtypes(), *self._operands(), *self._groups(), *self._eps(), *self.drops.reads()]
+        draws = self.drops.draws(self.first)
         lines += self._one_row() if self.untracked else []
+        if not self.norms:
+            if draws:  # as nn.Dropout: nothing is drawn where nothing is dropped
+                lines += [f"if {self.drops.all_kept()}:", *(f"    {line}" for line in self._apply(1, {}, result, []))]
+            return [*lines, *self._apply(0, {}, result, draws)]
         training = f"self.{self.norms[0]}.training"
         if len(self.norms) > 1:
             others = " or ".join(f"self.{name}.training != {training}" for name in self.norms[1:])
             lines += [f"if {others}:", '    raise RuntimeError("some batch norms are in training, some are not")']
-        evaluation = self._apply(1, {}, result)
+        evaluation = self._apply(1, {}, result, [])
+        if draws:
+            reason = "a dropout is in training, and the batch norms are in evaluation"
+            evaluation = [f"if not ({self.drops.all_kept()}):", f'    raise ValueError("{reason}")', *evaluation]
         lines += [f"if not {training}:", *(f"    {line}" for line in evaluation)]
         lines += [] if self.untracked else self._one_row()
-        return [*lines, *self._momenta(), *self._apply(0, self._replaced(), result)]
-
-    def helpers(self) -> list[str]:
-        """The functions that the body calls of those that look at constants."""
-        text = "\n".join(self.body())
-        return [name for name in HELPERS.values() if name in text]
-
-    def _views(self) -> tuple[list[str], str]:
-        """Inputs as [rows, channels], and what makes the result's shape of that."""
-        allowed, first = dimensions(self.plan), self.first
-        if allowed.most is not None:
-            reason = f"{first} must have two dimensions: {allowed.reason}"
-            lines = [f"if {first}.dim() != 2:", f'    raise ValueError("{reason}")']
-            return [*lines, *self._rows()], ".squeeze(-1)" if self.chain.drops_channels else ""
-        needed = f"{first} must have {allowed.least} dimensions: {allowed.reason}"
-        if allowed.least <= 1:
-            needed = f"{first} must have a dimension of channels"
-        lines = [
-            f"if {first}.dim() < {max(1, allowed.least)}:",
-            f'    raise ValueError("{needed}")',
-            f"_leading = {first}.shape[:-1]",
-        ]
-        for name in self.others:
-            lines += [
-                f"if {name}.dim() == 0 or {name}.shape[:-1] != _leading:",
-                f'    raise ValueError("{name} must have the leading dimensions of {first}")',
-            ]
-        lines += [f"{name} = {name}.reshape(-1, {name}.shape[-1])" for name in (first, *self.others)]
-        return [*lines, *self._rows()], ".view(_leading)" if self.chain.drops_channels else ".view(*_leading, -1)"
-
-    def _rows(self) -> list[str]:
-        return [f"if {self.first}.shape[0] == 0:", f'    raise ValueError("{self.first} has no rows")']
+        return [*lines, *self._momenta(), *self._apply(0, self._replaced(), result, [*self._counts(), *draws])]
 
     def _dtypes(self) -> list[str]:
         first, c = self.first, self.chain.contraction
         lines = ["_autocast = _autocast_dtype()"]
         lines += [f"_activation = {f'_autocast or {first}.dtype' if c else f'{first}.dtype'}"]
-        key = ["_activation", self._parameter_dtype(), *(f"{name}.dtype" for name in self.further[:1])]
-        return [*lines, f"_mode = _find_mode({as_tuple(key)}, _autocast is not None)"]
+        further = [f"{names[0]}.dtype" for names in alike(self.plan.modes, self.further)]
+        key = as_tuple(["_activation", self._parameter_dtype(), *further])
+        return [*lines, f"_mode = _find_mode({self.named.modes}, {key}, _autocast is not None)"]
 
     def _parameter_dtype(self) -> str:
         chain = self.chain
@@ -162,7 +144,7 @@ class Call:
         return lines
 
     def _counts(self) -> list[str]:
-        """What counts the batch where the kernels do not, once nothing can refuse the call any more."""
+        """What counts the batch where the kernels do not."""
         lines = []
         for name in self.norms:
             lines += [f"if self.{name}.momentum is None:", f"    self.{name}.num_batches_tracked.add_(1)"]
@@ -171,8 +153,9 @@ class Call:
     def _replaced(self) -> dict[str, str]:
         return {self.chain.name_of(f"{name}.momentum"): f"_{name}_momentum" for name in self.norms}
 
-    def _apply(self, index: int, replaced: dict[str, str], result: str) -> list[str]:
-        """Calls the ops of a variant. replaced: arguments that have other expressions."""
+    def _apply(self, index: int, replaced: dict[str, str], result: str, before: list[str]) -> list[str]:
+        """Calls the ops of a variant. replaced: arguments that have other expressions. before: statements once nothing
+        can refuse the call any more."""
         variant = self.plan.variants[index]
         renderer = OpRenderer(self.plan, variant)
         op = renderer.forward()
@@ -184,10 +167,17 @@ class Call:
             if argument.cpp == "double" and argument.public not in replaced:
                 numbers.append(source)
             arguments.append(f"{source}.detach()" if argument.public in constant else source)
-        lines = self._checks(variant, numbers) + (self._counts() if replaced else [])
+        lines = [*self._checks(variant, numbers), *before]
         body = wrap(", ".join(arguments), 76, 4).splitlines()
-        return [*lines, f"return _run({function_name(variant)}, _kernels.{op.function}, (",
-                *(f"    {line.strip()}" for line in body[:-1]), f"    {body[-1].strip()},", f")){result}"]  # fmt: skip
+        run = f"{self.named.function(variant)}, {self.named.kernels}.{op.function}, ("
+        values = [*(f"    {line.strip()}" for line in body[:-1]), f"    {body[-1].strip()},"]
+        wanted = order(self.plan)
+        if not wanted:
+            return [*lines, f"return _run({run}", *values, f")){result}"]
+        if not result:
+            return [*lines, f"return _run_several({run}", *values, f"), {wanted})"]
+        back = f"return tuple(each{result} for each in _results)"
+        return [*lines, f"_results = _run_several({run}", *values, f"), {wanted})", back]
 
     def _sources(self, variant: Variant) -> Iterator[tuple[str, str]]:
         """Where each argument of the forward op comes from."""
@@ -202,6 +192,7 @@ class Call:
                 yield chain.name_of(f"{step.name}.eps"), f"_{step.name}_eps"
         yield from (("_dtype_mode", "_mode"), ("_channels", self._channels()), ("_groups", "_groups"))
         yield from ((name, name) for name in ("_precision", "_operand_pieces", "_weight_pieces"))
+        yield from self.drops.sources()
 
     def _checks(self, variant: Variant, numbers: list[str]) -> list[str]:
         """What the constants must be for the kernels, and for PyTorch."""

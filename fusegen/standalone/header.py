@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
+from collections.abc import Iterator
 
+from fusegen.ir.multiples import value_of
 from fusegen.ops.step import WIDTH, Step
+from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import summary
 from fusegen.render.cuda import chain_lines
+from fusegen.render.original import reference_lines
 from fusegen.standalone.sources import bare
 
 _COLUMNS = 96
 
 
-def header(plan: Plan) -> list[str]:
+def header(planned: Planned) -> list[str]:
     """Lines of comments, without their `#`."""
-    spec, data = plan.spec, summary(plan)
-    sizes = ", ".join(f"{name} {size}" for name, size in data["typical"].items())
+    spec = planned.spec
     lines = [*textwrap.wrap(spec.about, _COLUMNS), ""]
     lines += textwrap.wrap(
         f"Fused CUDA kernels, forward and backward, written by fusegen from {spec.name}.yaml. This file needs torch >= "
@@ -25,22 +29,49 @@ def header(plan: Plan) -> list[str]:
         "compiled where it is imported first.",
         _COLUMNS,
     )
-    lines += ["", f"Operators that are replaced, at {sizes or 'any size'}, in {plan.modes[0].name}:", ""]
-    full = _full_bytes(plan)
-    for step, text in zip(spec.chain, chain_lines(plan), strict=True):
-        lines.append(f"  {bare(text)}")
-        lines += textwrap.wrap(_reason(plan, step, full), _COLUMNS, initial_indent="      ", subsequent_indent="      ")
-    lines += ["", "Kernels:", ""]
-    for variant in data["variants"]:
-        for program, made in zip(variant["programs"], _programs(plan, variant["name"]), strict=True):
-            lines += _program(program, made)
+    if not isinstance(planned, Composition):
+        return [*lines, "", *_operators(planned), "", *_kernels(planned)]
+    lines += ["", "The chain has several regions, each with kernels of its own. Values between them lie in memory."]
+    for part in planned.parts:
+        lines += ["", f"---- The region {part.region.name}"]
+        if part.plan is None:
+            lines += ["", "A layer alone: it stays the library's product, which this file does not claim to beat."]
+        else:
+            lines += ["", *_operators(part.plan), "", *_kernels(part.plan)]
     return lines
+
+
+def formula(planned: Planned) -> list[str]:
+    """The chain in PyTorch's words."""
+    if not isinstance(planned, Composition):
+        return chain_lines(planned)
+    return [line.replace("self.", "") for line in reference_lines(planned.spec)]
+
+
+def _operators(plan: Plan) -> Iterator[str]:
+    """Those that are replaced, each with what that saves."""
+    sizes = ", ".join(f"{name} {size}" for name, size in summary(plan)["typical"].items())
+    yield from (f"Operators that are replaced, at {sizes or 'any size'}, in {plan.modes[0].name}:", "")
+    full, lines = _full_bytes(plan), chain_lines(plan)
+    lines = lines if plan.spec.outputs is None else lines[:-1]  # without what it returns
+    for step, text in zip(plan.spec.chain, lines, strict=True):
+        yield f"  {bare(text)}"
+        yield from textwrap.wrap(
+            _reason(plan, step, full), _COLUMNS, initial_indent="      ", subsequent_indent="      "
+        )
+
+
+def _kernels(plan: Plan) -> Iterator[str]:
+    yield from ("Kernels:", "")
+    for variant in summary(plan)["variants"]:
+        for program, made in zip(variant["programs"], _programs(plan, variant["name"]), strict=True):
+            yield from _program(program, made)
 
 
 def _full_bytes(plan: Plan) -> int:
     """Of a result [rows, channels], in the first dtype configuration."""
-    size = {name: plan.spec.dims.get(name, name) for name in (plan.chain.rows, plan.chain.channels)}
-    return int(size[plan.chain.rows]) * int(size[plan.chain.channels]) * WIDTH[plan.modes[0].roles["activation"]]
+    dims = (*(plan.chain.leading or (plan.chain.rows,)), plan.chain.channels)
+    return math.prod(value_of(dim, plan.spec.dims) for dim in dims) * WIDTH[plan.modes[0].roles["activation"]]
 
 
 def _reason(plan: Plan, step: Step, full: int) -> str:

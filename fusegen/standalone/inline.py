@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 _QUOTED = re.compile(r'#include "([^"]+)"')
 _ONCE = "#pragma once"
@@ -25,11 +25,23 @@ def inline(root: str, files: Mapping[str, str]) -> str:
             if found is None:
                 lines += [] if line == _ONCE else [line]
                 continue
-            included = posixpath.normpath(posixpath.join(posixpath.dirname(path), found[1]))
-            if included not in seen:
-                seen.add(included)
-                lines += ["", f"// ---- {included} {'-' * max(1, 90 - len(included))}", *expand(included)]
+            header = _beside(path, found[1])
+            if header not in seen:
+                seen.add(header)
+                lines += ["", f"// ---- {header} {'-' * max(1, 90 - len(header))}", *expand(header)]
         return lines
 
     text = "\n".join(expand(root))
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
+
+
+def included(path: str, text: str) -> Iterator[str]:
+    """The paths of the files that a text at this path includes itself."""
+    for line in text.splitlines():
+        found = _QUOTED.match(line)
+        if found is not None:
+            yield _beside(path, found[1])
+
+
+def _beside(path: str, name: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fusegen.ir.multiples import value_of
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned, compiled
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,14 @@ class Inputs:
     lines: list[str] = field(default_factory=list)
 
 
-def inputs_of_spec(plan: Plan) -> Inputs:
+def inputs_of_spec(planned: Planned) -> Inputs:
     """Random tensors of the sizes that the spec plans for; arguments where the spec has a value for each."""
-    spec, sizes = plan.spec, plan.spec.dims
+    spec, sizes = planned.spec, planned.spec.dims
+    masks = {name for plan in compiled([planned]) for name in plan.chain.masks}
     made = []
-    for tensor in plan.chain.inputs:
-        shape = ", ".join(str(value_of(d, sizes)) for d in tensor.shape) or "()"
-        is_mask = tensor.name in plan.chain.masks
+    for name, dims in spec.inputs.items():
+        shape = ", ".join(str(value_of(d, sizes)) for d in dims) or "()"
+        is_mask = name in masks
         made.append(f"torch.rand({shape}) < 0.5" if is_mask else f"torch.randn({shape})")
     lines = ["def get_inputs():", f"    return [{', '.join(made)}]"]
     values = []

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import candidates
-from fusegen.plan.composition import refuse_several
+from fusegen.plan.composition import compiled
 from fusegen.plan.packages import plan_packages
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import DEFAULT
@@ -42,12 +42,14 @@ Say = Callable[[str], None]
 
 
 def tune_specs(specs: Sequence[Path], options: Options, device: Device | None = None) -> None:
-    """Measures specs and writes a tuning beside each. Tables go to stdout, progress to stderr. None: the GPU at hand.
+    """Measures specs and writes a tuning beside each, of a chain of several regions one for each region that has
+    kernels. Tables go to stdout, progress to stderr. None: the GPU at hand.
 
     Raises before anything is measured: SpecError where there is no CUDA device, a spec has none of the dtypes or the
     device is not among its targets. Raises TailError where a candidate's results are not those of the default.
     """
-    plans = refuse_several(plan_packages(specs), "there is no tuning")
+    files = [(plan, spec) for each, spec in zip(plan_packages(specs), specs, strict=True) for plan in compiled([each])]
+    plans = [plan for plan, _ in files]
     _refuse_dtypes(plans, options)
     if device is None:
         require_cuda()
@@ -64,7 +66,7 @@ def tune_specs(specs: Sequence[Path], options: Options, device: Device | None = 
         packages = Path(directory).resolve()
         write_files(render_all(replace(plan, tuning=()) for plan in plans), packages)
         launchers = device.launchers([plan.spec.name for plan in plans], packages)
-        for plan, spec in zip(plans, specs, strict=True):
+        for plan, spec in files:
             package = import_package(packages, plan.spec.name)
             found = []
             for mode in plan.modes:
@@ -78,9 +80,10 @@ def tune_specs(specs: Sequence[Path], options: Options, device: Device | None = 
 
 def _write(plan: Plan, spec: Path, new: Architecture, stdout: Console, say: Say) -> None:
     stdout.print(table(plan.spec.name, new))
-    tuning, path = merged(plan, new), tuning_path(spec)
+    tuning, path = merged(plan, new), tuning_path(spec, plan)
     if tuning == plan.tuning:
-        say(f"{spec}: nothing to change" + ("" if tuning else ", the default is fastest everywhere"))
+        what = spec if path == tuning_path(spec) else f"{spec}, {plan.spec.name}"
+        say(f"{what}: nothing to change" + ("" if tuning else ", the default is fastest everywhere"))
         return
     write_tuning(path, tuning)
     say(f"{'wrote' if tuning else 'removed'} {path}; next: fusegen build {spec}")

@@ -75,7 +75,7 @@ def composed_sizes(composition: Composition, rows: int, source: int, channels: i
 def sizes_of_composition(composition: Composition, symbols: Mapping[str, int]) -> Sizes:
     """The sizes that the values of all symbols give. Results count as one, beside each other."""
     given = tuple(value_of(dim, symbols) for dim in next(iter(composition.spec.inputs.values())))
-    widths = {name: part.region.channels[1] for part in composition.parts for name in part.region.results}
+    widths = {name: part.region.width(name) for part in composition.parts for name in part.region.results}
     result = sum(value_of(widths[name], symbols) for name in composition.returned)
     *rows, source = given
     return Sizes(symbols, math.prod(rows), result, source, *((given, (*rows, result)) if len(rows) > 1 else ()))
@@ -113,18 +113,17 @@ class ComposedSubject(Subject):
         found = super().original_class
         return of_several_widths(found) if isinstance(self.original, type) else found
 
-    def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        return made  # no region has any
-
     def _chains(self) -> list[Chain]:
         return [plan.chain for plan in self.plan.plans]
 
     def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:
         dtype = getattr(torch, mode.roles["parameter"])
-        masks = {name for plan in self.plan.plans for name in plan.chain.masks}
+        masks = {name for chain in self._chains() for name in chain.masks}
+        targets = {name for chain in self._chains() for name in chain.targets}
         return [
             (tuple(map(sizes.number, shape)), torch.bool if name in masks else dtype)
             for name, shape in self.plan.spec.inputs.items()
+            if name not in targets
         ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fusegen.chain.model import Convolution, Sizing
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import factors
 from fusegen.plan.plan import Plan
 
 
@@ -26,8 +27,9 @@ def symbols_of_images(plan: Plan, rows: int, channels: int) -> dict[str, int]:
     """Values of all symbols where the chain begins with an input: about so many rows, and channels."""
     chain, spec = plan.chain, plan.spec
     symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
-    if isinstance(chain.channels, str):
-        symbols.setdefault(chain.channels, channels)
+    number, symbol = factors(chain.channels)
+    if symbol is not None:
+        symbols.setdefault(symbol, max(1, channels // number))
     (name, _, *positions) = chain.inputs[0].shape
     batch, given = _unequal(rows, chain.spatial)
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
@@ -42,8 +44,9 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
         symbols[made.groups] = source
     groups = _number(made.groups, symbols)
     for dim, count in ((made.in_channels, source), (made.out_channels, channels)):
-        if isinstance(dim, str):
-            symbols.setdefault(dim, max(1, count // groups) * groups)
+        number, name = factors(dim)
+        if name is not None:
+            symbols.setdefault(name, max(1, count // (number * groups)) * groups)
     batch, wanted = _unequal(rows, made.dimensions)
     given = _least_input(plan, wanted, symbols)
     (name, _, *positions) = plan.chain.inputs[0].shape

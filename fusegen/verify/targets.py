@@ -10,18 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.plan.plan import Plan
+from fusegen.chain.model import Chain
+from fusegen.plan.composition import Composition, Planned
 
 _BITS = 12
 
 
-def with_targets(plan: Plan, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+def with_targets(plan: Planned, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     """The class of a module, or what makes one, whose forward takes no targets. What it makes has `known_targets`,
     which replace those that it would make in each call."""
-    chain = plan.chain
-    if not chain.targets:
+    targets = loss_chain(plan).targets
+    if not targets:
         return made
-    places = [index for index, given in enumerate(chain.inputs) if given.name in chain.targets]
+    places = [index for index, name in enumerate(plan.spec.inputs) if name in targets]
     cls = made if isinstance(made, type) else None
 
     def whole(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
@@ -48,10 +49,15 @@ def with_targets(plan: Plan, made: Callable[..., nn.Module]) -> Callable[..., nn
     return type(cls.__name__, (cls,), members)
 
 
-def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
+def loss_chain(plan: Planned) -> Chain:
+    """The chain that ends with the loss, if there is one: of a module of several regions the last one's."""
+    return plan.plans[-1].chain if isinstance(plan, Composition) else plan.chain
+
+
+def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
     """A target for each row, of the signs of its first values: rows in another order have theirs in that order, and
     rounding changes none. Some of them are the one that is ignored."""
-    chain = plan.chain
+    chain = loss_chain(plan)
     x = x.detach() if x.dim() > 1 else x.detach()[None]
     values = x.flatten(1)[:, :_BITS]
     digits = (values > 0).long() * 2 ** torch.arange(values.shape[1], device=x.device)
@@ -68,8 +74,10 @@ def make_targets(plan: Plan, module: nn.Module, x: Tensor) -> Tensor:
     return torch.where(ignored, chain.loss.ignored, targets % _channels(plan, module, x))
 
 
-def _channels(plan: Plan, module: nn.Module, x: Tensor) -> int:
+def _channels(plan: Planned, module: nn.Module, x: Tensor) -> int:
     """Those of the running value, which may be a part of the source."""
+    if isinstance(plan, Composition):
+        return _channels_of_regions(plan, module, x)
     product, convolution, width = (
         plan.chain.contraction,
         plan.chain.convolution,
@@ -80,6 +88,18 @@ def _channels(plan: Plan, module: nn.Module, x: Tensor) -> int:
     elif convolution is not None:
         width = module.get_submodule(convolution.name).out_channels
     return width // plan.chain.number_of_parts
+
+
+def _channels_of_regions(plan: Composition, module: nn.Module, x: Tensor) -> int:
+    """Of the value at the end: as wide as the result of a layer, or as the first input."""
+    wanted = plan.parts[-1].region.channels[1]
+    for part in plan.parts:
+        if part.region.steps[0].anchor and part.region.channels[1] == wanted:
+            layer = part.region.steps[0]
+            own = attrgetter(layer.name if layer.module else layer.parameter)(module)
+            weight = own.weight if layer.module else own
+            return weight.shape[1 if layer.op == "matmul" and not layer.transposed else 0] // layer.number_of_parts
+    return wanted if isinstance(wanted, int) else x.shape[-1]
 
 
 @torch.no_grad()

@@ -188,6 +188,33 @@ __device__ __forceinline__ uint2 load_word_to_keep(const uint2* from) {
   return *from;
 #endif
 }
+// Those of a mask, whose elements have a byte each.
+__device__ __forceinline__ unsigned int load_word_to_keep(const unsigned int* from) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+  uint64_t policy;
+  unsigned int word;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("ld.global.L2::cache_hint.u32 %0, [%1], %2;"
+               : "=r"(word)
+               : "l"(from), "l"(policy));
+  return word;
+#else
+  return *from;
+#endif
+}
+__device__ __forceinline__ unsigned short load_word_to_keep(const unsigned short* from) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+  uint64_t policy;
+  unsigned short word;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("ld.global.L2::cache_hint.u16 %0, [%1], %2;"
+               : "=h"(word)
+               : "l"(from), "l"(policy));
+  return word;
+#else
+  return *from;
+#endif
+}
 
 template <int N, typename T>
 __device__ __forceinline__ Loaded<T, N> load_to_keep(

@@ -14,9 +14,8 @@ struct RowShared {
   int threads;
   int vectors;
   int cluster;
-  int resident;   // blocks that a multiprocessor has shared memory and registers for
+  int resident;  // blocks that a multiprocessor has shared memory and registers for
   int64_t bytes;  // of shared memory of a block
-  int64_t blocks;  // or clusters; 0 where it is not decided yet
 };
 
 // Threads of all blocks of a multiprocessor: as many as have 64 registers each.
@@ -38,10 +37,10 @@ inline RowShared row_shared_part(
     const int64_t bytes = fixed + threads * vectors * vector_bytes;
     if (bytes <= target.shared_bytes &&
         resident * (bytes + kReservedBytes) <= target.shared_bytes + kReservedBytes) {
-      return {int(threads), int(vectors), cluster, resident, bytes, 0};
+      return {int(threads), int(vectors), cluster, resident, bytes};
     }
   }
-  return {0, 0, cluster, 0, 0, 0};
+  return {0, 0, cluster, 0, 0};
 }
 
 // The fewest blocks for each row with which two are resident, as blocks of a cluster wait for each
@@ -63,12 +62,6 @@ inline RowShared row_shared_shape(
 inline int64_t row_shared_at_once(const RowShared& row, const Target& target) {
   const int64_t usable = usable_multiprocessors(row.cluster, target.multiprocessors);
   return std::max<int64_t>(usable * row.resident / row.cluster, 1);
-}
-// The same with column sums, of which each block has partial results: those stay small beside four
-// rows, but a multiprocessor has a block if there are rows for as many.
-inline int64_t row_shared_with_sums(int64_t rows, const RowShared& row, const Target& target) {
-  const int64_t least = std::max<int64_t>(target.multiprocessors / row.cluster, 1);
-  return std::min(row_shared_at_once(row, target), std::max(ceil_div(rows, 4), least));
 }
 
 // How many rows are at work at a time, of which the grid has blocks for `most`. Rows of a block

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "81f8e790a632",
+    "72bba2cfcc0f",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "ad2abbe31a17",
+    "b3ff71ab2fa8",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "4b4157b78c36",
+    "0f89976abd1b",
 )
 
 _package = _support.Composition(

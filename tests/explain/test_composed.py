@@ -1,4 +1,4 @@
-"""What commands say of a module of several regions, and which of them refuse it."""
+"""What commands say of a module of several regions, and of one of its regions."""
 
 from __future__ import annotations
 
@@ -47,24 +47,27 @@ def test_as_json(capsys) -> None:
     assert code == 0 and out == (SPEC.parents[1] / "generated" / SPEC.stem / "plan.json").read_text()
 
 
+def test_a_page_is_of_one_region(capsys) -> None:
+    code, _, err = said(capsys, "plan", SPEC, "--format", "svg")
+    assert code == 2 and "there is no page of transformer_mlp_prenorm: it has several regions (norm, up, down)" in err
+    assert "choose one by --region" in err
+    code, out, _ = said(capsys, "plan", SPEC, "--format", "svg", "--region", "up")
+    assert code == 0 and out.startswith("<svg") and "transformer_mlp_prenorm_up" in out
+    code, out, _ = said(capsys, "plan", SPEC, "--json", "--region", "down")
+    assert code == 0 and out == (SPEC.parents[1] / "generated" / f"{SPEC.stem}_down" / "plan.json").read_text()
+
+
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    ("spec", "name", "reason"),
     [
-        (("plan", "--format", "svg"), "there is no page of transformer_mlp_prenorm: it has several regions"),
-        (("export",), "there is no single plan of transformer_mlp_prenorm: it has several regions"),
+        (SPEC, "gelu", "no kernels are in a region 'gelu': they are in norm, up, down"),
+        (SPEC.with_name("geglu.yaml"), "proj", "regions are those of one spec that has several"),
+        (SPEC.parent, "up", "regions are those of one spec that has several"),
     ],
-    ids=["plan", "export"],
 )
-def test_what_takes_one_region_alone(capsys, arguments: tuple[str, ...], reason: str) -> None:
-    command, *options = arguments
-    code, _, err = said(capsys, command, SPEC, *options)
-    assert code == 2 and reason in err
-
-
-def test_an_exported_file_returns_one_result(capsys, tmp_path: Path) -> None:
-    (tmp_path / "add_norm.yaml").write_text(RESULTS)
-    code, _, err = said(capsys, "export", tmp_path / "add_norm.yaml")
-    assert code == 2 and "an exported file returns one result" in err
+def test_regions_that_are_not_there(capsys, spec: Path, name: str, reason: str) -> None:
+    code, _, err = said(capsys, "plan", spec, "--region", name)
+    assert code == 2 and reason in " ".join(err.replace("│", " ").split())
 
 
 def test_a_plan_of_several_results(capsys, tmp_path: Path) -> None:
@@ -80,18 +83,6 @@ def test_a_plan_of_several_results(capsys, tmp_path: Path) -> None:
     assert [[each["name"] for each in kernel["writes"] if each["shape"] == [16, 32]] for kernel in rows] == [["grad_x"]]
     # Both gradients that come, the sum, and one gradient; the norm's weight, and the statistics of each row.
     assert backward["floor_bytes"] == 4 * (4 * 16 * 32 + 3 * 32 + 2 * 16)
-
-
-def test_what_measures_takes_one_region_and_one_result(tmp_path: Path) -> None:
-    from fusegen.errors import SpecError
-    from fusegen.plan.composition import refuse_several
-    from fusegen.plan.load import planned_files
-
-    (tmp_path / "add_norm.yaml").write_text(RESULTS)
-    with pytest.raises(SpecError, match="there is no tuning of add_norm: it has 'outputs'"):
-        refuse_several(planned_files([tmp_path / "add_norm.yaml"]), "there is no tuning")
-    with pytest.raises(SpecError, match="there is no tuning of transformer_mlp_prenorm: it has several regions"):
-        refuse_several(planned_files([SPEC]), "there is no tuning")
 
 
 def test_a_wheel_has_the_packages_of_the_regions() -> None:

@@ -47,12 +47,12 @@ class Emulated:
         (directory / "torch").mkdir()
         (directory / "torch" / "extension.h").write_text(EXTENSION)
 
-    def run(self, *specs: tuple[Path, str | None]) -> list[dict[str, Any]]:
-        """The names of the files that specs are exported as, in float32, once each was executed in an empty dict.
+    def run(self, *specs: tuple[Path, str | None], dtypes: Sequence[str] = ("float32",)) -> list[dict[str, Any]]:
+        """The names of the files that specs are exported as, once each was executed in an empty dict.
 
         specs: with the precision of each.
         """
-        plans = [standalone_plan(spec, ["float32"], precision) for spec, precision in specs]
+        plans = [standalone_plan(spec, dtypes, precision) for spec, precision in specs]
         libraries = []
         for plan in plans:
             kernels = self.directory / plan.spec.name / "kernels.cu"
@@ -72,7 +72,8 @@ class Emulated:
         for name, code in codes.items():
             lines += ["#undef TORCH_EXTENSION_NAME", f"#define TORCH_EXTENSION_NAME {name}"]
             lines += [f"namespace file_{name} {{", code, "}"]
-        source, built = self.directory / "files.cpp", self.directory / "files.so"
+        built = self.directory / f"files_{'_'.join(codes)}.so"
+        source = built.with_suffix(".cpp")
         source.write_text("\n".join(lines))
         link = [
             "-shared",

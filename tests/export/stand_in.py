@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.utils import cpp_extension
 
+from fusegen.plan.composition import Planned
 from fusegen.plan.plan import Plan
 from fusegen.render.operators import ops
+from fusegen.standalone.named import named_plans
 
 
 class Recorder:
-    """In place of the extension of a plan. options: what load_inline() was given. architectures: the environment
-    variable that it sees. calls: by function, the arguments."""
+    """In place of the extension of a file. options: what load_inline() was given. architectures: the environment
+    variable that it sees. calls: by
+    function, behind that of its region, the arguments."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, planned: Planned) -> None:
         self.options: dict[str, Any] = {}
         self.architectures: str | None = None
         self.calls: dict[str, tuple] = {}
-        for op in ops(plan):
-            setattr(self, op.function, self._function(plan, op))
+        self._forward: dict[str, tuple] = {}
+        for named in named_plans(planned):
+            owner = self
+            if named.namespace:
+                owner = SimpleNamespace()
+                setattr(self, named.namespace, owner)
+            for op in ops(named.plan):
+                setattr(owner, op.function, self._function(named.plan, op, f"{named.namespace}.{op.function}"))
 
-    def _function(self, plan: Plan, op: Any) -> Any:
+    def _function(self, plan: Plan, op: Any, name: str) -> Any:
+        region = name.rpartition(".")[0]
+
         def call(*arguments: Any) -> Any:
             assert len(arguments) == len(op.arguments), op.function
             for argument, value in zip(op.arguments, arguments, strict=True):
@@ -34,19 +46,17 @@ class Recorder:
                 elif "Tensor" not in argument.cpp:
                     kinds = {"int64_t": int, "double": (int, float)}.get(argument.cpp, list)
                 assert isinstance(value, kinds), f"{op.function}: {argument.name} is {value!r}"
-            self.calls[op.function] = arguments
+            self.calls[name.lstrip(".")] = arguments
             if not op.forward:
-                wanted = [each for each, need in zip(self._sources(op), arguments[-1], strict=True) if need]
+                sources = self._forward[region][: len(op.needs)]
+                wanted = [each for each, need in zip(sources, arguments[-1], strict=True) if need]
                 return [torch.zeros_like(each) for each in wanted]
             rows, channels = arguments[0].shape[0], arguments[1 if plan.chain.contraction else 0].shape[-1]
             channels = arguments[1].shape[0] if plan.chain.contraction else channels
-            self._forward = arguments
+            self._forward[region] = arguments
             return tuple(torch.zeros(rows, channels) for _ in op.returns)
 
         return call
-
-    def _sources(self, op: Any) -> list[torch.Tensor]:
-        return list(self._forward[: len(op.needs)])
 
 
 def executed(text: str, extension: Any = None) -> dict[str, Any]:

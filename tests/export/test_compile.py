@@ -35,11 +35,12 @@ _CONFIGURED = "#define C10_CUDA_BUILD_SHARED_LIBS\n"
     [
         ("c++17", "gemm_multiply_leakyrelu_split", ["float32", "bfloat16"], "compute_90a"),
         ("c++20", "gemm_multiply_leakyrelu_split", ["float32", "float16"], "compute_80"),
+        ("c++17", "transformer_mlp_prenorm", ["float32"], "compute_90a"),
     ],
 )
 def test_the_kernels(standard: str, name: str, dtypes: list[str], architecture: str, tmp_path: Path) -> None:
     source = tmp_path / "cuda.cu"
-    source.write_text(cuda_source(standalone_plan(ROOT / "specs" / f"{name}.yaml", dtypes)))
+    source.write_text(cuda_source(standalone_plan(ROOT / "specs" / f"{name}.yaml", dtypes, "fp32_split")))
     command = [*find_toolchain().nvcc_command(), f"-std={standard}", "--expt-relaxed-constexpr", *NO_OPERATORS, "-ptx"]
     command += [f"-arch={architecture}", "-Werror=all-warnings", "-diag-suppress=177"]
     run([*command, "-DFUSEGEN_SM_90A", str(source), "-o", f"{source}.ptx"])

@@ -9,16 +9,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from fusegen.plan.composition import compiled  # noqa: E402
 from fusegen.standalone.inputs import inputs_of_spec  # noqa: E402
 from fusegen.standalone.module import render_standalone  # noqa: E402
+from fusegen.standalone.named import named_plans  # noqa: E402
 from fusegen.standalone.plan import standalone_plan  # noqa: E402
 from tests.emulate.other_chains import HAND_PICKED  # noqa: E402
+from tests.emulate.test_regions import BLOCK  # noqa: E402
 from tests.export.graders import complaints  # noqa: E402
 from tests.export.stand_in import Recorder, executed  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-# Convolutions, dropout and several regions are refused: test_command.py looks at that.
-LACKING = ("conv", "linear_dropout", "transformer")
+# Images are refused: test_command.py looks at that.
+LACKING = ("conv", "batchnorm2d")
 SPECS = [path for path in sorted((ROOT / "specs").glob("*.yaml")) if not path.stem.startswith(LACKING)]
 
 
@@ -40,18 +43,22 @@ def run(path: Path, rows: int = 6) -> str:
         shape = [sizes.get(each, each) for each in argument.is_] if argument.type == "shape" else None
         values.append({"dim": sizes.get(name), "int": 4, "float": default or 0.5, "shape": shape}[argument.type])
     module = names["ModelNew"](*values)
-    of = {plan.chain.rows: rows}
+    of = {next(iter(plan.spec.inputs.values()))[0]: rows}
     for training in (True, False):
         inputs = [
-            torch.randn([of.get(d, sizes.get(d, d)) for d in tensor.shape], requires_grad=True)
-            for tensor in plan.chain.inputs
+            torch.randn([of.get(d, sizes.get(d, d)) for d in shape], requires_grad=True)
+            for shape in plan.spec.inputs.values()
         ]
-        module.train(training)(*inputs).sum().backward()
+        results = module.train(training)(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        sum(each.sum() for each in results).backward()
         with torch.no_grad():
             module(*inputs)
-    assert {f"{variant.name}_{way}".lstrip("_") for variant in plan.variants for way in ("forward", "backward")} == {
-        *extension.calls
-    }
+    called = set()
+    for named in named_plans(plan):
+        ways = [f"{v.name}_{way}".lstrip("_") for v in named.plan.variants for way in ("forward", "backward")]
+        called |= {f"{named.namespace}.{way}".lstrip(".") for way in ways}
+    assert called == {*extension.calls}
     return text
 
 
@@ -60,9 +67,31 @@ def test_every_spec(path: Path) -> None:
     text = run(path)
     assert complaints(text) == []
     assert "pass" not in text.lower()  # a check may look for letters alone
-    kinds = {kernel.kind for program in standalone_plan(path, precision="ieee").programs for kernel in program.kernels}
+    programs = [program for plan in compiled([standalone_plan(path, precision="ieee")]) for program in plan.programs]
+    kinds = {kernel.kind for program in programs for kernel in program.kernels}
     for kind in ("column", "l2", "row", "row_reduction", "pointwise"):
         assert (kind in kinds) == bool(re.search(rf"__global__[^;{{}}]* {kind}_kernel\(", text)), kind
+
+
+def test_regions_and_a_layer_that_pytorch_calls(tmp_path: Path) -> None:
+    path = tmp_path / "region_block.yaml"
+    path.write_text(BLOCK)
+    text = run(path)
+    assert complaints(text) == [] and "torch.addmm" in text and "return (down_result, total)" in text
+
+
+def test_split_products_of_regions() -> None:
+    """Each region that multiplies has its pieces of the one function that makes them."""
+    plan = standalone_plan(ROOT / "specs" / "transformer_mlp_prenorm.yaml", ["float32"], "fp32_split")
+    extension = Recorder(plan)
+    extension.split = lambda values: values.clone()
+    names = executed(render_standalone(plan, inputs_of_spec(plan)), extension)
+    names["_is_split"] = lambda *_: True
+    names["ModelNew"](8, 16)(torch.randn(2, 3, 8))
+    for region, shapes in {"up": [(6, 8), (16, 8)], "down": [(6, 16), (8, 16)]}.items():
+        precision, *pieces = extension.calls[f"region_{region}.forward"][-3:]
+        assert precision == 1 and [tuple(each.shape) for each in pieces] == shapes
+    assert len(extension.calls["region_norm.forward"]) == 4
 
 
 @pytest.mark.parametrize("name", HAND_PICKED)

@@ -31,9 +31,13 @@ def test_inputs_that_broadcast(tmp_path: Path) -> None:
     assert views == ["x", "row", "keep"]
 
 
-def test_leading_dimensions_of_the_spec_are_refused(tmp_path: Path) -> None:
+def test_leading_dimensions_of_the_spec(tmp_path: Path) -> None:
+    """All of them, or none: what has some is refused."""
     spec = tmp_path / "tail.yaml"
     text = SPEC.replace("[batch, ", "[batch, positions, ").replace("64,", "64, positions: 8,")
     spec.write_text(text)
-    with pytest.raises(SpecError, match="FG510.*inputs of two dimensions"):
+    exported = fusegen.export(spec)
+    assert "if x.dim() != 3:" in exported and "torch.randn(64, 8, 32), torch.randn(64, 8, 1)" in exported
+    spec.write_text(text.replace("row: [batch, positions, 1]", "row: [positions, 1]"))
+    with pytest.raises(SpecError, match="FG510.*an input has all dimensions of rows or none: 'row' has some"):
         fusegen.export(spec)

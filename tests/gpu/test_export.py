@@ -50,16 +50,52 @@ with torch.no_grad():
 assert torch.equal(y, before)
 print("alike")
 """
+REGIONS = """
+import sys, torch
+from torch import nn
+assert not any(name.startswith("fusegen") for name in sys.modules)
 
 
-def test_a_file_beside_its_original(tmp_path: Path) -> None:
-    name = "matmul_bn_bias_div_swish"
+class Original(nn.Module):
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.norm = nn.RMSNorm(features, eps=1e-6)
+        self.up, self.down = nn.Linear(features, hidden), nn.Linear(hidden, features)
+
+    def forward(self, x):
+        return self.down(nn.functional.gelu(self.up(self.norm(x)))) + x
+
+
+names = {}
+exec(compile(open(sys.argv[1]).read(), "<string>", "exec"), names)
+made = []
+for kind in (Original, names["ModelNew"]):
+    torch.manual_seed(0)
+    made.append(kind(96, 160).cuda())
+for dtype, limit in ((torch.float32, 1e-4), (torch.float16, 1e-2)):
+    x, grad = (torch.randn(3, 33, 96, device="cuda", dtype=dtype) for _ in range(2))
+    found = []
+    for module in made:
+        module.to(dtype).zero_grad()
+        own = x.clone().requires_grad_()
+        y = module(own)
+        y.backward(grad / 64)
+        found.append([y, own.grad, *(p.grad for p in module.parameters())])
+    torch.testing.assert_close(found[1], found[0], atol=limit, rtol=limit)
+print("alike")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [("matmul_bn_bias_div_swish", PROGRAM), ("transformer_mlp_prenorm", REGIONS)]
+)
+def test_a_file_beside_its_original(name: str, program: str, tmp_path: Path) -> None:
     file = tmp_path / "fused.py"
     file.write_text(fusegen.export(ROOT / "specs" / f"{name}.yaml", dtypes=["float32", "float16"]), encoding="ascii")
     # All that this process imports from: torch need not be installed where the interpreter looks by itself.
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     environment = {**os.environ, "PYTHONPATH": path, "TORCH_EXTENSIONS_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", PROGRAM, str(file), name]
+    command = [sys.executable, "-c", program, str(file), name]
     done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False)
     # pytest shows what the process wrote to stderr, whole.
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["alike"])

@@ -154,3 +154,10 @@ def test_an_op_that_nobody_defined_is_a_bug() -> None:
     e = Example()
     with pytest.raises(InternalError, match="no function is called 'frobnicate'"):
         e.gradients(e.apply("frobnicate", e.x), e.x)
+
+
+def test_the_gradients_of_a_value_that_is_several_results_are_added() -> None:
+    e = Example()
+    h = e.graph.tensor("h", MATRIX)
+    total = differentiate(e.graph, e.x, e.g, [e.x], [(e.x, h)])[e.x]
+    assert (total.op, total.operands) == ("add", (e.g, h))

@@ -1,11 +1,10 @@
-"""Reductions of what is one channel already: that channel, or refused where it is another value."""
+"""Reductions of what is one channel already: that channel, or of a region of its own where it is another value."""
 
 from __future__ import annotations
 
 import pytest
 
-from fusegen.errors import SpecError
-from fusegen.plan.load import plan_file
+from fusegen.plan.load import planned_file
 
 KEPT = ("sum", "mean", "max", "min", "amax", "amin", "logsumexp")
 
@@ -15,7 +14,7 @@ def plan(op: str, tmp_path):
         "fusegen: 1\nname: one\ndims: {rows: 8, width: 4}\ninputs: {x: [rows, width]}\nchain:\n"
         f"  - {{op: mean, keepdim: true}}\n  - {{op: {op}}}\n  - {{op: add, input: x}}\n"
     )
-    return plan_file(tmp_path / "one.yaml")
+    return planned_file(tmp_path / "one.yaml")
 
 
 @pytest.mark.parametrize("op", KEPT)
@@ -28,7 +27,9 @@ def test_of_one_channel_it_is_that_channel(op: str, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("op", ["var, keepdim: true", "std, keepdim: true", "norm, keepdim: true", "softmax"])
-def test_what_is_another_value_is_refused(op: str, tmp_path) -> None:
-    with pytest.raises(SpecError) as caught:
-        plan(op, tmp_path)
-    assert [each.code for each in caught.value.diagnostics] == ["FG309"]
+def test_what_is_another_value_begins_a_region(op: str, tmp_path) -> None:
+    """And what is wider than one channel another one: each has rows of one width."""
+    found = [part.region for part in plan(op, tmp_path).parts]
+    assert [[step.op for step in region.steps] for region in found] == [["mean"], [op.split(",")[0]], ["add"]]
+    assert [region.channels for region in found] == [("width", "width"), (1, 1), ("width", "width")]
+    assert list(found[2].inputs) == ["x", found[1].results[0]] and found[2].inputs["x"] == ("rows", "width")

@@ -11,8 +11,8 @@ BN = "op: batch_norm, name: bn, sync: true"
 REFUSED = {
     "rows over ranks": ((BN, "op: sum, keepdim: false"), "FG401.*over ranks cannot have one value for each row"),
     "blocks over ranks": ((BN, "op: rms_norm, name: n, width: 8"), "FG401.*over ranks can have no norm of blocks"),
-    "dropped elements": (("op: sum, keepdim: true", "op: dropout"), r"FG309.*dropout needs \[rows, channels\]"),
-    "parts of rows": (("op: sum, keepdim: true", "op: chunk, parts: [a, b]"), "FG309|FG308"),
+    "dropped elements": (("op: sum, keepdim: false", "op: dropout"), r"FG309.*dropout needs .* value is \[rows\]"),
+    "parts of rows": (("op: sum, keepdim: true", "op: chunk, parts: [a, b]"), "FG303.*no 2 equal parts"),
     "a gate of rows": (("op: sum, keepdim: false", "op: swiglu"), "FG309|FG308"),
 }
 

@@ -1,4 +1,4 @@
-"""A wheel of two small specs, packed by the command line once for all workers."""
+"""A wheel of small specs, one of them of two regions, packed by the command line once for all workers."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from setuptools import Distribution, Extension  # noqa: E402
 from setuptools.errors import CompileError  # noqa: E402
 
 from fusegen import setuptools as hook  # noqa: E402
+from fusegen.plan.composition import compiled, package_names  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.setuptools import kernels  # noqa: E402
@@ -81,12 +82,16 @@ def source_distribution(project: Path, specs: str) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize("specs", ['"specs"', 'Path(__file__).resolve().parent / "specs"'])
 def test_the_source_distribution_has_specs_and_tunings(specs: str, project: Path) -> None:
-    (project / "specs" / "linear_gelu.tuning.json").write_text("{}\n")
+    shutil.copy(ROOT / "tests" / "wheel" / "specs" / "mlp.yaml", project / "specs")
+    for name in ("linear_gelu", "mlp_up", "mlp_other"):
+        (project / "specs" / f"{name}.tuning.json").write_text("{}\n")
     done = source_distribution(project, specs)
     assert done.returncode == 0, done.stderr
     with tarfile.open(project / "dist" / "mypackage-1.0.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"specs/linear_gelu.yaml", "specs/linear_gelu.tuning.json"} <= names
+    found = {name for name in names if name.endswith((".yaml", ".json"))}
+    expected = ("linear_gelu.yaml", "linear_gelu.tuning.json", "mlp.yaml", "mlp_up.tuning.json")
+    assert found == {f"specs/{name}" for name in expected}
 
 
 def test_a_source_distribution_without_its_specs(project: Path) -> None:
@@ -110,9 +115,10 @@ def uncompiled(project: Path, monkeypatch) -> Path:
 
     def stage(plans, directory: Path, **_: object) -> dict[str, Path]:
         write_files(render_all(plans), directory)
-        for plan in plans:
+        for plan in compiled(plans):
             (directory / plan.spec.name / "_C.so").write_text("portable")
-        files = [file for plan in plans for file in (directory / plan.spec.name).glob("*.[ps][yo]")]
+        names = [name for plan in plans for name in package_names(plan)]
+        files = [file for name in names for file in (directory / name).glob("*.[ps][yo]")]
         return {str(file.relative_to(directory)): file for file in files}
 
     monkeypatch.setattr(hook, "stage", stage)
@@ -137,6 +143,17 @@ def test_a_spec_that_is_gone_is_not_shipped(uncompiled: Path) -> None:
     shutil.rmtree(Path("src", GENERATED))
     build_kernels()
     assert sorted(path.name for path in output.iterdir()) == ["linear_gelu", "own"]
+
+
+def test_what_a_spec_of_two_regions_ships(uncompiled: Path) -> None:
+    """The module's package, and that of the region that has kernels; without the spec neither."""
+    spec = Path(shutil.copy(ROOT / "tests" / "wheel" / "specs" / "mlp.yaml", uncompiled / "specs"))
+    output = build_kernels()
+    found = {path.relative_to(output).as_posix() for path in output.glob("mlp*/*")}
+    assert found == {"mlp/__init__.py", "mlp_up/__init__.py", "mlp_up/_C.so"}
+    spec.unlink()
+    build_kernels()
+    assert not list(output.glob("mlp*"))
 
 
 def test_a_newer_library_of_an_editable_install_is_not_shipped(uncompiled: Path) -> None:

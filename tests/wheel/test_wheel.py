@@ -29,7 +29,7 @@ from tests.wheel.conftest import SPECS, USE, pack, run  # noqa: E402
 from tests.wheel.test_symbols import compiled  # noqa: E402
 
 pytestmark = pytest.mark.nvcc
-NAMES = ("bias_relu", "linear_gelu")
+NAMES = ("bias_relu", "linear_gelu", "mlp_up")
 INFO = "my_kernels-1.2.dist-info"
 
 
@@ -54,7 +54,9 @@ def test_it_is_for_every_python_and_one_platform(wheel: Path, files: dict[str, b
 
 
 def test_its_files(files: dict[str, bytes]) -> None:
+    """Of the module of two layers, `mlp`, what the kernels are in is a package of its own."""
     modules = {f"my_kernels/{name}/{file}" for name in NAMES for file in ("__init__.py", "_C.so", "py.typed")}
+    modules |= {"my_kernels/mlp/__init__.py", "my_kernels/mlp/py.typed"}
     support = {name for name in files if re.fullmatch(r"my_kernels/support/\w+\.py", name)}
     assert "my_kernels/support/__init__.py" in support and "my_kernels/support/operators.py" in support
     own = {"my_kernels/__init__.py", "my_kernels/py.typed"}
@@ -63,7 +65,7 @@ def test_its_files(files: dict[str, bytes]) -> None:
 
 
 def test_its_libraries_are_for_the_chosen_target(files: dict[str, bytes]) -> None:
-    """The specs are for sm_90 and sm_80."""
+    """The specs are for sm_90, one for sm_80."""
     for name in NAMES:
         library = files[f"my_kernels/{name}/_C.so"]
         assert set(re.findall(rb"-arch (sm_\d+)", library)) == {b"sm_90"}  # what ptxas notes in its code
@@ -78,7 +80,8 @@ def test_its_metadata(files: dict[str, bytes]) -> None:
     assert str(found.requires_python) == ">=3.10" and found.license_files == ["NOTICE"]
     assert found.description_content_type == "text/markdown"
     assert "| BiasRelu | Bias, relu | x [batch, channels] | float32 | sm_90 |" in found.description
-    assert "from my_kernels import BiasRelu" in found.description
+    assert "| MLP | Linear, relu, linear | x [batch, features] | float32 | sm_90 |" in found.description
+    assert "MlpUp" not in found.description and "from my_kernels import BiasRelu" in found.description
 
 
 def test_its_record(files: dict[str, bytes]) -> None:

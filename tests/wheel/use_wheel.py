@@ -31,6 +31,15 @@ class LinearGelu(nn.Module):
         return nn.functional.gelu(self.linear(x))
 
 
+class MLP(nn.Module):
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(features, hidden), nn.Linear(hidden, features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(self.up(x).relu())
+
+
 def made(module: type[nn.Module], sizes: tuple[int, ...], device: str) -> nn.Module:
     torch.manual_seed(0)
     return module(*sizes).to(device)
@@ -69,11 +78,12 @@ def compare(replaced: type[nn.Module], fused: type[nn.Module], sizes: tuple[int,
 def main(device: str) -> None:
     import my_kernels
 
-    assert sorted(my_kernels.__all__) == ["BiasRelu", "LinearGelu"]
+    assert sorted(my_kernels.__all__) == ["BiasRelu", "LinearGelu", "MLP"]
     compare(BiasRelu, my_kernels.BiasRelu, (32,), device)
     compare(LinearGelu, my_kernels.LinearGelu, (48, 32), device)
-    # Both libraries are there and loaded, on whatever device.
-    assert len(torch.ops.loaded_libraries) == 2
+    compare(MLP, my_kernels.MLP, (32, 48), device)
+    # All libraries are there and loaded, on whatever device.
+    assert len(torch.ops.loaded_libraries) == 3
     print(f"trained on {device}")
 
 

@@ -28,16 +28,6 @@
 
 namespace fusegen {
 
-// Adds the bytes per column of the channel tensors in memory that some of kPasses need.
-template <unsigned kPasses>
-struct ConstantBytes {
-  int& bytes;
-  template <unsigned kUses, typename E, typename Field>
-  __host__ __device__ void operator()(Uses<kUses>, E*, bool, Field) const {
-    if ((kUses & kPasses) != 0 && !std::is_same_v<E, const ChannelNumber>) bytes += sizeof(E);
-  }
-};
-
 // What a thread knows of a launch.
 struct RowSharedGrid {
   int vectors;  // of a row, for each thread
@@ -118,11 +108,7 @@ class RowSharedThread {
       for (int j = 0; j < g_.vectors; ++j) fetch(columns(j), j, begin_);
     }
     end_row();
-    for (int j = 0; j < g_.vectors; ++j) {
-      load_constants_of(j);
-#pragma unroll
-      for (int n = 0; n < kSums; ++n) *sum(n, j) = {};
-    }
+    for (int j = 0; j < g_.vectors; ++j) load_constants_of(j);
     if constexpr (kClusters) {
       if (gridDim.z > 1) exchange_.begin(next_array<Acc>(shared_, 32 * kSegmentSums));
     }
@@ -138,12 +124,9 @@ class RowSharedThread {
         run_pass<decltype(pass)::value>(row, known);
       });
     }
-    for (int j = 0; j < g_.vectors; ++j) store_sums(columns(j), j);
   }
 
  private:
-  static constexpr int kSums = Passes::kColumnSums;
-
   // The last pass that reads elements.
   template <int kPass>
   static constexpr int last_reading() {
@@ -199,27 +182,6 @@ class RowSharedThread {
     });
   }
 
-  // The place of the sum of a column of vector j over the rows of the block.
-  __device__ __forceinline__ Loaded<Acc, kVec>* sum(int n, int j) const {
-    int bytes = read_bytes<P>(Passes::kReads);
-    p_.template channel_tensors<kFirst>(ConstantBytes<Passes::kMask>{bytes});
-    return reinterpret_cast<Loaded<Acc, kVec>*>(slots_ + places() * (kVec * bytes)) +
-        n * places() + place(j);
-  }
-
-  // Stores them as partial results.
-  __device__ __forceinline__ void store_sums(const ColumnsOf& own, int j) const {
-    if (kSums == 0 || !own.any()) return;
-    Acc* const partials = p_.partials + int64_t(blockIdx.x) * kSums * p_.channels;
-#pragma unroll
-    for (int n = 0; n < kSums; ++n) {
-      Acc value[kVec];
-      const Loaded<Acc, kVec> loaded = *sum(n, j);
-      widen_values(loaded, true, value);
-      store_values(own, partials + n * p_.channels, value);
-    }
-  }
-
   // Starts to copy vector j of the row that begins at `begin`.
   __device__ __forceinline__ void fetch(const ColumnsOf& own, int j, int64_t begin) const {
     if (!own.any()) return;
@@ -238,8 +200,8 @@ class RowSharedThread {
   template <int kPass>
   __device__ __forceinline__ void run_pass(int64_t row, Known<P>& known) {
     constexpr bool kReduces = Passes::template kReduces<kPass>;
-    constexpr bool kEnds = kPass == Passes::kLast && (Results<P>::kFields > 0 || kSums > 0);
-    if constexpr (!kReduces && !kEnds) return;
+    constexpr bool kStores = kPass == Passes::kLast && Results<P>::kFields > 0;
+    if constexpr (!kReduces && !kStores) return;
     const bool refills = kPass == kLastReading && row + gridDim.x < p_.rows;
     Running<P, kPass> sums = {};
     int seen = 0;  // elements of this thread
@@ -338,16 +300,8 @@ class RowSharedThread {
       if constexpr (kPass == Passes::kLast) each(PutElement{v}, out, y);
     }
     each(
-        [&](auto n, auto& total, const auto& all) {
-          if constexpr (!Passes::template kReduces<kPass>) {
-            auto* const at = sum(decltype(n)::value, j);
-            Acc value[kVec];
-            const Loaded<Acc, kVec> before = *at;
-            widen_values(before, true, value);
-#pragma unroll
-            for (int v = 0; v < kVec; ++v) value[v] += all[v];
-            *at = loaded(value);
-          } else if constexpr (std::is_same_v<decltype(total), ShiftedSums<Acc>&>) {
+        [&](auto, auto& total, const auto& all) {
+          if constexpr (std::is_same_v<decltype(total), ShiftedSums<Acc>&>) {
             if (seen == 0) total.shift = one_of(own, all);
 #pragma unroll
             for (int v = 0; v < kVec; ++v) {

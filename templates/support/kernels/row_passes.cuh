@@ -89,7 +89,9 @@ struct RowPasses {
 
   // Whether a cluster can share a segment that is too long for a block. Not with moments or
   // extremes: these are of forward programs, which have no column sums and so have full blocks.
-  static constexpr bool kClusters = kHasColumnSums && !kHasMoments && kMostCombined == 0;
+  // Nor with sums of samples, as blocks go on from one sample to another.
+  static constexpr bool kClusters =
+      kHasColumnSums && !kHasMoments && kMostCombined == 0 && !kHasSamples<P>;
 
   // Whether rows can be in shared memory: see row_shared.cuh. Those that are read once need not be
   // anywhere, groups are seldom as long, and column sums would take more of it than the row.

@@ -1,0 +1,78 @@
+"""Where a value of one channel ends a region: the kernels of a region see [rows, channels] of one width.
+
+Behind a reduction a value is [rows, 1]. An op that needs all of a row's elements takes that as a row of one element, in
+a region of its own. An operand of another width begins a region, too, which takes the value for an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import part_of
+
+Width = Dim | None
+"""The channels of a value: 1 behind a reduction; None where that has dropped the dimension, or nobody can tell."""
+
+
+def widths(spec: Any) -> list[Width]:
+    """Of the running value in front of each step, and at the end. spec: may be a PartialSpec."""
+    known: dict[str, Width] = {name: last_width(shape or ()) for name, shape in spec.inputs.items()}
+    parameters: dict[str, Width] = {}
+    width: Width = next(iter(known.values()), None)
+    found: list[Width] = []
+    for step in spec.chain:
+        if step is not None and step.from_ is not None:
+            width = known.get(step.from_)
+        found.append(width)
+        if step is None:
+            continue
+        name = getattr(step, "parameter", None)
+        if name is not None and name not in parameters:
+            parameters[name] = last_width(_shape(spec, step))
+        operand = parameters[name] if name is not None else operand_width(step, known)
+        width = _behind(step, width, operand)
+        known.update((each, width) for each in step.saved)
+    return [*found, width]
+
+
+def last_width(shape: Sequence[Dim]) -> Width:
+    """The last dimension of a shape; of one without any, 1."""
+    return shape[-1] if shape else 1
+
+
+def operand_of(step: Any) -> str | None:
+    """The value or input that a step takes besides the running value."""
+    return step.taken_value or getattr(step, "input", None) or getattr(step, "mask", None)
+
+
+def operand_width(step: Any, known: dict[str, Width]) -> Width:
+    return known.get(operand_of(step) or "", 1)
+
+
+def is_cut(step: Any, width: Width, view: Width) -> bool:
+    """Whether a step takes a value of one channel for a row of one element. view: the channels of the region."""
+    return width == 1 and view not in (1, None) and step.needs_elements and not step.takes_rows()
+
+
+def is_widened(step: Any, width: Width, view: Width, operand: Width) -> bool:
+    """Whether the operand of a step has a width that the region has not, and the value one channel."""
+    plain = not any(getattr(step, key, None) for key in ("times", "plus", "detach", "mask"))
+    return width == 1 and operand not in (1, view, None) and view is not None and not step.anchor and plain
+
+
+def _shape(spec: Any, step: Any) -> Sequence[Dim]:
+    shape = getattr(step, "shape", None) or ()
+    argument = spec.arguments.get(shape) if isinstance(shape, str) else None
+    return (getattr(argument, "is_", None) or ()) if isinstance(shape, str) else shape
+
+
+def _behind(step: Any, width: Width, operand: Width) -> Width:
+    if step.anchor:
+        return getattr(step, "out_features", None)
+    if step.divides:
+        return part_of(width, step.number_of_parts) if width is not None else None
+    if hasattr(step, "keepdim"):
+        return 1 if step.keepdim and width is not None else None
+    return operand if width == 1 else width

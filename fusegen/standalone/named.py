@@ -1,0 +1,51 @@
+"""The plans in a standalone file: that of a chain, or one for each region that has kernels, under names of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.model import Variant
+from fusegen.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class NamedPlan:
+    """region: empty for a chain that is one. The names begin with an underscore, or are in the extension."""
+
+    plan: Plan
+    region: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Of C++, and of the extension's functions; empty for those at its top."""
+        return f"region_{self.region}" if self.region else ""
+
+    @property
+    def kernels(self) -> str:
+        """Python: what has the functions of the extension."""
+        return f"_kernels.{self.namespace}" if self.region else "_kernels"
+
+    @property
+    def modes(self) -> str:
+        """Python: the tables of dtypes."""
+        return self._named("_modes")
+
+    @property
+    def method(self) -> str:
+        """Of the module: what runs the region."""
+        return f"_{self.namespace}"
+
+    def function(self, variant: Variant) -> str:
+        """Python: the autograd.Function of a variant."""
+        return self._named(f"_{variant.name.capitalize() or 'Fused'}")
+
+    def _named(self, what: str) -> str:
+        return f"{what}_{self.region}" if self.region else what
+
+
+def named_plans(planned: Planned) -> list[NamedPlan]:
+    """In the order of their calls."""
+    if not isinstance(planned, Composition):
+        return [NamedPlan(planned)]
+    return [NamedPlan(part.plan, part.region.name) for part in planned.parts if part.plan is not None]

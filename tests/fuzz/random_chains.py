@@ -1,0 +1,205 @@
+"""Random chains that PyTorch could run: whatever is refused of them, fusegen lacks.
+
+A seed is a spec. What PyTorch would refuse is not drawn: shapes meet, and names are there before they are used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.fuzz.drafts import WIDTHS, Draft, Step, Value
+
+POINTWISE: tuple[Step, ...] = (
+    {"op": "relu"}, {"op": "gelu"}, {"op": "gelu", "approximate": "tanh"}, {"op": "silu"}, {"op": "mish"},
+    {"op": "tanh"}, {"op": "sigmoid"}, {"op": "hardswish"}, {"op": "leaky_relu", "negative_slope": 0.1},
+    {"op": "hardtanh", "min_val": -2.0, "max_val": 1.5}, {"op": "clamp", "min": -1.0}, {"op": "clamp", "max": 0.75},
+    {"op": "clamp", "min": -0.5, "max": 2.0}, {"op": "softplus"}, {"op": "elu"}, {"op": "selu"}, {"op": "relu6"},
+    {"op": "square"}, {"op": "abs"}, {"op": "neg"}, {"op": "softsign"}, {"op": "hardsigmoid"}, {"op": "logsigmoid"},
+    {"op": "tanhshrink"}, {"op": "celu", "alpha": 0.5}, {"op": "sin"}, {"op": "erf"}, {"op": "hardshrink"},
+    {"op": "softshrink"}, {"op": "threshold", "threshold": 0.1, "value": -0.5},
+)  # fmt: skip
+SOFT = ("softmax", "softmax", "log_softmax", "softmin", "normalize")
+REDUCTIONS = ("sum", "mean", "max", "min", "amax", "amin", "logsumexp", "var", "std", "norm")
+
+
+class RandomChain(Draft):
+    """A chain of at most so many draws of a step."""
+
+    def __init__(self, seed: int, kind: str = "", most: int = 7) -> None:
+        super().__init__(seed, kind)
+        self.parameters: dict[str, Any] = {}
+        self.left: list[str] = []
+        self.groups = self.of(1, 2, 3, "groups")
+        for _ in range(self.random.randint(1, most)):
+            self.step()
+        self.take_all()
+        if not self.chain:
+            self.pointwise()
+        if self.kind == "rows" and self.now.form == "full" and not self.outputs and self.rarely(12):
+            self.inputs["target"] = ["batch"]
+            self.add({"op": "cross_entropy", "target": "target"}, Value(1, "dropped"))
+        if self.rarely(6) and self.kind != "convolution" and not self.outputs:
+            last = self.chain[-1].get("save") if self.chain else ""
+            names = [name for name, value in self.saved.items() if value.form != "dropped" and name != last]
+            if names and self.now.form != "dropped":
+                self.outputs = ["result", self.of(*names)]
+
+    def step(self) -> None:
+        more = [self.linear] if self.kind in ("rows", "leading") else []
+        kinds = [self.pointwise, self.arithmetic, self.norm, self.dropout, self.soft, self.reduction, self.mask]
+        kinds += [self.pointwise, self.arithmetic, self.arithmetic, self.gate, self.linear, *more]
+        before = len(self.chain)
+        if str(self.now.width).startswith("2 * ") and self.now.form == "full" and self.rarely(2):
+            self.add_parts(Value(str(self.now.width)[4:]))
+        else:
+            self.of(*kinds)()
+        if len(self.chain) == before:
+            return
+        names = [name for name, value in self.saved.items() if value == self.now]
+        if names and self.rarely(14) and len(self.chain) > 1:
+            name = self.of(*names)
+            self.left.append(self.save_last())
+            self.add({"op": "relu", "from": name}, self.now)
+        if self.rarely(4):
+            self.save_last()
+
+    def pointwise(self) -> None:
+        self.add(dict(self.of(*POINTWISE)), self.now)
+
+    def arithmetic(self) -> None:
+        step: Step = {"op": self.of("add", "add", "mul", "mul", "sub", "minimum", "maximum")}
+        kind = self.of("constant", "constant", "parameter", "value", "value", "input", "input", "again")
+        made = self.now
+        if kind == "constant":
+            step["constant"] = self.number()
+            step["op"] = self.of(step["op"], "div")
+        elif kind == "parameter" or (kind == "again" and not self.parameters):
+            shape = self.of([], [1], *[[self.now.width, *[1] * self.spatial]] * 3)
+            if self.now.form != "full" and len(shape) and shape != [1]:
+                shape = []
+            step |= {"parameter": self.name("p"), "shape": shape, "init": self.of("randn", "ones", 0.5)}
+            self.parameters[step["parameter"]] = None if shape in ([], [1]) else self.now.width
+        elif kind == "again":
+            name = step["parameter"] = self.of(*self.parameters)
+            if self.parameters[name] is not None and (self.now.form, self.now.width) != ("full", self.parameters[name]):
+                return
+        elif kind == "input":
+            found = self.further()
+            if found is None:
+                return
+            step["input"], made = found
+        else:
+            names = [name for name, value in self.saved.items() if self.meets(value)]
+            if not names:
+                return
+            name = step["value"] = self.of(*names)
+            made = self.saved[name] if self.now.form == "row" else self.now
+        if "constant" not in step and self.rarely(6):
+            step |= self.of({"plus": 1}, {"times": -1, "plus": 1}, {"times": 0.5})
+        if self.rarely(8) and step["op"] != "div":  # no poles: a comparison says little beside one
+            step["swap"] = True
+        if self.rarely(20) and ("value" in step or "input" in step):
+            step["detach"] = True
+        self.add(step, made)
+
+    def further(self, mask: bool = False) -> tuple[str, Value] | None:
+        """An input that broadcasts to the running value, and what the two make."""
+        rows, width, made = self.rows, self.now.width, self.now
+        if self.now.form == "dropped":
+            return None
+        if self.spatial:
+            ones = [1] * self.spatial
+            some = [["batch", width, *ones], ["batch", width, *ones], [width, *ones], [1, width, *ones], [1]]
+            full = ["batch", width, *self.positions]
+            some += [] if "transpose" in self.chain[0]["op"] else [full, full, full, ["batch", 1, *self.positions]]
+        else:
+            some = [[*rows, width], [*rows, width], [*rows, 1], [width], [1], []]
+            if len(rows) > 1:
+                some += [["batch", *[1] * (len(rows) - 1), width], [*rows[1:], width], ["batch", *[1] * len(rows)]]
+        shape = self.of(*some)
+        if self.now.form == "row" and width in shape:
+            made = Value(width)
+        if shape == self.inputs["x"] and not mask and self.rarely(2):
+            return "x", made
+        for name, known in self.inputs.items():
+            if known == shape and name not in ("x", "k") and (name in self.masks) == mask and not self.rarely(3):
+                return name, made
+        name = self.name("mask" if mask else "given")
+        self.inputs[name] = shape
+        self.masks |= {name} if mask else set()
+        return name, made
+
+    def norm(self) -> None:
+        if self.now.form != "full":
+            return
+        ops = {"rows": ("batch_norm", "batch_norm", "group_norm", "layer_norm", "layer_norm", "rms_norm"),
+               "convolution": ("batch_norm",)}.get(self.kind, ("layer_norm", "layer_norm", "rms_norm"))  # fmt: skip
+        step = {"op": self.of(*ops), "name": self.name("norm"), **self.of({}, {}, {"affine": False})}
+        if step["op"] == "group_norm":
+            step["num_groups"] = self.groups
+            if self.groups == "groups":
+                self.arguments["groups"] = {"type": "int", "typical": 3}
+        elif step["op"] in ("layer_norm", "rms_norm") and self.rarely(6):
+            step["width"] = 4
+        self.add(step, self.now)
+
+    def linear(self) -> None:
+        """Behind the running value, a saved one or the first input."""
+        if self.now.form != "full" or self.kind in ("convolution", "bmm"):
+            return
+        begin, source, branch = [name for name, each in self.saved.items() if each.form == "full"], self.now, {}
+        if self.chain and self.rarely(2):
+            name = self.of("x", *begin)
+            if name == "x" and self.divided_source:
+                return
+            self.left.append(self.save_last())
+            branch, source = {"from": name}, self.source if name == "x" else self.saved[name]
+        made = self.of(*WIDTHS, source.width if isinstance(source.width, str) else "features", "2 * hidden")
+        if self.rarely(4):
+            step = {"op": "matmul", "parameter": self.name("w"), "shape": [source.width, made], "init": "randn"}
+            if self.rarely(2):
+                step |= {"shape": [made, source.width], "transposed": True}
+        else:
+            step = {"op": "linear", "name": self.name("fc"), "out_features": made, **self.of({}, {}, {"bias": False})}
+        self.add(step | branch, Value(made))
+
+    def dropout(self) -> None:
+        if self.rarely(2):
+            op = self.of("dropout", "dropout", "drop_path")
+            self.add({"op": op, "name": self.name("drop"), "p": self.of(0.1, 0.3)}, self.now)
+
+    def soft(self) -> None:
+        if self.now.form == "full":
+            self.add({"op": self.of(*SOFT), "dim": self.channel_dim()}, self.now)
+
+    def reduction(self) -> None:
+        if self.now.form == "full" and self.rarely(2):
+            made = Value(self.now.width, "dropped" if self.rarely(4) else "row")
+            step = {"op": self.of(*REDUCTIONS), "dim": self.channel_dim(), "keepdim": made.form == "row"}
+            self.add(step, made)
+
+    def mask(self) -> None:
+        if self.now.form == "full" and self.rarely(2):
+            name, _ = self.further(mask=True) or ("", None)
+            step = self.of({"op": "masked_fill", "constant": self.of(0.0, -10.0)}, {"op": "mul"})
+            self.add({**step, "mask": name}, self.now)
+
+    def gate(self) -> None:
+        """x * sigmoid(x), x + x and such."""
+        if not self.chain or self.now.form == "parts" or self.chain[-1]["op"] == "chunk":
+            return
+        name = self.save_last()
+        if self.rarely(2):
+            self.pointwise()
+        self.add({"op": self.of("add", "mul", "mul", "sub"), "value": name}, self.now)
+
+    def take_all(self) -> None:
+        """Values that a branch has left are added, or returned."""
+        read = {step.get(key) for step in self.chain for key in ("value", "from")} | {"x"}
+        for name in dict.fromkeys(self.left):
+            if name in read:
+                continue
+            if self.meets(self.saved[name]):
+                self.add({"op": self.of("add", "mul"), "value": name}, self.now)
+            else:
+                self.outputs = [*(self.outputs or ["result"]), name]

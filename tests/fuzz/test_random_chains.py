@@ -1,0 +1,100 @@
+"""Random chains of all kinds: each is planned, or refused for a reason that is known, and the kernels compute it.
+
+FUSEGEN_CHAINS=5000-9000 plans the chains of these seeds instead, and runs those of the first hundredth of them:
+
+    FUSEGEN_CHAINS=5000-9000 python -m pytest tests/fuzz/test_random_chains.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from fusegen.errors import SpecError
+from fusegen.plan.composition import Composition
+from fusegen.plan.load import planned_document
+from fusegen.render.output import write_files
+from fusegen.render.package import render_all
+from fusegen.spec.yaml import parse_yaml
+from tests.fuzz.claims import check_error
+from tests.fuzz.mutations import as_text
+from tests.fuzz.random_chains import RandomChain
+
+# What PyTorch runs and fusegen refuses, of the chains that are drawn.
+KNOWN = (
+    "a chain with a convolution returns one result",
+    "dropout needs [rows, channels], and the running value is",
+    "PyTorch would pair rows with channels",
+    "one of several outputs has the dimension of the channels",
+    "what other regions and 'outputs' take has the channels",
+    "takes values with the channels",
+    "one chain can normalise by one number of groups",
+)
+FIRST, END = map(int, os.environ.get("FUSEGEN_CHAINS", "0-150").split("-"))
+RUN = {"rows": 19, "leading": 20, "convolution": 1}
+SEEDS = (
+    [(seed, "") for seed in range(FIRST, FIRST + max(1, (END - FIRST) // 100))]
+    if "FUSEGEN_CHAINS" in os.environ
+    else [(seed, kind) for kind, seed in RUN.items()]
+)
+SHAPES = ((5, 6, 12, 3), (1, 8, 12, 2))
+
+
+def test_plans() -> None:
+    """A chain that is refused has a reason of the table; one that is not has the same text twice."""
+    refused = 0
+    for seed in range(FIRST, END):
+        text = as_text(RandomChain(seed).data("drafted"))
+        try:
+            files = render_all([planned_document(parse_yaml(text, "spec.yaml", lenient=True))])
+        except SpecError as error:
+            check_error(error, "spec.yaml", text)
+            assert all(each.location is not None for each in error.diagnostics), text
+            unknown = [each.message for each in error.diagnostics if not any(k in each.message for k in KNOWN)]
+            assert not unknown, f"seed {seed}: {unknown}\n{text}"
+            refused += 1
+            continue
+        if seed % 10 == 0:
+            again = render_all([planned_document(parse_yaml(text, "spec.yaml"))])
+            assert again == files, f"seed {seed}\n{text}"
+    assert refused <= max(3, (END - FIRST) // 20)
+
+
+def test_chains_of_a_seed_are_the_same() -> None:
+    texts = [[as_text(RandomChain(seed).data("drafted")) for seed in range(20)] for _ in range(2)]
+    assert texts[0] == texts[1] and len(set(texts[0])) == 20
+    ops = {step["op"] for seed in range(200) for step in RandomChain(seed).chain}
+    assert ops >= {"linear", "matmul", "bmm", "chunk", "glu", "batch_norm", "group_norm", "softmax", "masked_fill"}
+    assert any(re.fullmatch(r"conv_transpose\dd", op) for op in ops)
+
+
+@pytest.mark.torch
+@pytest.mark.nvcc
+@pytest.mark.parametrize("seed, kind", SEEDS)
+def test_kernels(seed: int, kind: str, tmp_path: Path, emulation_cache: Path) -> None:
+    """Results and every gradient against double precision, in training and evaluation, on the emulator."""
+    pytest.importorskip("torch")
+    from fusegen.emulate.package import emulate_package
+    from fusegen.verify.composed import ComposedSubject, ComposedSuite
+    from fusegen.verify.subject import Subject
+    from fusegen.verify.suite import Suite
+
+    name = f"drafted_{kind or 'any'}_{seed}"
+    dtype = "bfloat16" if seed % 2 else "float32"
+    text = as_text(RandomChain(seed, kind).data(name, (dtype,)))
+    try:
+        plan = planned_document(parse_yaml(text, "spec.yaml", lenient=True))
+    except SpecError as error:
+        pytest.skip(str(error))
+    write_files(render_all([plan]), tmp_path)
+    package = emulate_package(tmp_path / name, cache=emulation_cache)
+    if isinstance(plan, Composition):
+        suite: Suite = ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False)
+    else:
+        suite = Suite(Subject(plan, package, "cpu"), full=False)
+    found = [finding for mode in suite.modes() for finding in suite.numerics(mode, SHAPES)]
+    wrong = [f"{each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in found if not each.item.ok]
+    assert not wrong and found, text
