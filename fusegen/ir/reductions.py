@@ -19,7 +19,7 @@ lack axes that the operand has."""
 @dataclass(frozen=True)
 class Reduction:
     """One entry. cpp: its type in templates/support/reductions.cuh. components: the values that it is made of. value:
-    C++: what picks the result of what all elements add up to.
+    C++: what picks the result of what all elements add up to. within: a reduction whose record has that value, too.
 
     gradient: None for what only gradients have. Of moments it is that of the variance. The mean has none: the rule of a
     norm goes through both, and the mean alone is a sum.
@@ -30,6 +30,7 @@ class Reduction:
     cpp: str
     components: int = 1
     value: str = ""
+    within: str = ""
     gradient: Gradient | None = None
     of_stored: bool = False
 
@@ -52,7 +53,11 @@ def _to_ties(graph: Graph, node: Node, g: Node) -> Node:
     (x,) = node.operands
     peak = graph.add("peak", x, axes=node.axes, name=f"{node.name}_peak")
     ties = graph.add("ties", x, axes=node.axes, name=f"{node.name}_ties")
-    return graph.add("at_ties", g, x, peak, ties, name=f"d_{x.name}")
+    # Of a row, so that nothing is divided for each element. Those that are not the largest get zero; all NaN, where the
+    # largest is.
+    share = graph.add("div", g, ties, name=f"{node.name}_share")
+    nothing = graph.add("mul", share, graph.literal(0), name=f"{node.name}_nothing")
+    return graph.add("at_ties", x, peak, share, nothing, name=f"d_{x.name}")
 
 
 def _to_distances(graph: Graph, node: Node, g: Node) -> Node:
@@ -87,10 +92,10 @@ REDUCTIONS = {
         Reduction("sum", "Sum", gradient=_sum),
         Reduction("sample_sum", "SampleSum"),
         Reduction("moments", "MeanAndSquares", components=2, gradient=_to_distances),
-        Reduction("max", "Largest", value=".value", gradient=_to_first),
+        Reduction("max", "Largest", value=".value", within="argmax", gradient=_to_first),
         Reduction("argmax", "FirstLargest", components=2, value=".channel"),
         Reduction("amax", "Largest", value=".value", gradient=_to_ties),
-        Reduction("peak", "Largest", value=".value", of_stored=True),
+        Reduction("peak", "Largest", value=".value", within="ties", of_stored=True),
         Reduction("ties", "LargestTies", components=2, value=".count", of_stored=True),
     )
 }

@@ -139,7 +139,8 @@ class Scheduler:
 
     def _why_resident(self, phase: Phase) -> str:
         unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_reduced(phase)]
-        place = "shared memory" if phase.unit is Unit.CHANNEL else "registers"
+        places = {Unit.CHANNEL: "shared memory", Unit.ROW: "registers or shared memory"}
+        place = places.get(phase.unit, "registers")
         return f"a {unit} stays in {place} from its reduction to its use: its kernel reads it once"
 
     def _why_l2(self) -> str:
@@ -224,9 +225,10 @@ class Scheduler:
         return [t.name for level in range(1, self.first_resident + 1) for t in self.needs.stored(level)]
 
     def _row(self, phases: Sequence[Phase]) -> list[KernelSpec]:
-        """One kernel that keeps a row or a group in registers through all phases."""
+        """One kernel that keeps a row or a group in registers, or a long row in shared memory, through all phases."""
         stored = self._stored_before()
         vectors = [t for t in self.needs.vector_outputs if t.name not in stored and "N" in t.axes]
+        or_shared = " or shared memory" if phases[0].unit is Unit.ROW else ""
         spec = KernelSpec(
             f"{self.name}_row",
             "row",
@@ -234,7 +236,7 @@ class Scheduler:
             vectors,
             partial_sums=self.needs.terminal,
             groups=phases[0].axes.blocks("C") or 1,
-            purpose=f"each {_reduced(phases[0])} in registers",
+            purpose=f"each {_reduced(phases[0])} in registers{or_shared}",
         )
         return [spec, *self._reduce_terminal(self.first_resident, [*stored, *(t.name for t in vectors)])]
 

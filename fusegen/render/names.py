@@ -83,7 +83,14 @@ class Names:
 
     def total(self, node: Node) -> str:
         """What all elements of a reduction add up to."""
-        return f"total.{self.sum_name(node)}{REDUCTIONS[node.op].value}"
+        return f"total.{self.sum_name(self.holder(node))}{REDUCTIONS[node.op].value}"
+
+    def holder(self, node: Node) -> Node:
+        """The reduction whose record has the result of this one: itself, or another one of the same elements."""
+        index = self.passes.place(node)
+        sums = self.passes.passes[index].sums if index < len(self.passes.passes) else ()
+        others = (each for each in sums if each.op == REDUCTIONS[node.op].within)
+        return next((each for each in others if (each.operands, each.axes) == (node.operands, node.axes)), node)
 
 
 def unit_name(unit: Unit | None) -> str:

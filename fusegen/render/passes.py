@@ -78,10 +78,10 @@ class PassRenderer:
 
     def _summed(self, sums: Sequence[Node]) -> dict:
         """What is said of the sums of a pass."""
-        names = {node: self.names.sum_name(node) for node in sums}
+        names = {node: self.names.sum_name(node) for node in sums if self.names.holder(node) is node}
         return dict(
             sums=[Field(name, REDUCTIONS[node.op].cpp) for node, name in names.items()],
-            components=sum(REDUCTIONS[node.op].components for node in sums),
+            components=sum(REDUCTIONS[node.op].components for node in names),
             terms=[f"term.{name} = {self.expressions.operand(node.operands[0])};" for node, name in names.items()],
         )
 

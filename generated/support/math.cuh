@@ -116,9 +116,9 @@ FUSEGEN_MATH of_target(A value, A target, A ignored, A channels) {
   return target >= A(0) && target < channels ? value : A(NAN);
 }
 
-// The gradient of each of the `ties` elements that are the largest; NaN where that is NaN.
-FUSEGEN_MATH at_ties(A g, A x, A largest, A ties) {
-  return g * (x == largest ? A(1) : A(0)) / ties;
+// What each of the elements gets that are the largest, and what the others do.
+FUSEGEN_MATH at_ties(A x, A largest, A share, A nothing) {
+  return x == largest ? share : nothing;
 }
 
 // The weight of the newest batch in running statistics; a negative momentum stands for the

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "2a791cbf1a24",
+    "72bba2cfcc0f",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "ddd59797510e",
+    "b3ff71ab2fa8",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "33616c9d6926",
+    "0f89976abd1b",
 )
 
 _package = _support.Composition(

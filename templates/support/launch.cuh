@@ -169,6 +169,32 @@ int resident_blocks(
   return blocks > 0 ? blocks : promised;
 }
 
+// The same for clusters of the whole device.
+template <typename... Params>
+int64_t resident_clusters(
+    void (*kernel)(Params...), int cluster, dim3 block, std::size_t shared_bytes,
+    int64_t promised) {
+  int clusters = 0;
+#if defined(__CUDACC__)
+  cudaError_t error = allow_shared_memory(kernel, shared_bytes);
+  if (error == cudaSuccess) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(1, 1, unsigned(cluster));
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {1, 1, unsigned(cluster)};
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+  }
+  // The caller gets the error from here, so it is cleared for the next cudaGetLastError().
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+#endif
+  return clusters > 0 ? clusters : promised;
+}
+
 // The block's dynamic shared memory, aligned to 16 bytes: as many bytes as launch() was given.
 // Every call returns the same address; a kernel with several arrays divides it.
 template <typename T>

@@ -27,6 +27,7 @@ from tests.emulate.mutants.odd_sizes import ODD_SIZES  # noqa: E402
 from tests.emulate.mutants.samples import SAMPLES  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
 from tests.emulate.mutants.shared_memory import SHARED  # noqa: E402
+from tests.emulate.mutants.shared_rows import SHARED_ROWS  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 from tests.emulate.mutants.tiles import TILES  # noqa: E402
@@ -173,7 +174,7 @@ def test_mutant_is_caught(number, libraries, root):
 
 
 def untouched_in(sources: dict[str, str]) -> list[tuple[str, int]]:
-    return untouched(sources, [*MUTANTS.values(), *CONTRACTION, *TILES, *IMAGE_COPIES, *SAMPLES])
+    return untouched(sources, [*MUTANTS.values(), *CONTRACTION, *TILES, *IMAGE_COPIES, *SAMPLES, *SHARED_ROWS])
 
 
 def test_every_barrier_and_shuffle_of_the_kernels_has_a_mutant():

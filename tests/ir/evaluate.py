@@ -45,7 +45,7 @@ _FUNCTIONS = {
     "tanh_backward": lambda g, y: g * (1 - y * y),
     "finite_or_zero": lambda x: torch.where(x.isinf(), 0, x),
     "at_channel": lambda g, channel, chosen: torch.where(channel == chosen, g, 0),
-    "at_ties": lambda g, x, largest, ties: g * (x == largest) / ties,
+    "at_ties": lambda x, largest, share, nothing: torch.where(x == largest, share, nothing),
     "vanishing": lambda x: x * 0,
     "average_factor": lambda momentum, batches: momentum,
     "standardize": lambda x, mean, rstd: (x - mean) * rstd,

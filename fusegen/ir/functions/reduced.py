@@ -85,6 +85,6 @@ FUNCTIONS = (
     Function("magnitude_backward", operations=2),
     # One element of a row, or its gradient; zero elsewhere. Of it, the number of each channel, and that of the chosen.
     Function("at_channel", _at_channel),
-    # That of those which equal the largest: of g, x, the largest, and how many there are of it.
-    Function("at_ties", operations=3),
+    # The gradient of x, of which some elements equal the largest: of x, the largest, their share, that of the others.
+    Function("at_ties", operations=2),
 )

@@ -13,6 +13,7 @@
 #include "program.cuh"
 #include "row.cuh"
 #include "row_passes.cuh"
+#include "row_shared_launch.cuh"
 
 namespace fusegen {
 
@@ -106,6 +107,13 @@ RowLaunch row_fit(const P& p, const Shapes& shapes) {
         row, shapes, work, p.rows, groups, length, row.resident, kMultiprocessors);
   }
   return row;
+}
+
+// Whether segments fit registers, though another schedule may be faster.
+template <int kFirst, int kVec, bool kPacked, class P>
+bool row_fits_registers(const P& p, const Shapes& shapes) {
+  const Shapes persistent = shapes.with(&Shapes::schedule, kPersistent);
+  return row_fit<kFirst, kVec, kPacked>(p, persistent).items > 0;
 }
 
 // vector_end: see load_pack().

@@ -70,6 +70,22 @@ __device__ __forceinline__ void add_columns(
   }
 }
 
+// A vector's largest first, then how many equal it: fewer instructions than element by element.
+template <typename ColumnsOf, int kVec, typename Acc>
+__device__ __forceinline__ void add_columns(
+    TiedExtreme<Acc>& total, const ColumnsOf& columns, const Acc (&value)[kVec]) {
+  TiedExtreme<Acc> own;
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    if (columns.has(v)) own.value = maximum(own.value, value[v]);
+  }
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    if (columns.has(v) && value[v] == own.value) own.count += Acc(1);
+  }
+  total = TiedExtreme<Acc>::combine(total, own);
+}
+
 // The counts of a segment that its moments need. The moments of a long segment are merged from
 // those of its warps; counts[w], in shared memory, is the number of values of warp w.
 template <typename Acc>

@@ -14,7 +14,7 @@ void explain_column(const P&, const Shapes&, const Column&) {}
 template <int kVec, bool kPacked, class P>
 void explain_l2(const P&, const Shapes&, const L2Shape&) {}
 template <int kFirst, int kVec, bool kPacked, class P>
-void explain_row(const P&, const Shapes&, const RowLaunch&, bool) {}
+void explain_row(const P&, const Shapes&, const RowLaunch&, bool, const RowShared&) {}
 inline void explain_tile() {}
 template <class P>
 void explain_two_pass(const P&) {}

@@ -92,6 +92,10 @@ struct RowPasses {
   // Nor with sums of samples, as blocks go on from one sample to another.
   static constexpr bool kClusters =
       kHasColumnSums && !kHasMoments && kMostCombined == 0 && !kHasSamples<P>;
+
+  // Whether rows can be in shared memory: see row_shared.cuh. Those that are read once need not be
+  // anywhere, groups are seldom as long, and column sums would take more of it than the row.
+  static constexpr bool kHasShared = kOfRows && !kHasColumnSums && kReadAgain > 0;
 };
 
 // Calls f(Index<kPass>{}) for each pass from kFirst on.

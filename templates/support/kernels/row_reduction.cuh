@@ -50,10 +50,10 @@ struct alignas(16) AnyVector {
 };
 
 // Reduces the sums of the threads of a segment of `length` elements, of which this thread has
-// `count`. All threads get the result.
-template <int kPlain, typename Acc, typename Sums, typename AllTotals>
+// `count`. All threads get the result. The reducer is as a SegmentReducer.
+template <int kPlain, typename Reducer, typename Acc, typename Sums, typename AllTotals>
 __device__ __forceinline__ void sums_over_segment(
-    Acc* shared, const Sums& sums, Acc count, Acc length, AllTotals& totals) {
+    const Reducer& reducer, const Sums& sums, Acc count, Acc length, AllTotals& totals) {
   Acc plain[kPlain + 1];  // one more than there are sums, as an array has some element
   int s = 0;
   each(
@@ -62,17 +62,17 @@ __device__ __forceinline__ void sums_over_segment(
           plain[s++] = sum;
         } else if constexpr (kCombinedValues<std::decay_t<decltype(sum)>> > 0) {
           total = sum;
-          reduce_over_segment<Combine>(shared, total);
+          reducer.template reduce<Combine>(total);
         } else {
           total = moments_of(sum, count);
-          moments_over_segment(shared, total, count, length);
+          moments_over_segment(reducer, total, count, length);
         }
       },
       totals, sums);
   // Two at a time, as there is shared memory for two.
 #pragma unroll
-  for (int i = 0; i + 1 < kPlain; i += 2) sum_over_segment(shared, plain[i], plain[i + 1]);
-  if constexpr (kPlain % 2 == 1) sum_over_segment(shared, plain[kPlain - 1]);
+  for (int i = 0; i + 1 < kPlain; i += 2) reducer.template reduce<Add>(plain[i], plain[i + 1]);
+  if constexpr (kPlain % 2 == 1) reducer.template reduce<Add>(plain[kPlain - 1]);
   s = 0;
   each(
       [&](auto, auto& total) {
@@ -218,7 +218,8 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
     }
 
     Totals<P, kPass> total;
-    sums_over_segment<count_of<P, kPass, Sum>()>(shared, sums, Acc(seen), Acc(length), total);
+    sums_over_segment<count_of<P, kPass, Sum>()>(
+        SegmentReducer<Acc>{shared}, sums, Acc(seen), Acc(length), total);
     p.template follow<kPass>(known, total);
     p.template finish<kPass>(known, total);
     if (threadIdx.x == 0 && blockIdx.z == 0) {

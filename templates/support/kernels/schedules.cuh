@@ -57,9 +57,21 @@ class ProgramRun {
     } else if constexpr (kResident) {
       const RowLaunch fit = row_fit<kFirst, kVec, kPacked>(p_, shapes_);
       const bool chosen = fit.items > 0 && shapes_.schedule != kTwoPass;
-      if (explanation != nullptr) explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen);
+      RowShared held{};
+      if constexpr (RowPasses<P, kFirst>::kHasShared) {
+        const bool may = !chosen && shapes_.schedule != kTwoPass;
+        if (may && !row_fits_registers<kFirst, kVec, kPacked>(p_, shapes_)) {
+          held = row_shared_fit<kFirst, kVec, kPacked>(p_);
+        }
+      }
+      if (explanation != nullptr) {
+        explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen, held);
+      }
       if (chosen) return row(fit);
-      if (fit.items == 0 && shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
+      if constexpr (RowPasses<P, kFirst>::kHasShared) {
+        if (held.threads > 0) return row_shared(held);
+      }
+      if (shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
     }
     if constexpr (P::kFitsL2) {
       const L2Shape shape = l2_shape<kVec, kPacked>(p_, shapes_);
@@ -250,6 +262,15 @@ class ProgramRun {
         error = launch_final_reduction<kLast>(p_, blocks, 0, 1, stream_);
       }
     }
+    return error != cudaSuccess ? error : reduce_channels();
+  }
+
+  cudaError_t row_shared(const RowShared& held) {
+    if (take_workspace<kFirst>(partials_before<kFirst>())) return cudaSuccess;
+    cudaError_t error = reduce_before<kFirst>();
+    if (error != cudaSuccess) return error;
+    next("row", kFirst, kLast);
+    error = launch_row_shared<kFirst, kVec, kPacked>(p_, held, shapes_, vector_end_, stream_);
     return error != cudaSuccess ? error : reduce_channels();
   }
 

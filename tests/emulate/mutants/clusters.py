@@ -43,7 +43,7 @@ BARRIERS = [
     _mutant("no wait at the end", "cluster_wait();", NOTHING, _EXITS, "row_reduction_kernel",
             "kernels/row_reduction.cuh", _SEGMENT_RUN),
     *(
-        _mutant(name, old, NOTHING, caught, "reduce_over_segment", _SEGMENTS, _SEGMENT_RUN, nth, 2)
+        _mutant(name, old, NOTHING, caught, "reduce", _SEGMENTS, _SEGMENT_RUN, nth, 2)
         for name, old, caught, nth in (
             ("what came before is not waited for", "cluster_wait();", NOT_WAITED, 0),
             ("the others are not told", "cluster_arrive();", NOT_ARRIVED, 0),
@@ -81,7 +81,7 @@ EXCHANGES = [
     _mutant("no room to exchange", "cluster > 1 ? columns * work.exchange * (cluster + 1) : 0", "0", BEYOND_SHARED,
             "tile_of_columns", "column_shapes.cuh"),
     *(
-        _mutant(name, old, new, caught, "reduce_over_segment", _SEGMENTS, _SEGMENT_RUN)
+        _mutant(name, old, new, caught, "reduce", _SEGMENTS, _SEGMENT_RUN)
         for name, old, new, caught in (
             ("a block less", "rank < int(gridDim.z)", "rank < int(gridDim.z) - 1", wrong("y")),
             ("its own values for all", "of_peer(mine + i, rank)", "of_peer(mine + i, blockIdx.z)", wrong("y")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.emulate.mutants.mutant import Mutant
 
 _HIDDEN = "if (count == Acc(0)) return {Acc(0), Acc(0)};"
-_SQUARE, _OF_SEGMENT = "square(distances[v])", "moments_over_segment(shared, total, count, length);"
+_SQUARE, _OF_SEGMENT = "square(distances[v])", "moments_over_segment(reducer, total, count, length);"
 
 # Where kernels are broken: the file, the function, what stands there and what then does.
 STATISTICS = {

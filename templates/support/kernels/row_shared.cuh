@@ -1,0 +1,340 @@
+// The kernel that has rows in shared memory: one pass over memory, for rows that are too long for
+// the registers of a block, in programs that read a row's elements more than once.
+//
+// A row belongs to a block or to those of a cluster, which have its vectors in turn. A thread
+// copies its own vectors to shared memory and reads no others, so the copies need no barrier. The
+// last pass that reads a vector copies that of the next row in its place. Several blocks share a
+// multiprocessor: while one waits for memory or for sums, others go on.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <cuda_pipeline.h>
+#include <cuda_runtime.h>
+
+#include "../block_exchange.cuh"
+#include "../columns.cuh"
+#include "../fetch.cuh"
+#include "../launch.cuh"
+#include "../packs.cuh"
+#include "../row_shared_shapes.cuh"
+#include "column_layout.cuh"
+#include "elements.cuh"
+#include "program.cuh"
+#include "row_passes.cuh"
+#include "row_reduction.cuh"
+#include "row_totals.cuh"
+
+namespace fusegen {
+
+// What a thread knows of a launch.
+struct RowSharedGrid {
+  int vectors;  // of a row, for each thread
+  int64_t vector_end;
+};
+
+// Reduces values over the threads that share a row: first those of a block. `shared` is as in
+// reduce_over_segment().
+template <typename Acc, bool kClusters>
+struct RowSharedReducer {
+  Acc* shared;
+  BlockExchange<Acc, kSegmentSums>& exchange;
+
+  template <typename Op, typename T, typename... More>
+  __device__ __forceinline__ void reduce(T& first, More&... more) const {
+    reduce_over_block<Op>(next_array<T>(shared, 0), first, more...);
+    if constexpr (kClusters) {
+      if (gridDim.z > 1) exchange.template reduce<Op>(first, more...);
+    }
+  }
+};
+
+// The values of shared memory that this takes.
+constexpr int kRowSharedExchange = 32 * kSegmentSums + block_exchange_size(kSegmentSums);
+
+// Starts to copy a vector of the row that begins at `row` to shared memory.
+template <int N, typename T, typename Slot>
+__device__ __forceinline__ void copy_words(const T* from, Slot* slot) {
+  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+  auto* to = reinterpret_cast<Word<T, N>*>(slot);
+  const auto* words = reinterpret_cast<const Word<T, N>*>(from);
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) __pipeline_memcpy_async(to + w, words + w, sizeof(*to));
+}
+template <typename ColumnsOf, typename Slot, typename Pointer>
+__device__ __forceinline__ void start_copy(
+    const ColumnsOf& columns, Slot* slot, const Pointer& from, int64_t row, int64_t vector_end) {
+  *slot = load_pack(columns, from, row, vector_end);
+}
+template <int N, typename Slot, typename T>
+__device__ __forceinline__ void start_copy(
+    const Columns<N, true>& columns, Slot* slot, const T* from, int64_t row, int64_t vector_end) {
+  if constexpr (sizeof(Pack<T, N>) >= 4) {
+    copy_words<N>(from + row + columns.first, slot);
+  } else {
+    *slot = load_pack(columns, from, row, vector_end);
+  }
+}
+template <int N, typename Slot, typename T>
+__device__ __forceinline__ void start_copy(
+    const MaskedVector<N>& columns, Slot* slot, const T* from, int64_t row, int64_t vector_end) {
+  if (sizeof(Pack<T, N>) >= 4 && row + columns.first + N <= vector_end) {
+    if constexpr (sizeof(Pack<T, N>) >= 4) copy_words<N>(from + row + columns.first, slot);
+  } else {
+    *slot = load_pack(columns, from, row, vector_end);
+  }
+}
+
+// One thread of the kernel.
+template <class P, int kFirst, int kVec, bool kPacked>
+class RowSharedThread {
+ public:
+  using Acc = typename P::Acc;
+  using Passes = RowPasses<P, kFirst>;
+  using ColumnsOf = SegmentColumns<kVec, kPacked>;
+  static constexpr bool kClusters = P::kTarget.most_cluster > 1;
+
+  __device__ __forceinline__ RowSharedThread(const P& p, const RowSharedGrid& g)
+      : p_(p),
+        g_(g),
+        begin_(int64_t(blockIdx.x) * p.channels),
+        shared_(shared_memory<Acc>()),
+        slots_(next_array<unsigned char>(shared_, kRowSharedExchange)) {}
+
+  __device__ __forceinline__ void run() {
+    int64_t row = blockIdx.x;
+    if (row < p_.rows) {
+      for (int j = 0; j < g_.vectors; ++j) fetch(columns(j), j, begin_);
+    }
+    end_row();
+    for (int j = 0; j < g_.vectors; ++j) load_constants_of(j);
+    if constexpr (kClusters) {
+      if (gridDim.z > 1) exchange_.begin(next_array<Acc>(shared_, 32 * kSegmentSums));
+    }
+    const typename P::Scalars scalars = p_.scalars();
+    for (; row < p_.rows; row += gridDim.x, begin_ += int64_t(gridDim.x) * p_.channels) {
+      Known<P> known{scalars, {}, {}, {}};
+      p_.template row_tensors<kFirst>([&](auto, auto pointer, bool present, auto field) {
+        known.*field = present ? Acc(widen(read(pointer + row))) : Acc(0);
+      });
+      p_.derive_row(known);
+      wait_for_rows<0>();
+      each_pass<kFirst>(typename Passes::Steps(), [&](auto pass) {
+        run_pass<decltype(pass)::value>(row, known);
+      });
+    }
+  }
+
+ private:
+  // The last pass that reads elements.
+  template <int kPass>
+  static constexpr int last_reading() {
+    if constexpr (kPass == kFirst || P::kReadBy[kPass] != 0) {
+      return kPass;
+    } else {
+      return last_reading<kPass - 1>();
+    }
+  }
+  static constexpr int kLastReading = last_reading<Passes::kLast>();
+
+  // The thread's columns of its vector j: the same in each row of the block.
+  __device__ __forceinline__ ColumnsOf columns(int j) const {
+    const int64_t vector = (int64_t(j) * gridDim.z + blockIdx.z) * blockDim.x + threadIdx.x;
+    return segment_columns<kVec, kPacked>(begin_, 0, p_.channels, vector * kVec);
+  }
+
+  __device__ __forceinline__ int places() const { return g_.vectors * int(blockDim.x); }
+  __device__ __forceinline__ int place(int j) const { return j * int(blockDim.x) + threadIdx.x; }
+
+  // The place of vector j of a field of Reads.
+  template <int kField, typename E>
+  __device__ __forceinline__ Loaded<E, kVec>* slot(int j) const {
+    unsigned char* const slots =
+        slots_ + places() * (kVec * read_bytes<P>(below(Passes::kReads, kField)));
+    return reinterpret_cast<Loaded<E, kVec>*>(slots) + place(j);
+  }
+
+  // Calls f(uses, place, pointer, present, field) for each channel tensor likewise. The place is
+  // null for the numbers of the channels, which are in no memory.
+  template <typename F>
+  __device__ __forceinline__ void each_constant(int j, const F& f) const {
+    unsigned char* next = slots_ + places() * (kVec * read_bytes<P>(Passes::kReads));
+    p_.template channel_tensors<kFirst>([&](auto uses, auto* from, bool present, auto field) {
+      using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+      if constexpr ((decltype(uses)::passes & Passes::kMask) != 0) {
+        auto* const constants = reinterpret_cast<Loaded<E, kVec>*>(next);
+        if constexpr (!std::is_same_v<E, ChannelNumber>) {
+          next = next_array<unsigned char>(constants, places());
+        }
+        f(uses, constants + place(j), from, present, field);
+      }
+    });
+  }
+
+  __device__ __forceinline__ void load_constants_of(int j) const {
+    const ColumnsOf own = columns(j);
+    each_constant(j, [&](auto, auto* constants, auto* from, bool present, auto) {
+      using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+      if constexpr (!std::is_same_v<E, ChannelNumber>) {
+        if (present) *constants = load_constants(own, from);
+      }
+    });
+  }
+
+  // Starts to copy vector j of the row that begins at `begin`.
+  __device__ __forceinline__ void fetch(const ColumnsOf& own, int j, int64_t begin) const {
+    if (!own.any()) return;
+    each(
+        [&](auto n, const auto& from) {
+          constexpr int kField = decltype(n)::value;
+          using E = ElementAt<std::remove_reference_t<decltype(from)>>;
+          if constexpr (has_bit(Passes::kReads, kField)) {
+            start_copy(own, slot<kField, E>(j), from, begin, g_.vector_end);
+          }
+        },
+        p_.reads);
+  }
+
+  // One pass over the row, whose elements are in shared memory, and what follows from its sums.
+  template <int kPass>
+  __device__ __forceinline__ void run_pass(int64_t row, Known<P>& known) {
+    constexpr bool kReduces = Passes::template kReduces<kPass>;
+    constexpr bool kStores = kPass == Passes::kLast && Results<P>::kFields > 0;
+    if constexpr (!kReduces && !kStores) return;
+    const bool refills = kPass == kLastReading && row + gridDim.x < p_.rows;
+    Running<P, kPass> sums = {};
+    int seen = 0;  // elements of this thread
+#pragma unroll 2
+    for (int j = 0; j < g_.vectors; ++j) {
+      const ColumnsOf own = columns(j);
+      if (!own.any()) break;
+      // All but the first and the last vector of a row need no masks.
+      if constexpr (!kPacked) {
+        const Columns<kVec, true> all{own.first, 1, kVec};
+        if (!P::kHasParts && own.all() && g_.vector_end > 0) {
+          take<kPass>(row, all, j, known, sums, seen);
+        } else {
+          take<kPass>(row, own, j, known, sums, seen);
+        }
+      } else {
+        take<kPass>(row, own, j, known, sums, seen);
+      }
+      seen += own.size();
+      if (refills) fetch(own, j, begin_ + int64_t(gridDim.x) * p_.channels);
+    }
+    if constexpr (kPass == kLastReading) end_row();
+    if constexpr (kReduces) {
+      Totals<P, kPass> total;
+      const RowSharedReducer<Acc, kClusters> reducer{shared_, exchange_};
+      sums_over_segment<count_of<P, kPass, Sum>()>(
+          reducer, sums, Acc(seen), Acc(p_.channels), total);
+      p_.template follow<kPass>(known, total);
+      if (threadIdx.x == 0 && blockIdx.z == 0) {
+        Known<P> stored = known;
+        p_.template finish<kPass>(stored, total);
+        p_.template results<kPass, true>([&](auto* to, auto field) {
+          if (to != nullptr) store_value(to + row, stored.*field);
+        });
+      }
+    }
+  }
+
+  // What a pass does with vector j.
+  template <int kPass, typename Own>
+  __device__ __forceinline__ void take(
+      int64_t row, const Own& own, int j, const Known<P>& known, Running<P, kPass>& sums,
+      int seen) const {
+    typename P::template Reads<VectorsOf<kVec>::template Loaded> in;
+    each(
+        [&](auto n, auto& vector, const auto& from) {
+          constexpr int kField = decltype(n)::value;
+          using E = ElementAt<std::remove_reference_t<decltype(from)>>;
+          if constexpr (has_bit(P::kReadBy[kPass], kField)) vector = *slot<kField, E>(j);
+        },
+        in, p_.reads);
+    typename P::Channel channel[kVec] = {};
+    each_constant(j, [&](auto uses, auto* constants, auto* from, bool present, auto field) {
+      using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+      if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+        Acc value[kVec];
+        if constexpr (std::is_same_v<E, ChannelNumber>) {
+          // One conversion for the vector: they take longer than additions, which are exact here.
+          const Acc first = Acc(int(own.first));
+#pragma unroll
+          for (int v = 0; v < kVec; ++v) value[v] = first + Acc(v);
+        } else {
+          const Loaded<E, kVec> loaded = *constants;  // as a whole, not byte by byte
+          widen_values(loaded, present, value);
+        }
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) channel[v].*field = value[v];
+      }
+    });
+    typename P::Drawn drawn[kVec];
+    draw(p_, own, begin_, drawn);
+    typename P::template Sums<kPass, RowReductionTerms<Acc, kVec>::template Of> terms;
+    typename P::template Writes<VectorsOf<kVec>::template Stored> out;
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      Known<P> k = known;
+      static_cast<typename P::Channel&>(k) = channel[v];
+      static_cast<typename P::Drawn&>(k) = drawn[v];
+      p_.derive_channel(k);
+      if constexpr (P::kGroupTensorsBy[kPass] > 0) {
+        const int64_t at = row * p_.groups + own.at(v) / p_.group_length;
+        p_.template group_tensors<kFirst>([&](auto uses, auto* from, bool present, auto field) {
+          if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+            k.*field = present ? Acc(widen(read(from + at))) : Acc(0);
+          }
+        });
+        p_.derive_group(k);
+      }
+      Elements<P> x;
+      each(TakeElement<P::kReadBy[kPass]>{v}, x, in);
+      typename P::Cached cached;
+      Terms<P, kPass> term;
+      Results<P> y;
+      p_.template element<kPass, 0u>(x, k, cached, term, y);
+      each([&](auto, auto& all, Acc one) { all[v] = one; }, terms, term);
+      if constexpr (kPass == Passes::kLast) each(PutElement{v}, out, y);
+    }
+    each(
+        [&](auto, auto& total, const auto& all) {
+          if constexpr (std::is_same_v<decltype(total), ShiftedSums<Acc>&>) {
+            if (seen == 0) total.shift = one_of(own, all);
+#pragma unroll
+            for (int v = 0; v < kVec; ++v) {
+              if (own.has(v)) add_value(total, all[v]);
+            }
+          } else {
+            add_columns(total, own, all);
+          }
+        },
+        sums, terms);
+    if constexpr (kPass == Passes::kLast) {
+      each(
+          [&](auto n, const auto& pack, const auto& to) {
+            constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(n)::value);
+            if (!kMayLack || to != nullptr) store_pack(own, to, begin_, g_.vector_end, pack);
+          },
+          out, p_.writes);
+    }
+  }
+
+  const P& p_;
+  const RowSharedGrid& g_;
+  int64_t begin_;  // where the row begins
+  Acc* const shared_;
+  unsigned char* const slots_;
+  BlockExchange<Acc, kSegmentSums> exchange_;
+};
+
+template <class P, int kFirst, int kVec, bool kPacked>
+__global__ void __launch_bounds__(kRowSharedThreads, 1) row_shared_kernel(
+    const __grid_constant__ P p, const __grid_constant__ RowSharedGrid g) {
+  wait_for_earlier_kernels();
+  RowSharedThread<P, kFirst, kVec, kPacked>(p, g).run();
+}
+
+}  // namespace fusegen
