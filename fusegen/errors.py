@@ -63,7 +63,7 @@ CODES: dict[str, str] = {
     "FG702": "control flow that depends on data",
     "FG703": "an operator that a chain lacks",
     "FG704": "a change of a tensor in place",
-    "FG705": "a result that is not one new tensor of the input's rows",
+    "FG705": "results that are not new tensors of the input's rows",
     "FG706": "a parameter, buffer or input that a chain cannot hold",
     "FG707": "values that do not follow each other as the steps of a chain",
     "FG708": "a spec that computes something else than its module",

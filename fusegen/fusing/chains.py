@@ -19,8 +19,9 @@ from fusegen.fusing.imports import imported
 from fusegen.fusing.saving import Saving, eager, saving
 from fusegen.fusing.snapshot import attributes, plain
 from fusegen.fusing.widths import with_widths
+from fusegen.importing.positions import Positions
+from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.dimensions import dimensions
-from fusegen.plan.plan import Plan
 
 # The most in each leading dimension, by their number.
 _ROWS = {1: (24,), 2: (4, 6), 3: (2, 3, 4)}
@@ -29,13 +30,14 @@ _ROWS = {1: (24,), 2: (4, 6), 3: (2, 3, 4)}
 @dataclass(frozen=True)
 class Chain:
     """text: of its spec. sizes: of the arguments that are sizes. paths: of the module's submodules by the names that
-    the spec has for them."""
+    the spec has for them. of_images: whether its channels are dimension 1."""
 
     text: str
-    plan: Plan
+    plan: Planned
     sizes: dict[str, int]
     paths: dict[str, str]
     saving: Saving
+    of_images: bool = False
 
 
 class Refused(Exception):
@@ -84,9 +86,12 @@ class Chains:
         given = [x.cpu().clone(memory_format=torch.contiguous_format) for x in inputs]
         try:
             copied, paths = flat(module)
-            text = imported(copied, _few_rows(given), self.store, keep=self.keep)
+            positions = Positions.of(copied, given)
+            few = given if positions else _few_rows(given)
+            text = imported(copied, few, self.store, keep=self.keep)
             counted = eager(copied, given)
-            text, plan = with_widths(text, math.prod(given[0].shape[:-1]), self.targets, origin)
+            rows = None if positions else math.prod(given[0].shape[:-1])
+            text, plan = with_widths(text, rows, self.targets, origin)
         except SpecError as error:
             first = error.diagnostics[0]
             if origin is not None:  # the line is none of the user's
@@ -101,7 +106,7 @@ class Chains:
             ops = ", ".join(step.op for step in plan.spec.chain)
             raise Refused(f"kernels would move as much as PyTorch's operators: {ops}", is_known=True)
         sizes = {name: plan.spec.dims[name] for name, each in plan.spec.arguments.items() if each.type == "dim"}
-        return Chain(text, plan, sizes, paths, saved)
+        return Chain(text, plan, sizes, paths, saved, positions is not None)
 
 
 def _few_rows(inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -115,12 +120,19 @@ def _few_rows(inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def misfit(chain: Chain, calls: Calls) -> str | None:
     """Why the kernels do not take all calls that were seen."""
-    allowed, width = dimensions(chain.plan), calls.inputs[0].shape[-1]
+    plan = chain.plan
+    allowed = plan.dimensions() if isinstance(plan, Composition) else dimensions(plan)
+    at = 1 if chain.of_images else -1
+    width = calls.inputs[0].shape[at]
     for form in calls.forms:
         shapes = [shape for shape, _ in form]
         ranks = {len(shape) for shape in shapes}
-        if len(shapes) != len(calls.inputs) or shapes[0][-1] != width or len(ranks) > 1:
+        if len(shapes) != len(calls.inputs) or shapes[0][at] != width or len(ranks) > 1:
             return "its calls have inputs of several forms"
+        if chain.of_images:
+            if len(shapes[0]) != calls.inputs[0].dim():
+                return "its calls have inputs of several forms"
+            continue
         if min(ranks) < allowed.least or (allowed.most is not None and max(ranks) > allowed.most):
             return f"an input has {max(ranks)} dimensions, and {allowed.reason}"
         if any(shape[:-1] != shapes[0][:-1] for shape in shapes):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.search import Found
+from fusegen.plan.composition import Composition, Planned
 from fusegen.verify.cuda_autocast import CudaAutocast
 from fusegen.verify.policy import error
 
@@ -42,13 +43,18 @@ def _has_same_dtype(made: Any, found: Found, dtype: torch.dtype) -> bool:
     made._fusegen_owner.float()
     for given in (torch.float32, dtype):
         inputs = [x.cpu().to(given) for x in found.inputs]
-        if found.chain.plan.chain.contraction:
+        if _begins_with_product(found.chain.plan):
             inputs[0] = inputs[0].float()  # which is cast in any case
         with CudaAutocast(dtype):
             ours, theirs = _results(made, inputs)
         if ours.dtype != theirs.dtype:
             return False
     return True
+
+
+def _begins_with_product(planned: Planned) -> bool:
+    plan = planned.parts[0].plan if isinstance(planned, Composition) else planned
+    return plan is None or plan.chain.contraction is not None or bool(plan.chain.convolution)
 
 
 def _results(made: Any, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -20,9 +20,9 @@ from fusegen.fusing.search import Found, Search
 from fusegen.fusing.specs import Specs
 from fusegen.fusing.swap import is_replaced, replace, restore
 from fusegen.paths import BUILD_STORE, DEFAULT_FUSED
+from fusegen.plan.composition import Planned, compiled
 from fusegen.plan.devices import is_known
 from fusegen.plan.packages import plan_packages
-from fusegen.plan.plan import Plan
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime import load
@@ -125,17 +125,17 @@ def _locked(output: Path) -> Iterator[None]:
         yield
 
 
-def _build(output: Path, plans: Sequence[Plan]) -> None:
+def _build(output: Path, plans: Sequence[Planned]) -> None:
     from rich.console import Console
 
     from fusegen.build import Request, build_extensions
 
-    requests = [Request(output / plan.spec.name, plan.spec.targets) for plan in plans]
+    requests = [Request(output / plan.spec.name, plan.spec.targets) for plan in compiled(plans)]
     build_extensions(requests, console=Console(stderr=True, highlight=False))
 
 
 def _replace_all(
-    found: Sequence[Found], names: Sequence[str], plans: Mapping[str, Plan], output: Path, report: Report
+    found: Sequence[Found], names: Sequence[str], plans: Mapping[str, Planned], output: Path, report: Report
 ) -> None:
     """Swaps owner by owner: an nn.Sequential may have several runs."""
     owners: dict[int, list[tuple[Found, str]]] = {}
@@ -148,7 +148,14 @@ def _replace_all(
             for each, name in group:
                 rank = each.inputs[0].dim()
                 made = region(
-                    load(name, output), plans[name], each.chain.sizes, each.owner, each.paths, rank, each.span
+                    load(name, output),
+                    plans[name],
+                    each.chain.sizes,
+                    each.owner,
+                    each.paths,
+                    rank,
+                    each.span,
+                    each.chain.of_images,
                 )
                 why = _no_kernels(made, each.inputs)
                 if why is None:
@@ -172,6 +179,34 @@ def _entry(found: Found, name: str) -> Replaced:
 
 
 def _no_kernels(made: Any, inputs: Sequence[Tensor]) -> str | None:
-    """Why the kernels would refuse the example, as they would on their device."""
-    operator, why = made._fusegen_call(*inputs, _device=made._fusegen_package.device, _count=False)
+    """Why the kernels would refuse the example, as they would on their device. Draws no random numbers."""
+    devices = {x.device.index for x in inputs if x.is_cuda}
+    with torch.random.fork_rng(devices=sorted(devices)), torch.no_grad():
+        if not hasattr(made, "_fusegen_chain"):
+            return _refusal(made, type(made), inputs)
+        made.eval()  # the regions are run, and leave running statistics as they are
+        try:
+            made._fusegen_chain(lambda part, *values: _run(made, part, values), *inputs)
+        except _NoKernels as why:
+            return str(why)
+        finally:
+            made.train(made._fusegen_owner.training)
+            made.fusegen_follow()
+    return None
+
+
+class _NoKernels(Exception):
+    pass
+
+
+def _run(made: Any, part: Any, values: Sequence[Tensor]) -> Any:
+    """What a region makes, by PyTorch's operators."""
+    why = _refusal(made, part, values)
+    if why is not None:
+        raise _NoKernels(why)
+    return part.fusegen_reference(made, *values)
+
+
+def _refusal(made: Any, part: Any, inputs: Sequence[Tensor]) -> str | None:
+    operator, why = part._fusegen_call(made, *inputs, _device=part._fusegen_package.device, _count=False)
     return None if operator is not None else why.reason

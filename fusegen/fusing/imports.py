@@ -71,7 +71,7 @@ def _lines(found: Trace) -> Iterator[str | None]:
             part = getattr(root, str(node.target), None)
             yield part.code if isinstance(part, fx.GraphModule) else None
         yield f"{node.format_node()} {shape(node)}"
-    yield found.result.name
+    yield " ".join([*(node.name for node in found.results), str(found.several)])
 
 
 def _attributes(module: nn.Module) -> Iterator[str]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fusegen.fusing.calls import positional
 from fusegen.fusing.snapshot import changed, hooks_for_all, snapshot
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned, compiled
 
 # (the submodule of the generated module, the name of its tensor, the path of the module that holds it)
 Slot = tuple[nn.Module, str, tuple[str, ...]]
@@ -33,6 +33,7 @@ class Region:
     _fusegen_known: Any
     _fusegen_count: int  # of the inputs
     _fusegen_rank: int  # of the first: a forward may ask for it
+    _fusegen_of_images: bool  # whether the channels are dimension 1: then the kernels look at shapes
     _fusegen_devices: dict[int, bool]
     _fusegen_targets: tuple[str, ...]
     _fusegen_autocast: bool  # whether the kernels' result has the original's dtype there
@@ -40,6 +41,13 @@ class Region:
     def fusegen_reference(self, *inputs: Tensor) -> Tensor:
         """What the owner computes without kernels."""
         raise NotImplementedError
+
+    def _fusegen_run(self, *inputs: Tensor) -> Any:
+        """A module of several regions has no reference of the whole in a call: elsewhere the owner's forward runs."""
+        package = self._fusegen_package  # type: ignore[attr-defined]
+        if hasattr(self, "_fusegen_chain") and inputs[0].device.type != package.device:
+            return self.fusegen_reference(*inputs)
+        return super()._fusegen_run(*inputs)  # type: ignore[misc]
 
     def fusegen_obstacle(self, inputs: tuple[Any, ...] | None) -> str | None:
         """Why the original has to run, or None. Has the tensors follow the owner's."""
@@ -49,7 +57,7 @@ class Region:
         first = inputs[0]
         if first.dim() != self._fusegen_rank:
             return f"an input has {first.dim()} dimensions, and the example {self._fusegen_rank}"
-        if any(x.shape[:-1] != first.shape[:-1] for x in inputs[1:]):
+        if not self._fusegen_of_images and any(x.shape[:-1] != first.shape[:-1] for x in inputs[1:]):
             return "the inputs differ in their rows"
         if first.is_cuda:
             if not self._fusegen_package.built:  # type: ignore[attr-defined]
@@ -110,26 +118,29 @@ def runs_on(capability: tuple[int, int], targets: tuple[str, ...]) -> bool:
 
 def region(
     generated: Any,
-    plan: Plan,
+    plan: Planned,
     sizes: Mapping[str, int],
     owner: nn.Module,
     paths: Mapping[str, str],
     rank: int,
     span: tuple[int, int] | None = None,
+    of_images: bool = False,
 ) -> Any:
     """The region of an owner: of its whole forward, or of the children of an nn.Sequential that a span counts.
 
     sizes: of the dims among the constructor's arguments. paths: for each submodule of the generated module, the path
-    of the owner's. rank: the dimensions of an input.
+    of the owner's. rank: the dimensions of an input. of_images: whether its channels are dimension 1.
     """
     made: Any = _region_class(generated, span is None)(**sizes, device="meta")
     slots: list[Slot] = []
-    tensors = {each.attribute for table in (plan.chain.parameters, plan.chain.buffers) for each in table.values()}
+    chains = [each.chain for each in compiled([plan])]
+    tables = [table for chain in chains for table in (chain.parameters, chain.buffers)]
+    tensors = {each.attribute for table in tables for each in table.values()}
     for attribute in sorted({*tensors, *made.state_dict()}):
         part, _, name = attribute.rpartition(".")
         slots.append((made.get_submodule(part), name, _steps(paths[part] if part else "")))
-    # A norm that is written out has no module of its own.
-    norms = [(shell, _steps(paths[name])) for name, shell in made.named_children() if name in paths]
+    # A norm or a dropout that is written out has no module of its own: it has the owner's mode.
+    norms = [(shell, _steps(paths.get(name, ""))) for name, shell in made.named_children()]
     made.__dict__.update(
         _fusegen_owner=owner,
         _fusegen_slots=tuple(slots),
@@ -137,6 +148,7 @@ def region(
         _fusegen_known=snapshot(owner, None if span is None else list(owner._modules)[slice(*span)]),
         _fusegen_count=len(plan.spec.inputs),
         _fusegen_rank=rank,
+        _fusegen_of_images=of_images,
         _fusegen_devices={},
         _fusegen_autocast=True,
         _fusegen_targets=tuple(plan.spec.targets),

@@ -1,6 +1,6 @@
 """The bytes that a chain moves in a training step: by PyTorch's operators one by one, and as its plan says.
 
-The matrix products are on neither side: they are the same in both.
+Matrix products and convolutions are on neither side: they are the same in both.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from fusegen.plan.composition import Planned, compiled
 from fusegen.plan.model import Kernel
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import is_built, kernel_bytes, typical
 
-_PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm)
+_PRODUCTS = (
+    *(torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm),
+    *(torch.ops.aten.convolution, torch.ops.aten.convolution_backward),
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,17 @@ class Saving:
         return f"{amount(self.bytes)} of {amount(self.eager)}"
 
 
-def saving(counted: Counted, plan: Plan, dtype: torch.dtype) -> Saving | None:
+def saving(counted: Counted, planned: Planned, dtype: torch.dtype) -> Saving | None:
     """Of a module whose operators were counted at the sizes of its plan; None if the dtype has no kernels."""
+    found = [_moved(plan, dtype) for plan in compiled([planned])]
+    if None in found:
+        return None
+    fused, kernels = (sum(each) for each in zip(*found, strict=True))
+    return Saving(counted.bytes, fused, counted.operators, kernels)
+
+
+def _moved(plan: Plan, dtype: torch.dtype) -> tuple[int, int] | None:
+    """The bytes and the number of kernels of a training step."""
     name = str(dtype).removeprefix("torch.")
     mode = next((mode for mode in plan.modes if is_built(mode) and set(mode.roles.values()) == {name}), None)
     if mode is None:
@@ -60,7 +73,7 @@ def saving(counted: Counted, plan: Plan, dtype: torch.dtype) -> Saving | None:
         schedules = [[*each.kernels, *program.scalar_reductions] for each in program.schedules]
         least, count = min((sum(map(moved, run)), len(run)) for run in schedules)
         fused, kernels = fused + least, kernels + count
-    return Saving(counted.bytes, fused, counted.operators, kernels)
+    return fused, kernels
 
 
 def eager(module: nn.Module, inputs: Sequence[Tensor]) -> Counted:

@@ -19,9 +19,12 @@ from fusegen.importing.aten import CONVOLUTIONS, MODULES
 from fusegen.importing.module import snake_case
 
 # Layers with tensors that a chain has.
-_LAYERS = tuple(getattr(nn, kind) for kind, _ in MODULES.values())
 _CONVOLUTIONS = tuple(getattr(nn, kind) for kind, _ in CONVOLUTIONS.values())
-_ADVICE = "a chain begins with its only one: make what follows each a module of its own"
+_LAYERS = (*(getattr(nn, kind) for kind, _ in MODULES.values()), nn.BatchNorm2d, nn.BatchNorm3d, *_CONVOLUTIONS)
+_ADVICE = "its parts are looked at: make an MLP, or the like, a module of its own"
+# A module of more layers is looked at by its parts, which others may have too.
+_MOST_LAYERS = 4
+_ONE = "a chain begins with its only one: make what follows each a module of its own"
 # Names of runs have no more ops than that.
 _NAMED = 4
 
@@ -128,7 +131,8 @@ class Search:
         end, why = begin, None
         while end < len(children):
             child = children[end]
-            if child not in self.calls or (end > begin and isinstance(child, nn.Linear)) or is_sequential(child):
+            begins = isinstance(child, (nn.Linear, *_CONVOLUTIONS))
+            if child not in self.calls or (end > begin and begins) or is_sequential(child):
                 break
             try:
                 self._check(child, self.calls[child], children[begin : end + 1])
@@ -162,8 +166,12 @@ class Search:
         inner = [part for each in parts for part in each.modules()]
         called = [part for part in inner if part in self.calls]
         linears = [part for part in called if isinstance(part, nn.Linear)]
-        if len(linears) > 1:
+        if len(linears) > (_MOST_LAYERS if root is not None else 1):
             raise Refused(f"it has {len(linears)} linear layers; {_ADVICE}", is_known=True, has_parts=True)
+        convolutions = [part for part in called if isinstance(part, _CONVOLUTIONS)]
+        if convolutions and len(convolutions) + len(linears) > 1:
+            message = f"it has {len(convolutions)} convolutions and {len(linears)} linear layers; {_ONE}"
+            raise Refused(message, is_known=True, has_parts=True)
         for part in inner:
             self._check_part(part, is_root=part is root)
 
@@ -174,9 +182,6 @@ class Search:
         if any(tensor is not None for tensor in own):
             if len(names) > 1:
                 raise Refused(f"{names[0]} is in the model under another name too: {names[1]}")
-            if isinstance(part, _CONVOLUTIONS):
-                reason = f"{names[0]} is a convolution, which fuse leaves: import a module that begins with it"
-                raise Refused(reason, is_known=True, has_parts=True)
             if kind.__module__.startswith("torch.nn.") and not isinstance(part, _LAYERS):
                 raise Refused(
                     f"{names[0]} is of type {kind.__name__}, which no chain has", is_known=True, has_parts=True

@@ -22,7 +22,7 @@ REGIONS = "_fusegen_regions"
 # What every module has, and is asked for elsewhere.
 _EVERY = frozenset(vars(nn.Module()))
 # PyTorch's own that may be in a mode of their own: the kernels ask them.
-_WITH_MODES = (nn.BatchNorm1d,)
+_WITH_MODES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 # Of a module's own: hooks and compilation, and what trainers put around the call of a replaced module.
 _OWN = ("forward", "_call_impl", "_wrapped_call_impl", "_compiled_call_impl")
 _FOR_ALL = (

@@ -5,34 +5,45 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fusegen.fusing.image_widths import name_channels
 from fusegen.importing.places import refusal
 from fusegen.ir.multiples import times
-from fusegen.plan.load import plan_document
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned
+from fusegen.plan.load import planned_document
 from fusegen.reference.keys import flow
 from fusegen.spec.yaml import parse_yaml
 
 _UNITS = ("glu", "swiglu", "geglu", "reglu")
+_LAYERS = ("linear", "matmul", "bmm")
 _REMARK = "# Written by fusegen.fuse. Parameters are those of the model: how they begin (init) is of no use there."
 _COLUMN = 60
 _REMARKED = re.compile(r"}\s+(# .*)$")
 _WIDTH = 120
 
 
-def with_widths(text: str, count: int, targets: list[str] | None, origin: str | None = None) -> tuple[str, Plan]:
+def with_widths(
+    text: str, count: int | None, targets: list[str] | None, origin: str | None = None
+) -> tuple[str, Planned]:
     """The spec, and its plan.
 
-    count: of the rows, for planning. targets: in place of the text's. origin: what it was imported from, in place of
-    the text's remarks. Raises SpecError where the chain works for one number of rows alone, or the planner refuses it.
+    count: of the rows, for planning; None of images. targets: in place of the text's. origin: what it was imported
+    from, in place of the text's remarks. Raises SpecError where the chain works for one number of rows alone, or the
+    planner refuses it.
     """
     data = parse_yaml(text, "the imported spec").data
     first_line = text.splitlines()[0] if origin is None else f"# Imported from {origin}."
     comments = _comments(text) if origin is None else [""] * len(data["chain"])
     first = next(iter(data["inputs"]))
+    _check_form(data, count is None)
+    if count is None:
+        return _finished(data, name_channels(data, _names(data)), targets, comments, first_line)
     rows, width = data["inputs"][first]
     if isinstance(rows, int):
         message = f"it works for {rows} rows alone"
         raise refusal("FG705", message, None, "a view or a parameter has the number of rows of the example")
+    if _has_fixed_widths(data["chain"]):
+        data["dims"] = {**data.get("dims", {}), rows: count}
+        return _finished(data, {}, targets, comments, first_line)
     step = data["chain"][0]
     multiplies = step["op"] in ("linear", "matmul")
     if step["op"] == "matmul":
@@ -68,13 +79,38 @@ def with_widths(text: str, count: int, targets: list[str] | None, origin: str | 
             each["shape"] = [value if value == 1 else channels for value in each["shape"]]
             each["init"] = "zeros"
     data["dims"] = {**data.get("dims", {}), rows: count, **sizes}
-    dims = {name: {"type": "dim"} for name in ("in_features", "out_features", "features") if name in sizes}
+    dims: dict[str, Any] = {
+        name: {"type": "dim"} for name in ("in_features", "out_features", "features") if name in sizes
+    }
+    return _finished(data, dims, targets, comments, first_line)
+
+
+def _finished(
+    data: dict[str, Any], dims: dict[str, Any], targets: list[str] | None, comments: list[str], origin: str
+) -> tuple[str, Planned]:
+    """The text and the plan. dims: arguments that are sizes."""
     data["arguments"] = {**dims, **data.get("arguments", {})}
     data["targets"] = targets or data["targets"]
     order = ("fusegen", "name", "dims", "arguments")
     data = {key: data.pop(key) for key in order} | data
-    made = _text(data, comments, first_line)
-    return made, plan_document(parse_yaml(made, "the imported spec"))
+    made = _text(data, comments, origin)
+    return made, planned_document(parse_yaml(made, "the imported spec"))
+
+
+def _has_fixed_widths(chain: list[dict[str, Any]]) -> bool:
+    """Whether widths stay numbers, so that modules of other widths have specs of their own: where there are more than
+    two, with several regions, or parts of another value than the first layer's result."""
+    divided = any("parts" in step or step["op"] in _UNITS for step in (*chain[:1], *chain[2:]))
+    return divided or any("from" in step for step in chain) or any(step["op"] in _LAYERS for step in chain[1:])
+
+
+def _check_form(data: dict[str, Any], of_images: bool) -> None:
+    """Raises SpecError for what is imported, but not replaced in a model."""
+    if not of_images and any(len(shape) != 2 for shape in data["inputs"].values()):
+        raise refusal("FG707", "an input has not the form [rows, channels]", None, "import the module")
+    if "state_dict" in data:
+        path = next(iter(data["state_dict"].values()))
+        raise refusal("FG706", f"a spec has another name for '{path}'", None, "rename it, or import the module")
 
 
 def _number_of_parts(chain: list[dict[str, Any]]) -> int:

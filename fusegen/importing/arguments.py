@@ -5,7 +5,7 @@ An attribute is found by changing it and tracing again: the numbers that change 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -90,15 +90,25 @@ class Arguments:
         follows = self.constructor.follows if self.constructor else {}
         return {name for fact, name in follows.items() if fact.endswith(_SIZES)}
 
-    def sizes(self, facts: Sequence[str]) -> str | None:
-        """The argument that all these sizes are, or None."""
+    def sizes(self, facts: Mapping[str, int] | Sequence[str], covered: Collection[str] = ()) -> str | None:
+        """The argument that all these sizes are, or None. facts: with how many times the argument each is, if not once.
+        covered: sizes that are so many times an argument, which is no other number."""
         if self.constructor is None:
             return None
-        found = {self.constructor.follows.get(fact) for fact in facts}
+        counts = facts if isinstance(facts, Mapping) else dict.fromkeys(facts, 1)
+        found = {self._source(fact, count) for fact, count in counts.items()}
         name = found.pop() if len(found) == 1 else None
         if name is None or name in self.fixed or not is_name(name):
             return None
-        return None if self._others(name) else name
+        return None if self._others(name) - {*covered} else name
+
+    def _source(self, fact: str, count: int) -> str | None:
+        """The argument of which a size is so many times."""
+        assert self.constructor is not None
+        if count == 1:
+            return self.constructor.follows.get(fact)
+        times, name = self.constructor.multiples.get(fact, (0, ""))
+        return name if times == count else None
 
     def _others(self, name: str) -> set[str]:
         """Sizes that follow from an argument and are another number, but for those of a convolution's weight, which

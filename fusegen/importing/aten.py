@@ -101,13 +101,16 @@ EXPANSIONS = frozenset({"expand", "expand_as", "broadcast_to"})
 # Those of them that are new tensors: what is changed in place then changes nothing else.
 COPIES = frozenset({"clone"})
 DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout"})
+# Tensors that are made to be filled, and what fills them with random numbers.
+EMPTY = frozenset({"empty", "new_empty"})
+RANDOM = frozenset({"bernoulli", "rand"})
 
 # Sizes and checks, which are nothing of the result unless an operator that is takes them.
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
 
 # Of a parameter with two dimensions: these are exchanged, if the arguments say so.
 EXCHANGES = frozenset("t numpy_T transpose permute adjoint mT".split())
-PRODUCTS = frozenset({"matmul", "mm"})
+PRODUCTS = frozenset({"matmul", "mm", "bmm"})
 
 # What is refused in words of its own: what it is, and what to do.
 _CAST = ("a cast to another dtype", "leave it out: the kernels compute in float32")
@@ -117,7 +120,10 @@ REFUSED = {
     "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
     **dict.fromkeys(("to", "type_as", "_to_copy"), _CAST),
     "split_with_sizes": ("a split into parts of given sizes", "the parts of a chain's channels are equal: use chunk"),
-    "dropout": ("dropout in training, which import does not write", "write the spec, with 'op: dropout'"),
+    "feature_dropout": ("dropout of whole channels", "a chain drops elements, or samples"),
+    "alpha_dropout": ("alpha dropout", "a chain has dropout, and drop path"),
+    "bernoulli": ("random numbers that are no drop path", "write it as torchvision.ops.stochastic_depth does"),
+    "rand": ("random numbers that are no drop path", "write it as torchvision.ops.stochastic_depth does"),
     "item": ("a number read from a tensor", "numbers of a chain are constants"),
     "wrap_with_set_grad_enabled": ("a part of forward that has no gradient", _PART),
     "wrap_with_autocast": ("a part of forward under autocast", "use autocast around the whole module"),

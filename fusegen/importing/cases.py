@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.constructor import alternatives
 from fusegen.importing.draft import Sheet
+from fusegen.ir.multiples import value_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def constructed(sheet: Sheet, arguments: Arguments, dims: dict[str, int]) -> dic
         if argument["type"] == "dim":
             found[name] = dims[name]
         elif argument["type"] == "shape":
-            found[name] = tuple(dims.get(size, size) for size in argument["is"])
+            found[name] = tuple(value_of(size, dims) for size in argument["is"])
         else:
             found[name] = given[name] if name in given else argument["default"]
     return found
@@ -53,29 +54,48 @@ def others(value: float, is_whole: bool, least: int | None = None) -> Iterator[f
 def resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
     """An input of other sizes, of the values of the example."""
     sizes = list(example.shape)
-    if shape:
-        at = 1 if len(shape) > 2 else -1  # the channels
-        sizes[at] = int(dims.get(str(shape[at]), shape[at]))
-    if has_rows(shape) and shape[0] in sheet.arguments:
+    if shape and not example.dtype == torch.int64:
+        at = 1 if len(shape) > 2 and not sheet.spread else -1  # the channels
+        sizes[at] = value_of(shape[at], dims)
+    if has_rows(shape, sheet) and shape[0] in sheet.arguments:
         sizes[0] = dims[str(shape[0])]
     for dim in range(example.dim()):
         index = torch.arange(sizes[dim], device=example.device) % example.shape[dim]
         example = example.index_select(dim, index)
+    if example.dtype == torch.int64:  # numbers of channels, of which there may be less
+        example = torch.where(example < 0, example, example % value_of(_channels_of_loss(sheet), dims))
     return example
 
 
-def has_rows(shape: Sequence[int | str]) -> bool:
+def _channels_of_loss(sheet: Sheet) -> int | str:
+    """Of what a target says the numbers."""
+    made = [draft.data["out_features"] for draft in sheet.chain if "out_features" in draft.data]
+    return made[-1] if made else next(iter(sheet.inputs.values()))[-1]
+
+
+def has_rows(shape: Sequence[int | str], sheet: Sheet) -> bool:
     """Whether an input of the spec has a value for each row, or more."""
-    return len(shape) == 2 and shape[0] != 1
+    rows = sheet.rows[0]
+    return (len(shape) == 2 and shape[0] != 1) or (list(shape) == [rows] and isinstance(rows, str))
 
 
 def with_rows(x: Tensor, shape: Sequence[int]) -> Tensor:
     """The rows of an input again and again, in these dimensions."""
-    rows = x.reshape(-1, x.shape[-1])
+    behind = x.shape[-1:] if x.dtype != torch.int64 else ()
+    rows = x.reshape(-1, *behind)
     count = 1
     for size in shape:
         count *= size
-    return rows[torch.arange(count) % len(rows)].reshape(*shape, x.shape[-1])
+    return rows[torch.arange(count) % len(rows)].reshape(*shape, *behind)
+
+
+def with_leading(x: Tensor, shape: Sequence[int | str], sizes: Mapping[str, int]) -> Tensor:
+    """An input whose dimensions each have a symbol, with other sizes of some of these."""
+    for dim, symbol in enumerate(shape):
+        if symbol in sizes:
+            index = torch.arange(sizes[str(symbol)], device=x.device) % x.shape[dim]
+            x = x.index_select(dim, index)
+    return x
 
 
 def alike(original: nn.Module, fused: nn.Module) -> set[str]:

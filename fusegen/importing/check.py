@@ -5,11 +5,8 @@ What is different is an error. Of some arguments the module makes more than the 
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,19 +14,18 @@ from torch import Tensor, nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, alike, constructed, has_rows
+from fusegen.importing.cases import Case, alike, constructed, has_rows, with_leading
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Pair
 from fusegen.importing.state import check_state
 from fusegen.importing.variants import check_variants
 from fusegen.importing.vary import Variations
-from fusegen.plan.plan import Plan
-from fusegen.render.module import render_module
-from fusegen.render.package import support_files
-from fusegen.runtime.importing import import_package
+from fusegen.importing.written import reference_class
+from fusegen.plan.composition import Planned
 
 # Rows of a comparison: the chain is the same for all.
 _ROWS = 16
+_FEW = 3
 # Norms whose eps is made to show, from the least on.
 _MOST_EPS = 4
 _LESS = 1e-3
@@ -47,7 +43,7 @@ class NotFollowed(Exception):
         self.names = names
 
 
-def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
+def compare(plan: Planned, sheet: Sheet, arguments: Arguments) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError for a difference, and NotFollowed."""
     rows = next(iter(sheet.inputs.values()))[0]
     remarks = [FIXED_ROWS.format(rows)] if isinstance(rows, int) else []
@@ -106,28 +102,6 @@ def _scales(sheet: Sheet, values: dict[str, Any]) -> list[float]:
     return sorted(scales)[:_MOST_EPS]
 
 
-@contextmanager
-def reference_class(plan: Plan) -> Iterator[type[nn.Module]]:
-    """The class that the spec is rendered as, with the chain in PyTorch's operators as its forward. Nothing is
-    compiled."""
-    with tempfile.TemporaryDirectory(prefix="fusegen_import_") as directory:
-        folder = Path(directory).resolve()
-        files = {path: text for path, text in support_files().items() if path.endswith(".py")}
-        files[f"{plan.spec.name}/__init__.py"] = render_module(plan, "")
-        for path, text in files.items():
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        try:
-            package = import_package(folder, plan.spec.name)
-            fused = getattr(package, plan.spec.class_name)
-            yield type(fused.__name__, (fused,), {"forward": fused.fusegen_reference})
-        finally:
-            for name, module in list(sys.modules.items()):
-                if folder.name in name or str(getattr(module, "__file__", None)).startswith(str(folder)):
-                    del sys.modules[name]
-
-
 def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any]) -> list[str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -137,8 +111,11 @@ def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any
 
 def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:
     """The inputs with few rows, where the number of rows is free."""
-    rows = next(iter(sheet.inputs.values()))[0]
+    rows = sheet.rows[0]
+    given = list(zip(inputs, sheet.inputs.values(), strict=True))
+    if sheet.spread:
+        few = {str(size): _FEW for size in sheet.rows}
+        return [with_leading(x, shape, few) for x, shape in given]
     if isinstance(rows, int) or rows in sheet.arguments or len(sheet.inputs[next(iter(sheet.inputs))]) > 2:
         return list(inputs)
-    shapes = sheet.inputs.values()
-    return [x[:_ROWS] if has_rows(shape) else x for x, shape in zip(inputs, shapes, strict=True)]
+    return [x[:_ROWS] if has_rows(shape, sheet) else x for x, shape in given]

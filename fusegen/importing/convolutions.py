@@ -22,7 +22,7 @@ class Convolutions(Parts):
     def _convolution(self, node: fx.Node, op: str) -> Value:
         x = self._operand(node, 0)
         kind = aten.CONVOLUTIONS[op][0]
-        path = self.owners.own(node, op)
+        path = self.owners.owner(node, op)
         if path is None:
             message = f"{op} of tensors that no nn.{kind} holds"
             raise refusal("FG706", message, self.trace.place(node), f"use an nn.{kind}, so that the state_dict stays")

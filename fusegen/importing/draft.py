@@ -7,72 +7,63 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
+from torch.nn.utils import parametrize
 
 from fusegen.importing.arguments import Arguments, is_name
-from fusegen.importing.chain import Draft, entries
+from fusegen.importing.attributes import name_attributes
+from fusegen.importing.chain import Draft, Steps, entries, inputs_of
 from fusegen.importing.constructor import Constructor
+from fusegen.importing.input_shapes import input_shapes
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import first_layout, is_one
-from fusegen.importing.symbols import Size, Sizes, inputs_of
+from fusegen.importing.shapes import first_layout
+from fusegen.importing.symbols import Size, Sizes
 from fusegen.importing.trace import Trace, forward_of, shape
 from fusegen.importing.values import CHANNELS, Value, walk
-from fusegen.ir.multiples import times
 
 
 @dataclass
 class Sheet:
-    """A spec to be. notes: what the constructor of the original takes besides."""
+    """A spec to be. rows: the sizes of the first input in front of its channels. spread: whether these are more than
+    one dimension. notes: what the constructor of the original takes besides."""
 
     dims: dict[str, int]
     arguments: dict[str, dict[str, Any]]
     inputs: dict[str, list[Size]]
     chain: list[Draft]
+    rows: list[Size] = field(default_factory=list)
+    spread: bool = False
+    outputs: list[str] | None = None
+    state_dict: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
-def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
+def sheet(trace: Trace, steps: Steps, arguments: Arguments) -> Sheet:
     """The sheet of a chain. Raises SpecError for what the module has and the chain does not."""
+    drafts = steps.found
     _check_state(trace.module, drafts)
     inputs = {leaf.name: shape(node) for node, leaf in trace.leaves.items() if leaf.kind == "input"}
-    sizes = Sizes(trace, drafts, arguments, next(iter(inputs.values())))
+    sizes = Sizes(trace, drafts, arguments, inputs)
     used = {name for draft in drafts for name in inputs_of(draft)}
-    first = next(iter(inputs))
     for name in inputs:
-        if name != first and name not in used:
+        if name not in used:
             where = forward_of(trace.module)
             raise refusal("FG706", f"the chain does not use the input '{name}'", where, "leave it out of forward")
         if not is_name(name):
             raise refusal("FG706", f"a chain cannot have an input called '{name}'", None, "rename it")
-    rows, width = sizes.rows, sizes.width
     _keep_attributes(drafts, arguments)
     _complete(drafts, arguments, sizes)
+    shapes = input_shapes(inputs, sizes)
     return Sheet(
         dims=sizes.dims,
         arguments=_arguments(arguments, sizes, drafts),
-        inputs={
-            name: [rows, width, *sizes.positions]
-            if name == first
-            else [rows, sizes.channels, *sizes.of_result]
-            if sizes.spatial
-            else _input(name, given, inputs[first], sizes)
-            for name, given in inputs.items()
-        },
+        inputs=shapes,
         chain=drafts,
+        rows=list(sizes.leading),
+        spread=sizes.spread,
+        outputs=steps.outputs,
+        state_dict=name_attributes(drafts, trace.module, {*sizes.taken, *sizes.dims}),
         notes=_notes(arguments, sizes, drafts),
     )
-
-
-def _input(name: str, given: tuple[Any, ...], first: tuple[Any, ...], sizes: Sizes) -> list[Size]:
-    """The shape of a further input, in which the rows are one dimension."""
-    last = [1 if is_one(size) else sizes.channels for size in given[-1:]]
-    if len(given) < 2:
-        return last
-    if len(given) == len(first) and not all(map(is_one, given[:-1])):
-        return [sizes.rows, *last]
-    if len(given) == 2:
-        return [1, *last]
-    message = f"the input '{name}' has {len(given)} dimensions, of which all but the last are 1"
-    raise refusal("FG707", message, None, "leave out the dimensions of 1 in front")
 
 
 def _keep_attributes(drafts: list[Draft], arguments: Arguments) -> None:
@@ -89,7 +80,7 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
     for draft in drafts:
         for key, value in draft.data.items():
             if value == CHANNELS and key in ("out_features", "out_channels", "num_parameters"):
-                draft.data[key] = sizes.channels if key == "num_parameters" else times(sizes.parts, sizes.channels)
+                draft.data[key] = sizes.behind(draft)
         name = draft.data.get("parameter")
         if name is None or name in seen:
             continue
@@ -105,7 +96,7 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
             raise refusal(
                 "FG706", f"the parameter '{name}' of shape {dims} is used in another shape", draft.place, hint
             )
-        draft.data["shape"] = arguments.shape(name) or _shape(dims, sizes)
+        draft.data["shape"] = arguments.shape(name) or _shape(dims, sizes, draft)
         draft.data["init"] = arguments.initial(name)
 
 
@@ -119,13 +110,13 @@ def _complete_product(draft: Draft, arguments: Arguments, sizes: Sizes) -> None:
 def _shape_of(draft: Draft, arguments: Arguments, sizes: Sizes) -> list[Size]:
     """Of a step's parameter, in the spec's symbols."""
     if draft.data["op"] == "matmul":
-        dims = [sizes.width, sizes.channels]
+        dims = [sizes.before(draft), sizes.behind(draft)]
         return dims[::-1] if draft.data.get("transposed") else dims
-    return _shape(list(arguments.module.get_parameter(draft.data["parameter"]).shape), sizes)
+    return _shape(list(arguments.module.get_parameter(draft.data["parameter"]).shape), sizes, draft)
 
 
-def _shape(dims: list[int], sizes: Sizes) -> list[Size]:
-    labels = [sizes.rows, sizes.channels, *[None] * sizes.spatial][2 + sizes.spatial - len(dims) :]
+def _shape(dims: list[int], sizes: Sizes, draft: Draft) -> list[Size]:
+    labels = [sizes.rows, sizes.behind(draft), *[None] * sizes.spatial][2 + sizes.spatial - len(dims) :]
     return [1 if size == 1 else size if label is None else label for size, label in zip(dims, labels, strict=True)]
 
 
@@ -206,6 +197,16 @@ def check_tied(module: nn.Module) -> None:
         if other != name:
             message = f"one parameter has several names: '{other}' and '{name}'"
             raise refusal("FG706", message, forward_of(module), "a chain has each once")
+
+
+def check_parametrised(module: nn.Module) -> None:
+    """Raises SpecError where tensors of a layer are computed by a parametrization."""
+    for path, part in module.named_modules():
+        if parametrize.is_parametrized(part):
+            names = ", ".join(part.parametrizations)
+            message = f"'{path or type(module).__name__}' has a parametrization of its {names}"
+            hint = "import the module without it, and register it on the spec's module, which takes the state_dict then"
+            raise refusal("FG706", message, forward_of(module), hint)
 
 
 def _check_state(module: nn.Module, drafts: list[Draft]) -> None:

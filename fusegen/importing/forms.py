@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusegen.importing.dropped import drop_path
 from fusegen.importing.pattern import match, parse, product
 from fusegen.importing.values import Number, Value, Values, walk
 
@@ -64,7 +65,8 @@ def recognised(result: Value, values: Values) -> Value:
     done: dict[int, Value] = {}
     for value in walk(result):
         op, operands, keys = (
-            _form(value)
+            drop_path(value)
+            or _form(value)
             or _normalized(value)
             or _quotient(value)
             or _weighted(value, values)

@@ -12,26 +12,27 @@ from torch import Tensor, nn
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.chain import Draft, steps
+from fusegen.importing.chain import Steps
 from fusegen.importing.check import NotFollowed, compare
 from fusegen.importing.constructor import Constructor
-from fusegen.importing.draft import Sheet, check_tied, sheet
+from fusegen.importing.draft import Sheet, check_parametrised, check_tied, sheet
+from fusegen.importing.dropped import without_drops
 from fusegen.importing.forms import owned, recognised
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.positions import Positions
 from fusegen.importing.read import Reader
-from fusegen.importing.sizes import told_apart
+from fusegen.importing.told_apart import told_apart
 from fusegen.importing.trace import Trace, trace
 from fusegen.importing.values import Values
 from fusegen.importing.write import line_of_step, spec_text
-from fusegen.plan.load import plan_document
-from fusegen.plan.plan import Plan
+from fusegen.plan.composition import Planned
+from fusegen.plan.load import planned_document
 from fusegen.spec.yaml import parse_yaml
 
 Given = Sequence[Any] | Mapping[str, Any] | None
 """The arguments of a constructor, if they are known."""
 
-_ONE_CHAIN = "only batch norm knows the mode in a chain"
+_ONE_CHAIN = "only batch norm and dropout know the mode in a chain"
 
 
 def from_module(
@@ -61,17 +62,18 @@ def _imported(
     if not example_inputs or not all(isinstance(x, Tensor) for x in example_inputs):
         raise refusal("FG701", "the example inputs are no tensors", None, "inputs of a chain are tensors")
     check_tied(module)
+    check_parametrised(module)
     constructor = None if arguments is None else _constructor(type(module), arguments)
     inputs = [x.detach() for x in example_inputs]
     shapes = [x.shape for x in inputs]
     positions = Positions.of(module, inputs)
-    inputs = positions.small(module, inputs) if positions else told_apart(inputs)
+    inputs = positions.small(module, inputs) if positions else told_apart(module, inputs)
     known = Arguments(module, inputs, constructor, positions, shapes if positions else ())
     spatial = positions.spatial if positions else 0
     traces = trace(module, inputs, True, spatial), trace(module, inputs, False, spatial)
     chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))
     while True:
-        found = sheet(traces[0], _drafts(*traces, known), known)
+        found = sheet(traces[0], _steps(*traces, known), known)
         text = spec_text(found, chosen, origin, [])
         try:
             remarks = compare(_plan(text, found), found, known)
@@ -96,30 +98,35 @@ def _constructor(make: type[nn.Module], arguments: Given) -> Constructor:
     return found
 
 
-def _drafts(training: Trace, evaluation: Trace, known: Arguments) -> list[Draft]:
-    """The steps of both traces, which have to be the same."""
+def _steps(training: Trace, evaluation: Trace, known: Arguments) -> Steps:
+    """The steps of both traces, which have to be the same, but for what is dropped in training alone."""
     values = Values()
-    found = []
-    for each in (training, evaluation):
-        result = owned(recognised(Reader(each, known, values).result(), values), values)
-        inputs = [leaf.name for leaf in each.leaves.values() if leaf.kind == "input"]
-        names = {leaf.name for leaf in each.leaves.values()} | {*known.attributes, "batch", "channels"}
-        names |= {*(known.constructor.values if known.constructor else ())}
-        found.append(steps(result, inputs, names))
-    for index, draft in enumerate(found[0]):
-        other = found[1][index : index + 1]
-        if [draft.data] != [each.data for each in other]:
+    results = [
+        [owned(recognised(each, values), values) for each in Reader(trace, known, values).results()]
+        for trace in (training, evaluation)
+    ]
+    names = {leaf.name for leaf in training.leaves.values()} | dict(training.module.named_children()).keys()
+    names |= {*known.attributes, "batch", "channels"}
+    names |= {*(known.constructor.values if known.constructor else ())}
+    inputs = [leaf.name for leaf in training.leaves.values() if leaf.kind == "input"]
+    found, undropped, other = (
+        Steps(each, inputs, names, training.several)
+        for each in (results[0], without_drops(results[0], values), results[1])
+    )
+    for index, draft in enumerate(undropped.found):
+        if [draft.data] != [each.data for each in other.found[index : index + 1]]:
             raise refusal("FG709", "the module computes something else in evaluation", draft.place, _ONE_CHAIN)
-    if len(found[1]) > len(found[0]):
-        raise refusal("FG709", "the module computes more in evaluation", found[1][len(found[0])].place, _ONE_CHAIN)
-    return found[0]
+    if len(other.found) > len(undropped.found) or other.outputs != undropped.outputs:
+        place = other.found[min(len(undropped.found), len(other.found) - 1)].place
+        raise refusal("FG709", "the module computes more in evaluation", place, _ONE_CHAIN)
+    return found
 
 
-def _plan(text: str, found: Sheet) -> Plan:
+def _plan(text: str, found: Sheet) -> Planned:
     """The plan of the text. What it refuses of a step is told with the line of the module that is the step."""
     document = parse_yaml(text, "the imported spec")
     try:
-        return plan_document(document)
+        return planned_document(document)
     except SpecError as error:
         lines = {line_of_step(text, index): draft.place for index, draft in enumerate(found.chain)}
         diagnostics = []

@@ -18,6 +18,8 @@ from fusegen.importing.values import Layout, Number, Value, Values
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 
+# What inputs are that are no floating ones.
+KINDS = {torch.bool: "mask", torch.int64: "target"}
 _OPS = tuple(op for step in STEPS for op in step.ops())
 
 
@@ -51,8 +53,9 @@ class Operands:
                     )
                     raise refusal("FG701", message, None, hint)
             self._inputs.append(leaf.name)
-            layout = leaf_layout(sizes, self._layout)
-            return self.values.make("input", name=leaf.name, layout=layout)
+            layout = leaf_layout(sizes, self._layout, self._first)
+            kind = KINDS.get(node.meta["val"].dtype)
+            return self.values.make("input", (), {"kind": kind} if kind else {}, leaf.name, layout)
         if leaf.kind == "parameter":
             return self.values.make("parameter", name=leaf.name, layout=leaf_layout(sizes))
         return None
@@ -66,6 +69,8 @@ class Operands:
                 raise refusal(
                     "FG701", f"the first example input is of {dtype}", None, "a chain has floating point inputs"
                 )
+        if leaf.kind == "input" and self._inputs and dtype in KINDS:
+            return
         if dtype != self._dtype and leaf.kind != "constant" and not self.owners.counts_batches(leaf.name):
             hint = "the tensors of a chain have one dtype"
             raise refusal(

@@ -14,7 +14,6 @@ from fusegen.importing.trace import Trace
 from fusegen.importing.values import CHANNELS, Number, Value
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_OWN = "give it an attribute of its own in the module: self.{} = ..."
 
 
 class Owners:
@@ -43,22 +42,11 @@ class Owners:
                 return None
         return path
 
-    def own(self, node: fx.Node, op: str) -> str | None:
-        """The same, which is the name of an attribute of the module itself. Raises SpecError for another path."""
-        path = self.owner(node, op)
-        if path is not None and not path.isidentifier():
-            last = path.rpartition(".")[2]
-            name = last if last.isidentifier() else op
-            raise refusal(
-                "FG706", f"'{path}' is not an attribute of the module itself", self.trace.place(node), _OWN.format(name)
-            )
-        return path
-
     def step(self, node: fx.Node, op: str, x: Value, arguments: Arguments) -> tuple[str, dict[str, Any], list[fx.Node]]:
         """The submodule's name, the step's keys, and the tensors that a norm without a submodule is multiplied by and
         moved by."""
         self._check_channels(node, op, x, arguments.positions)
-        path = self.own(node, op)
+        path = self.owner(node, op)
         if path is None:
             return "", *self._functional(node, op, arguments)
         part: Any = self.part(path)
@@ -116,7 +104,11 @@ class Owners:
         else:
             fits = x.layout[-1:] == (CHANNELS,)
         if op in ("layer_norm", "rms_norm"):
-            fits = fits and len(node.args[1]) == 1  # type: ignore[arg-type]
+            count = len(node.args[1])  # type: ignore[arg-type]
+            if count > 1:
+                hint = "a spec says 'normalized_shape' for that: write it by hand"
+                message = f"{op} over the last {count} dimensions"
+                raise refusal("FG707", message, self.trace.place(node), hint)
         if not fits:
             raise refusal("FG707", f"{op} over other dimensions than the channels", self.trace.place(node))
 

@@ -6,12 +6,13 @@ What is compared has to show something: each of these has to be finite once.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fusegen.errors import SpecError
+from fusegen.importing.drawn import DropsByPattern
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.state import unchanged
 from fusegen.importing.trace import forward_of
@@ -51,8 +52,8 @@ class Pair:
             torch.manual_seed(0)
             self.original = copy.deepcopy(original).cpu().double()
             spread_out(self.original)
-            self.given = [x.detach().cpu().double() for x in inputs]
-            self.drawn = [torch.randn_like(x) * 2 for x in self.given]
+            self.given = [_doubled(x.detach().cpu()) for x in inputs]
+            self.drawn = [torch.randn_like(x) * 2 if x.is_floating_point() else x for x in self.given]
         self.fused = fused.double()
         self.fused.load_state_dict(self.original.state_dict())
         self.is_large = sum(parameter.numel() for parameter in original.parameters()) > _LARGE
@@ -72,7 +73,8 @@ class Pair:
 
     def _check_seen(self, seen: set[str]) -> None:
         """Once more where no output or gradient was finite: with positive numbers, which have logarithms and roots."""
-        wanted = {"output", *(f"gradient of {name}" for name, _ in self.original.named_parameters())}
+        wanted = {f"gradient of {name}" for name, _ in self.original.named_parameters()}
+        wanted |= {name for name in seen if name.startswith("output")} or {"output"}
         if wanted <= seen:
             return
         with torch.no_grad():
@@ -122,7 +124,12 @@ class Pair:
                 for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
                     if tensor.is_floating_point():
                         tensor.copy_(_sized(tensor, scale * scale if name.endswith("running_var") else scale))
-        self.drawn = [_sized(x, scale) for x in self.drawn]
+        self.drawn = [_sized(x, scale) if x.is_floating_point() else x for x in self.drawn]
+
+
+def _doubled(x: Tensor) -> Tensor:
+    """In double precision, but for masks and numbers of channels."""
+    return x.double() if x.is_floating_point() else x
 
 
 def _sized(x: Tensor, scale: float) -> Tensor:
@@ -133,18 +140,33 @@ def _sized(x: Tensor, scale: float) -> Tensor:
 def run(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Results:
     """What a call and its backward pass give, by name."""
     module.train(training).zero_grad(set_to_none=True)
-    given = [x.clone().requires_grad_() for x in inputs]
-    output = module(*given)
-    if not isinstance(output, Tensor):
-        raise refusal("FG705", "forward returns something else than one tensor")
-    weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output).sin() + 0.3
-    if output.requires_grad:
-        (output * weights).sum().backward()
-    found = {"output": output.detach()}
-    gradients = [*((f"input {index}", x) for index, x in enumerate(given)), *module.named_parameters()]
+    given = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
+    with DropsByPattern():
+        output = module(*given)
+    several = isinstance(output, tuple | list)
+    outputs = list(output) if several else [output]
+    if not outputs or not all(isinstance(each, Tensor) for each in outputs):
+        raise refusal("FG705", "forward returns something else than tensors")
+    total: Tensor | float = 0.0
+    for index, each in enumerate(outputs):
+        weights = torch.linspace(-1, 1, each.numel(), dtype=each.dtype).view_as(each).sin() + 0.3 + index
+        total = total + (each * weights).sum() if each.requires_grad else total
+    if isinstance(total, Tensor):
+        total.backward()
+    found = {f"output {index}" if several else "output": each.detach() for index, each in enumerate(outputs)}
+    paths = getattr(module, "_fusegen_paths", {})
+    gradients = [*((f"input {index}", x) for index, x in enumerate(given)), *named(module.named_parameters(), paths)]
     for name, tensor in gradients:
-        found[f"gradient of {name}"] = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-    return found | {name: buffer.clone() for name, buffer in module.named_buffers()}
+        if tensor.is_floating_point():
+            found[f"gradient of {name}"] = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+    return found | {name: buffer.clone() for name, buffer in named(module.named_buffers(), paths)}
+
+
+def named(tensors: Iterable[tuple[str, Tensor]], paths: Mapping[str, str]) -> Iterator[tuple[str, Tensor]]:
+    """Tensors with the names of the original. paths: what these are where they are others."""
+    for name, tensor in tensors:
+        own, dot, key = name.partition(".")
+        yield f"{paths.get(own, own)}{dot}{key}", tensor
 
 
 def _compare(theirs: Results, ours: Results, mode: str) -> None:

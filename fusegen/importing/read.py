@@ -9,64 +9,37 @@ import torch
 from torch import fx
 
 from fusegen.importing import aten
+from fusegen.importing.chosen import FLAT, Chosen
 from fusegen.importing.convolutions import Convolutions
+from fusegen.importing.dropped import Drops
+from fusegen.importing.over_channels import OverChannels
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import broadcast, is_channels, is_one, merged, reduced, shown, viewed
+from fusegen.importing.products import OF_INPUTS, Products
+from fusegen.importing.results import Results
+from fusegen.importing.shapes import broadcast, merged, viewed
 from fusegen.importing.trace import forward_of, shape
-from fusegen.importing.values import CHANNELS, ROWS, Layout, Number, Value, walk
+from fusegen.importing.values import Layout, Number, Value, walk
 
 # What PyTorch has for sizes that change, and for what is computed of them.
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class Reader(Convolutions):
+class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
     """Reads one trace. `values` may be shared with others, so that equal results are one object."""
 
-    def result(self) -> Value:
-        """The value that the module returns."""
+    def results(self) -> list[Value]:
+        """The values that the module returns."""
         leaves = sorted(self.trace.leaves.items(), key=lambda item: item[1].kind != "input")
         self._found |= {node: self._leaf(node, leaf) for node, leaf in leaves}
         for node in self.trace.nodes:
             self._found[node] = self._read_whole(node)
-        node, found = self.trace.result, self._found[self.trace.result]
-        source = self._root(node)
-        if source in self.trace.leaves:
-            what = self.trace.leaves[source]
-            raise refusal(
-                "FG705",
-                f"the result is the {what.kind} '{what.name}' itself",
-                self.trace.place(node),
-                "return a new tensor",
-            )
-        if not isinstance(found, Value):
-            raise refusal("FG703", "the result is a constant", self.trace.place(node))
-        at = self._layout.index(CHANNELS)
-        before, after = self._layout[:at], self._layout[at + 1 :]
-        wrong = found.layout not in (self._layout, (*before, None, *after), (*before, *after))
-        if wrong or (found.layout == (*before, None, *after) and not is_one(shape(node)[at])):
-            message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
-            hint = f"the result of a chain is {self._form}, or one value for each of its rows"
-            raise refusal("FG705", message, self.trace.place(node), hint)
+        found = [self._result(node) for node in self.trace.results]
         if not self.trace.is_for_all:
             hint = "views of a chain are right for any number of rows"
             raise refusal(
                 "FG705", "the module works for some sizes of its inputs alone", forward_of(self.trace.module), hint
             )
-        return self._without_views(found, drops=found.layout == (*before, *after))
-
-    def _without_views(self, result: Value, drops: bool) -> Value:
-        """The same with one value for all shapes that it is viewed in. drops: the result has no dimension for the
-        channels: the last reductions drop it."""
-        done: dict[int, Value] = {}
-        last = _last_reductions(result) if drops else set()
-        for value in walk(result):
-            operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
-            layout: Layout = tuple(label for label in value.layout if label is not None)
-            if layout[:1] == (ROWS,):
-                layout = (*self._layout[:-1], *layout[1:])
-            keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
-            done[id(value)] = self.values.make(value.op, operands, keys, value.name, layout, value.place)
-        return done[id(result)]
+        return self._without_views(found)
 
     # Operators
 
@@ -94,6 +67,8 @@ class Reader(Convolutions):
         return self._apply(node, full, name)
 
     def _apply(self, node: fx.Node, full: str, name: str) -> Value | Number | None:
+        if name in aten.DROPOUTS:
+            return self._dropped(node, name)
         if name in aten.SAME_ELEMENTS:
             return self._view(node, name)
         if name == "detach":
@@ -102,8 +77,10 @@ class Reader(Convolutions):
             return self._make(node, "detach", (source,), layout=source.layout)
         if name in ("full", "new_full", "scalar_tensor"):
             return self._filled(node, name)
-        if name in aten.EXCHANGES and self._is_exchanged(node):
+        if name in aten.EXCHANGES and (self._is_exchanged(node) or self._is_input_exchanged(node)):
             return self._make(node, "transpose", (self._operand(node, 0),), layout=())
+        if name in aten.EXCHANGES and self._is_of_an_input(node):
+            raise refusal("FG707", f"{name} of an input", self.trace.place(node), OF_INPUTS)
         if name in aten.PRODUCTS:
             return self._product(node, name)
         if name in aten.CONVOLUTIONS:
@@ -122,8 +99,14 @@ class Reader(Convolutions):
         parts = aten.PARTS.get(full) or aten.PARTS.get(name)
         if parts is not None:
             return self._parts(node, parts)
+        if name in ("masked_fill", "where"):
+            return self._masked(node, full, name)
+        if name == "cross_entropy_loss":
+            return self._cross_entropy(node)
         if name == "glu":
             return self._glu(node)
+        if name in aten.EMPTY or name in aten.RANDOM:
+            return self._drawn(node, name)
         function = aten.FUNCTIONS.get(full) or aten.FUNCTIONS.get(name)
         if function is not None:
             return self._function(node, function)
@@ -181,46 +164,6 @@ class Reader(Convolutions):
         labels = tuple(None if own is None else each for own, each in zip(operand.layout, behind, strict=True))
         return self.values.make("parameter", name=operand.name, layout=labels)
 
-    def _over_channels(self, node: fx.Node, op: str, same: bool) -> Value:
-        x = self._operand(node, 0)
-        behind = 2 if op == "norm" else 1  # the order of a norm
-        dims = self._argument(node, behind, "dim")
-        dims = list(dims) if isinstance(dims, list | tuple) else [dims]
-        if len(dims) != 1 or not isinstance(dims[0], int) or not is_channels(x.layout, dims[0]):
-            hint = f"a chain reduces over the channels, {'dimension 1' if self._spatial else 'the last dimension'}"
-            raise refusal(
-                "FG703", f"{op} over {'all' if dims == [None] else 'other'} dimensions", self.trace.place(node), hint
-            )
-        matrix = self._rank == 2 and len(x.layout) == 2
-        keys: dict[str, Any] = {"dim": 1} if self._spatial or (dims[0] >= 0 and matrix) else {}
-        if same:
-            return self._make(node, op, (x,), keys, layout=x.layout)
-        if op in ("var", "std"):
-            keys["correction"] = self._correction(node, op)
-        if op == "norm":
-            keys["p"] = self._order(node)
-        keep = bool(self._argument(node, 3 if op in ("var", "std", "norm") else 2, "keepdim"))
-        return self._make(node, op, (x,), {"keepdim": True, **keys}, layout=reduced(x.layout, dims[0], keep))
-
-    def _correction(self, node: fx.Node, op: str) -> Number:
-        """What a variance is divided by, less than the number of channels."""
-        if "correction" in str(node.target):
-            given = node.kwargs.get("correction")
-            correction = 1 if given is None else given
-        else:
-            correction = 0 if self._argument(node, 2, "unbiased") is False else 1
-        if correction not in (0, 1):
-            hint = "a chain has a correction of 0 or 1"
-            raise refusal("FG703", f"{op} with a correction of {correction}", self.trace.place(node), hint)
-        return Number(int(correction))
-
-    def _order(self, node: fx.Node) -> Number:
-        given = self._argument(node, 1, "ord")
-        order = 2 if given is None else given
-        if order not in (1, 2):
-            raise refusal("FG703", f"the norm of order {order}", self.trace.place(node), "a chain has those of 1 and 2")
-        return Number(int(order))
-
     def _item(self, node: fx.Node) -> Value | None:
         """One of the results of an operator that has several: a part, or the values of max and min."""
         source, index = self._node(node, 0), node.args[1]
@@ -248,37 +191,6 @@ class Reader(Convolutions):
             found = self._make(node, function, (found, self._aligned(operand, x.layout)), layout=x.layout)
         return found
 
-    def _is_exchanged(self, node: fx.Node) -> bool:
-        """Whether a parameter that is a matrix has its dimensions exchanged."""
-        source = self._found.get(self._node(node, 0))
-        is_matrix = isinstance(source, Value) and source.op == "parameter" and len(shape(self._node(node, 0))) == 2
-        return is_matrix and shape(node) == shape(self._node(node, 0))[::-1] and self._exchanges(node)
-
-    @staticmethod
-    def _exchanges(node: fx.Node) -> bool:
-        dims: Any = node.args[1:]
-        if dims and isinstance(dims[0], list | tuple):  # an order, not a pair
-            return [each % 2 for each in dims[0]] == [1, 0]
-        return not dims or sorted(each % 2 for each in dims) == [0, 1]
-
-    def _product(self, node: fx.Node, name: str) -> Value:
-        """With a parameter of the module itself, as it is or with its dimensions exchanged."""
-        x, right = self._operand(node, 0), self._operand(node, 1)
-        transposed = right.op == "transpose"
-        weight = right.values[0] if transposed else right
-        if weight.op != "parameter" or len(weight.layout) != 2 or x.op == "parameter":
-            raise self._lacking(node, name)
-        return self._multiplied(node, x, (weight,), transposed)
-
-    def _multiplied(self, node: fx.Node, x: Value, tensors: tuple[Value, ...], transposed: bool) -> Value:
-        if not is_channels(x.layout, -1):
-            hint = "a chain multiplies the channels, the last dimension"
-            raise refusal("FG707", "a product over other dimensions than the channels", self.trace.place(node), hint)
-        keys: dict[str, Any] = {"parameter": tensors[0].name, **({"transposed": True} if transposed else {})}
-        if len(tensors) > 1:
-            keys["bias"] = tensors[1].name
-        return self._make(node, "matmul", (x, *tensors), keys, layout=x.layout)
-
     def _filled(self, node: fx.Node, name: str) -> Number:
         position = {"full": 1, "new_full": 2, "scalar_tensor": 0}[name]
         if len(shape(node)) or not isinstance(node.args[position], int | float):
@@ -288,8 +200,6 @@ class Reader(Convolutions):
     # Views, and changes in place
 
     def _view(self, node: fx.Node, name: str) -> Value | Number:
-        if name in aten.DROPOUTS and self._argument(node, 2, "train") and self._argument(node, 1, "p") != 0:
-            raise self._lacking(node, "dropout")
         found = self._either(node, 0)
         if name not in aten.COPIES:
             self._source[node] = self._node(node, 0)
@@ -303,6 +213,8 @@ class Reader(Convolutions):
         before = shape(self._node(node, 0))
         layout = viewed(found.layout, before, sizes, expands=found.op == "parameter" or name in aten.EXPANSIONS)
         layout = layout or (None if self._spatial else merged(found.layout, before, sizes, self._first))
+        if layout is None and found.keys.get("kind") == "target":
+            raise refusal("FG707", "a target is viewed in another shape", self.trace.place(node), FLAT)
         if layout is None:
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
         return self.values.make(found.op, found.operands, found.keys, found.name, layout, found.place)
@@ -324,15 +236,3 @@ class Reader(Convolutions):
             same = shape(other) == shape(node)
             self._found[other] = made if same else None
         return made
-
-
-def _last_reductions(result: Value) -> set[int]:
-    """The reductions to rows that nothing else reduces before the result."""
-    found, stack = set(), [result]
-    while stack:
-        value = stack.pop()
-        if "keepdim" in value.keys:
-            found.add(id(value))
-        else:
-            stack += value.values
-    return found

@@ -5,29 +5,37 @@ from __future__ import annotations
 from torch import Tensor
 
 from fusegen.errors import SpecError
-from fusegen.importing.cases import Case, has_rows, with_rows
+from fusegen.importing.cases import Case, has_rows, with_leading, with_rows
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.positions import NoResult, Positions
+from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.dimensions import dimensions
-from fusegen.plan.plan import Plan
 
 _ROWS = (1, 2, 3, 17)
+# The same of several dimensions of rows.
+_LEADING = ((1, 2, 3), (3, 1, 2), (2, 5, 1))
 # In front of a convolution, batches and what is added to positions.
 _BATCHES = ((1, 1), (2, 0), (3, 4), (1, -2))
 _BY_ROWS = "the module makes a difference between numbers of rows; no spec was written"
 OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
 
 
-def check_rows(pair: Pair, case: Case, plan: Plan, sheet: Sheet, positions: Positions | None) -> list[str]:
+def check_rows(pair: Pair, case: Case, plan: Planned, sheet: Sheet, positions: Positions | None) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError where another number of rows is another chain."""
     if positions is not None:
         return _check_positions(pair, case, positions)
+    if sheet.spread:
+        for sizes in _LEADING:
+            given = zip(pair.drawn, sheet.inputs.values(), strict=True)
+            named = dict(zip(map(str, sheet.rows), sizes, strict=False))
+            _check_inputs(pair, [with_leading(x, shape, named) for x, shape in given])
+        return []
     leading = case.inputs[0].shape[1:-1]
     for size in _ROWS[1:3] if pair.is_large else _ROWS:
         _check_shape(pair, sheet, (size, *leading))
-    allowed = dimensions(plan)
+    allowed = plan.dimensions() if isinstance(plan, Composition) else dimensions(plan)
     shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
     shapes += [()] if allowed.least == 1 else []
     try:
@@ -56,7 +64,7 @@ def _check_positions(pair: Pair, case: Case, positions: Positions) -> list[str]:
 
 def _check_shape(pair: Pair, sheet: Sheet, leading: tuple[int, ...]) -> None:
     given = zip(pair.drawn, sheet.inputs.values(), strict=True)
-    _check_inputs(pair, [with_rows(x, leading) if has_rows(shape) else x for x, shape in given])
+    _check_inputs(pair, [with_rows(x, leading) if has_rows(shape, sheet) else x for x, shape in given])
 
 
 def _check_inputs(pair: Pair, inputs: list[Tensor]) -> None:

@@ -16,11 +16,14 @@ def first_layout(rank: int, spatial: int = 0) -> Layout:
     return (*(str(index) for index in range(rank - 1)), CHANNELS)
 
 
-def leaf_layout(sizes: Sequence[Any], of: Layout | None = None) -> Layout:
-    """Of a parameter, or of an input, which lies as the first one (of) does."""
+def leaf_layout(sizes: Sequence[Any], of: Layout | None = None, first: Sequence[Any] = ()) -> Layout:
+    """Of a parameter, or of an input, which lies as the first one (of) does. first: the sizes of that one: a dimension
+    of the same symbol is the same."""
     labels: list[str | None] = [UNKNOWN] * len(sizes)
     if of is not None:
         labels = [*[UNKNOWN] * (len(sizes) - len(of)), *of[max(0, len(of) - len(sizes)) :]]
+        symbols = {str(size): label for size, label in zip(first, of, strict=True) if not isinstance(size, int)}
+        labels = [symbols.get(str(size), label) for size, label in zip(sizes, labels, strict=True)]
     return tuple(None if is_one(size) else label for size, label in zip(sizes, labels, strict=True))
 
 

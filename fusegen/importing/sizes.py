@@ -11,7 +11,6 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch import Tensor
 from torch.export import ExportedProgram
 
 from fusegen.importing.places import Place, is_theirs, refusal
@@ -22,25 +21,6 @@ _LEAST = 2
 _SIZES = (2, 3, 4, 5, 6, 7, 8, 12, 16, 17, 31, 32, 33, 63, 64, 100, 1023, 4096)
 _MOST_CASES = 400
 _ROWS = "a chain is the same for any number of rows"
-
-
-def told_apart(inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The inputs, with another number of rows where that is the size of something else: torch.export takes equal sizes
-    for one."""
-    found, first = list(inputs), inputs[0].shape
-    for dim, size in enumerate(first[:-1]):
-        others = {other for x in found for at, other in enumerate(x.shape) if at - x.dim() != dim - len(first)}
-        if size > 1 and size in others:
-            taken = {other for x in found for other in x.shape}
-            wanted = next(each for each in itertools.count(size + 1) if each not in taken)
-            found = [_with_size(x, dim - len(first), size, wanted) for x in found]
-    return found
-
-
-def _with_size(x: Tensor, dim: int, size: int, wanted: int) -> Tensor:
-    if x.dim() < -dim or x.shape[dim] != size:
-        return x
-    return x.index_select(dim, torch.arange(wanted, device=x.device) % size)
 
 
 def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[Any]], spatial: int = 0) -> bool:

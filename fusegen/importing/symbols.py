@@ -5,60 +5,115 @@ from __future__ import annotations
 from typing import Any
 
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
+from fusegen.importing.chain import MODELS, Draft, inputs_of
+from fusegen.importing.facts import facts_of_parameters, facts_of_parts
 from fusegen.importing.places import refusal
+from fusegen.importing.shapes import first_layout, leaf_layout
 from fusegen.importing.trace import Trace, forward_of
-from fusegen.importing.values import CHANNELS, UNKNOWN
+from fusegen.importing.values import CHANNELS, UNKNOWN, Layout
+from fusegen.importing.widths import Width, Widths
+from fusegen.ir.multiples import times
 
 Size = int | str
 _POSITIONS = ("depth", "height", "width")
+_LEADING = ("batch", "positions")
+_PRODUCT = ("parameter", "bias")
 
 
 class Sizes:
-    """Which size is what: a symbol that an argument gives, a symbol of the inputs alone, or a number."""
+    """Which size is what: a symbol that an argument gives, a symbol of the inputs alone, or a number.
 
-    def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...]) -> None:
+    rows: of the first input. spatial: how many dimensions of positions it has. positions, of_result: their sizes in
+    front of a convolution and behind it.
+    """
+
+    def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, inputs: dict[str, tuple]) -> None:
         self.dims: dict[str, int] = {}
+        self.rows: Size = 1
+        self.leading: list[Size] = []
+        self.spread = False
+        self.arguments = arguments
         self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
         self.taken |= {part for draft in drafts for part in draft.data.get("parts", ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
-        product = drafts[0].data if drafts[0].data["op"] == "matmul" else {}
-        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
-        shaped = (shaped - {product.get("parameter")}) | ({product["bias"]} if "bias" in product else set())
+        first = next(iter(inputs.values()))
         self.spatial = arguments.positions.spatial if arguments.positions else 0
-        self.positions: list[Size] = []  # of the first input
-        self.of_result: list[Size] = []  # positions of the convolution's result
-        of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
-        of_channels += _facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
-        last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
-        self.parts = _number_of_parts(drafts)
-        if self.spatial and not arguments.positions.path:  # type: ignore[union-attr]
-            self._of_images(trace, drafts, arguments, first, of_channels)
-            return
+        self.positions: list[Size] = []
+        self.of_result: list[Size] = []
+        products = {draft.data.get(key) for draft in drafts if draft.data["op"] == "matmul" for key in _PRODUCT}
+        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data} - products
+        of_rows, of_channels = facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
         if self.spatial:
-            layer = dict(trace.module.named_modules())[str(name)]
-            self._behind_convolution(trace, drafts, arguments, first, layer, of_channels)
+            of_channels += facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
+            self.parts = _number_of_parts(drafts)
+            self._first = trace_input(trace)
+            if arguments.positions.path:  # type: ignore[union-attr]
+                layer = dict(trace.module.named_modules())[str(drafts[0].data["name"])]
+                self._behind_convolution(trace, drafts, arguments, first, layer, of_channels)
+            else:
+                self._of_images(trace, drafts, arguments, first, of_channels)
+            self.leading = [self.rows]
             return
-        self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
-        if self.parts > 1:
-            width = tensors[f"{name}.weight"].shape
-            behind = [fact for fact in of_channels if not fact.startswith(f"{name}.")]
-            self.width = self._symbol(arguments.sizes([f"{name}.weight[1]"]), width[1])
-            self.channels = self._symbol(arguments.part(behind, str(name), self.parts), width[0] // self.parts)
-        elif first_op in ("linear", "matmul"):
-            weight = product["parameter"] if product else f"{name}.weight"
-            by_columns = bool(product) and not product.get("transposed")
-            inner = [f"{weight}[{0 if by_columns else 1}]"]
-            of_channels += [f"{weight}[{1 if by_columns else 0}]"] if product else []
-            again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
-            count = tensors[weight].shape[1 if by_columns else 0]
-            self.width = self._symbol(arguments.sizes([*inner, *of_channels] if again else inner), last)
-            self.channels = self._symbol(arguments.sizes([*inner, *of_channels] if again else of_channels), count)
-        elif of_channels:
-            self.width = self.channels = self._symbol(arguments.sizes(of_channels), last)
+        labels = {name: leaf_layout(each, first_layout(len(first)), first) for name, each in inputs.items()}
+        self.labels = labels
+        self.targets = {str(draft.data["target"]) for draft in drafts if "target" in draft.data}
+        in_batches = drafts[0].data["op"] == "bmm"
+        self.spread = in_batches or any(_is_partial(each[:-1], len(first) - 1) for each in labels.values())
+        if self.spread:
+            names = [*_LEADING[: len(first) - 1], *["positions"] * (len(first) - 1 - len(_LEADING))]
+            self.leading = [self._free(n, s) for n, s in zip(names, example(arguments), strict=False)]
+            self.rows = self.leading[0]
         else:
-            self.width = self.channels = last if isinstance(first[-1], int) else self._free("channels", last)
+            self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
+            self.leading = [self.rows]
+        counts = {name: int(shape[-1]) for name, shape in zip(inputs, arguments.shapes, strict=True) if shape}
+        self._widths = Widths(trace.module, drafts, arguments, counts)
+        self._free_channels = not isinstance(first[-1], int)
+        self._known: dict[int, Size] = {}
+        self._first = trace_input(trace)
+        self.of_input(self._first)  # which comes first among the dims
+
+    # What is asked
+
+    def of_input(self, name: str) -> Size:
+        """The channels of an input."""
+        if self.spatial:
+            return self.width if name == self._first else self.channels
+        return self._resolved(self._widths.inputs[name].root)
+
+    def of_product(self, name: str) -> Size | None:
+        """The last dimension but one of an input that is multiplied by; None of another one."""
+        width = None if self.spatial else self._widths.inner.get(name)
+        return None if width is None else self._resolved(width)
+
+    def before(self, draft: Draft) -> Size:
+        """The channels of what a step goes on from."""
+        return self.width if self.spatial else self._resolved(self._widths.of(draft.source))
+
+    def behind(self, draft: Draft) -> Size:
+        """The channels of a step's result."""
+        if self.spatial:
+            return times(self.parts, self.channels) if MODELS[draft.data["op"]].anchor else self.channels
+        return self._resolved(self._widths.of(draft.value))
+
+    def _resolved(self, width: Width) -> Size:
+        root = width.root
+        if id(root) not in self._known:
+            self._known[id(root)] = self._decided(root)
+        return self._known[id(root)]
+
+    def _decided(self, root: Width) -> Size:
+        if root.part is not None:
+            return times(root.count, self._resolved(root.part))
+        divided = [each.root for each in self._widths.divided() if each.root.part.root is root]  # type: ignore[union-attr]
+        facts = {fact: 1 for fact in root.facts}
+        facts |= {fact: each.count for each in divided for fact in each.facts}
+        if facts:
+            covered = {fact for each in self._widths.divided() for fact in each.root.facts}
+            covered |= {f"{each.owner}.out_features" for each in self._widths.divided() if each.owner}
+            return self._symbol(self.arguments.sizes(facts, covered), root.size)
+        return self._free(root.wanted, root.size) if self._free_channels else root.size
 
     def _of_images(
         self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...], of_channels: list[str]
@@ -132,22 +187,16 @@ class Sizes:
         return name
 
 
+def _is_partial(labels: Layout, rank: int) -> bool:
+    """Whether an input varies over some dimensions of the rows alone. labels: of its dimensions but the last."""
+    known = {label for label in labels if label not in (None, UNKNOWN)}
+    return 0 < len(known) < rank
+
+
 def _number_of_parts(drafts: list[Draft]) -> int:
     """Into how many the result of the first layer is divided."""
     data = drafts[1].data if len(drafts) > 1 and MODELS[drafts[1].data["op"]].divides else {"parts": [0]}
     return len(data.get("parts", (0, 1)))
-
-
-def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:
-    """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
-    rows: list[str] = []
-    channels: list[str] = []
-    spatial = arguments.positions.spatial if arguments.positions else 0
-    for name, tensor in tensors.items():
-        for index, size in enumerate(tensor.shape):
-            if size != 1 and arguments.shape(name) is None:
-                (channels if index == tensor.dim() - 1 - spatial else rows).append(f"{name}[{index}]")
-    return rows, channels
 
 
 def _check_free(trace: Trace, drafts: list[Draft], first: tuple[Any, ...]) -> None:
@@ -167,39 +216,9 @@ def _check_positions(draft: Draft) -> None:
             raise refusal("FG706", message, draft.place, hint)
 
 
-# What norms without tensors call the channels.
-_BARE = {
-    "batch_norm": "num_features",
-    "group_norm": "num_channels",
-    "layer_norm": "normalized_shape[0]",
-    "rms_norm": "normalized_shape[0]",
-}
-
-
-def _facts_of_parts(drafts: list[Draft], tensors: dict[str, Any], parts: dict[str, Any]) -> list[str]:
-    """The sizes of layers and norms that are the channels."""
-    found = []
-    for draft in drafts:
-        name, op = draft.data.get("name"), draft.data["op"]
-        if name is None or op in ARITHMETIC:
-            continue
-        if MODELS[op].anchor and op != "linear":
-            found += [f"{name}.bias[0]"] if f"{name}.bias" in tensors else []
-            continue
-        held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
-        found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
-        if not held and op in _BARE and name in parts:
-            found.append(f"{name}.{_BARE[op]}")
-    return found
-
-
 def example(arguments: Arguments) -> tuple[int, ...]:
     return tuple(arguments.inputs[0].shape)
 
 
 def trace_input(trace: Trace) -> str:
     return next(leaf.name for leaf in trace.leaves.values() if leaf.kind == "input")
-
-
-def inputs_of(draft: Draft) -> list[str]:
-    return [draft.data["input"]] if "input" in draft.data else []

@@ -24,6 +24,7 @@ _KINDS: dict[InputKind, Kind] = {
     InputKind.CONSTANT_TENSOR: "constant",
 }
 _DATA_DEPENDENT = "control flow that depends on values of a tensor"
+_RESULTS = "a chain returns a tensor, or a tuple of tensors"
 _NO_FLOW = "a chain is the same for all values: clamp, relu and the like choose by element"
 
 
@@ -37,14 +38,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Trace:
-    """nodes: the operators in order. leaves: by the nodes that stand for them. result: the node that is returned.
-    is_for_all: whether its operators take any number of rows."""
+    """nodes: the operators in order. leaves: by the nodes that stand for them. results: the nodes that are returned.
+    several: whether that is a tuple. is_for_all: whether its operators take any number of rows."""
 
     module: nn.Module
     training: bool
     nodes: tuple[fx.Node, ...]
     leaves: dict[fx.Node, Leaf]
-    result: fx.Node
+    results: tuple[fx.Node, ...]
+    several: bool = False
     is_for_all: bool = True
 
     def path(self, node: fx.Node) -> str:
@@ -85,7 +87,7 @@ def shape(node: fx.Node) -> tuple[Any, ...]:
 def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: int = 0) -> Trace:
     """The module's graph in training or evaluation. Its mode and state stay as they are. images: the dimensions of
     positions that inputs have where there is no convolution. Raises SpecError."""
-    dynamic = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
+    dynamic = _dynamic(inputs)
     with _mode(module, training), constant_momentum(module), _quiet():
         try:
             exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic, strict=False)
@@ -107,11 +109,24 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: i
     for_all = check_conditions(exported, sizes, spatial)
     (output,) = exported.graph.find_nodes(op="output")
     results = output.args[0]
-    if len(results) != 1 or not isinstance(results[0], fx.Node) or not exported.call_spec.out_spec.is_leaf():
-        what = f"returns {len(results)} values" if len(results) != 1 else "returns something else than one tensor"
-        raise refusal("FG705", f"forward {what}", forward_of(module), "a chain has one result, a tensor")
+    form = exported.call_spec.out_spec
+    several = form.type in (tuple, list) and form.num_children == form.num_leaves
+    if not all(isinstance(each, fx.Node) for each in results) or not results or not (form.is_leaf() or several):
+        raise refusal("FG705", "forward returns something else than tensors", forward_of(module), _RESULTS)
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
-    return Trace(module, training, nodes, leaves, results[0], for_all)
+    return Trace(module, training, nodes, leaves, tuple(results), several, for_all)
+
+
+def _dynamic(inputs: Sequence[Tensor]) -> tuple[dict[int, Any], ...]:
+    """Every size that can be. The rows of numbers of channels are those of the first input: PyTorch asks before it
+    knows."""
+    found = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
+    first = inputs[0]
+    for x, dims in zip(inputs, found, strict=True):
+        if x.dtype == torch.int64 and x.dim() == first.dim() - 1 and x.shape == first.shape[:-1]:
+            for dim in range(x.dim()):
+                found[0][dim] = dims[dim] = torch.export.Dim(f"rows_{dim}")
+    return found
 
 
 def _convolution(graph: fx.Graph) -> fx.Node | None:

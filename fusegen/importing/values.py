@@ -13,6 +13,8 @@ from fusegen.importing.places import Place
 # ROWS are all dimensions of the first input but the channels, as one.
 CHANNELS, UNKNOWN, ROWS = "channels", "?", "rows"
 Layout = tuple[str | None, ...]
+# The key of a value that draws random numbers: two that are made alike are two. It is none of the step's.
+HIDDEN = "draw"
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,10 @@ class Values:
         return self._known[key]
 
 
-def walk(result: Value) -> Iterator[Value]:
-    """Every value that a result is made of, operands first."""
+def walk(*results: Value) -> Iterator[Value]:
+    """Every value that results are made of, operands first."""
     seen: set[int] = set()
-    waiting: list[tuple[Value, bool]] = [(result, False)]
+    waiting: list[tuple[Value, bool]] = [(each, False) for each in reversed(results)]
     while waiting:
         value, is_ready = waiting.pop()
         if is_ready:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from fusegen.errors import SpecError
 from fusegen.importing.pairs import Pair
@@ -69,14 +69,14 @@ def check_variants(original: nn.Module, fused: nn.Module, inputs: Sequence[Tenso
             if variant.autocast:
                 other = ours.run(variant, training)[1]
                 remarks += [AUTOCAST.format(_short(other), _short(dtype))] if other != dtype else []
-            elif dtype != (variant.dtype or inputs[0].dtype):
+            elif {*dtype} != {variant.dtype or inputs[0].dtype}:
                 message = f"{variant.words}, the result is of {_short(dtype)}"
                 raise refusal("FG710", message, calls[-1].place if calls else None, _ONE_CHAIN)
     return list(dict.fromkeys(remarks))
 
 
-def _short(dtype: torch.dtype | None) -> str:
-    return str(dtype).removeprefix("torch.")
+def _short(dtypes: tuple[torch.dtype, ...]) -> str:
+    return ", ".join(str(each).removeprefix("torch.") for each in dict.fromkeys(dtypes))
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ class _WithoutData:
         self.module, self.inputs = module, inputs
         self._made: dict[torch.dtype | None, nn.Module] = {}
 
-    def run(self, variant: Variant, training: bool) -> tuple[list[Call], torch.dtype | None]:
-        """The calls of one forward, and the dtype of the result."""
+    def run(self, variant: Variant, training: bool) -> tuple[list[Call], tuple[torch.dtype, ...]]:
+        """The calls of one forward, and the dtypes of the results."""
         recorder = _Recorder(variant.on_gpu)
         with ExitStack() as stack:
             stack.enter_context(warnings.catch_warnings())
@@ -138,7 +138,7 @@ class _WithoutData:
             module = self._made[variant.dtype].train(training)
             given = [_fake(x, variant.dtype) for x in self.inputs]
             given = given if variant.contiguous else [x.movedim(-1, 0).contiguous().movedim(0, -1) for x in given]
-            given = [x.requires_grad_(variant.gradients is True) for x in given]
+            given = [x.requires_grad_(variant.gradients is True and x.is_floating_point()) for x in given]
             stack.enter_context(constant_momentum(module))
             stack.enter_context(torch.set_grad_enabled(variant.gradients is not False))
             if variant.autocast:
@@ -152,7 +152,7 @@ class _WithoutData:
                     return self.run(VARIANTS[0], training)
                 message = f"the module raises {type(error).__name__} {variant.words}: {error}"
                 raise refusal("FG710", message.splitlines()[0][:250], of_error(error), _ONE_CHAIN) from None
-        return recorder.calls, result.dtype if isinstance(result, Tensor) else None
+        return recorder.calls, tuple(each.dtype for each in tree_leaves(result) if isinstance(each, Tensor))
 
     def _module(self, dtype: torch.dtype | None) -> nn.Module:
         memo: dict[int, Any] = {id(each): _fake(each, dtype) for each in self.module.buffers()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,15 @@ def spec_text(sheet: Sheet, name: str, origin: str, remarks: Sequence[str]) -> s
     lines += [f"dtypes: {flow(DTYPES)}", "targets: [sm_90]", "chain:"]
     places = [None, *(draft.place for draft in sheet.chain)]
     steps = [_step(draft, before) for draft, before in zip(sheet.chain, places, strict=False)]
-    return "\n".join([*lines, *steps, ""])
+    behind = [f"outputs: {flow(sheet.outputs)}"] if sheet.outputs is not None else []
+    if sheet.state_dict:
+        behind += ["state_dict:", *(f"  {own}: {_path(path)}" for own, path in sheet.state_dict.items())]
+    return "\n".join([*lines, *steps, *behind, ""])
+
+
+def _path(path: str) -> str:
+    """In YAML, which reads some paths as numbers."""
+    return path if "." in path and path[0].isalpha() else json.dumps(path)
 
 
 def line_of_step(text: str, index: int) -> int:
@@ -50,9 +59,9 @@ def _step(draft: Draft, before: Place | None) -> str:
 def written(data: dict[str, Any]) -> dict[str, Any]:
     """The keys of a step that are not what they are without being written."""
     fields = MODELS[data["op"]].model_fields
-    first = [key for key in ("op", "name", "parameter") if key in fields]
+    first = ["op", "from", *(key for key in ("name", "parameter") if key in fields)]
     order = sorted(
-        (key for key in fields if key not in first and key != "save"), key=lambda key: not fields[key].is_required()
+        (key for key in fields if key not in (*first, "from_", "save")), key=lambda key: not fields[key].is_required()
     )
     order = [*first, *order, "save"]
     found = {}

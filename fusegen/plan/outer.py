@@ -21,6 +21,7 @@ DEPTHWISE = (
     "the convolution is depthwise: in float32 its gradient is copied into contiguous memory for that of the weight, "
     "which PyTorch makes there several times as fast, unless the kernel is 3 x 3 or 5 x 5"
 )
+EXCHANGED = "the module copies the result, whose rows come behind the channels, and the gradient that comes to it"
 
 
 def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequence[Tensor]) -> tuple[Program, Program]:
@@ -29,6 +30,8 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     Both have some, or none has: the result of the one is what the other's gradient belongs to. saved: what the forward
     program makes for the backward one.
     """
+    if chain.exchanged:
+        return replace(forward, reasons=(*forward.reasons, EXCHANGED)), backward
     if not chain.spatial:
         return forward, backward
     why = _why_copies(chain, forward, backward, saved)

@@ -37,6 +37,7 @@ def region_spec(spec: SpecModel, region: Region) -> SpecModel:
             "arguments": {name: each for name, each in spec.arguments.items() if name in words},
             "inputs": region.inputs,
             "outputs": outputs,
+            "state_dict": {},
             "chain": steps,
         }
     )

@@ -23,7 +23,7 @@ _STEPS = (
     {"op": "gelu"},
 )
 # Of these a spec to start from does well without.
-_LEFT_OUT = ("class", "outputs", "rewrites")
+_LEFT_OUT = ("class", "outputs", "rewrites", "state_dict")
 
 
 def spec_text(name: str) -> str:

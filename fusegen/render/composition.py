@@ -115,6 +115,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         typed_inputs=[f"{name}: Tensor" for name in inputs],
         inputs_all=inputs,
         dropouts=[*_dropouts(composition)],
+        paths=spec.state_dict,
         calls=_calls(composition),
     )
 

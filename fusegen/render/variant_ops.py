@@ -43,7 +43,7 @@ class VariantOps:
             found.append((chain.source.name, "activation", shape))
         found += [(n, f"input {n}", self.input_shape(n)) for n in chain.further]
         for p in chain.parameters.values():
-            found.append((p.name, "parameter", (chain.channels,) if p.repeated else p.shape))
+            found.append((p.name, "parameter", (chain.channels,) if p.repeated or p.trailing else p.shape))
         return found
 
     def masks(self) -> list[tuple[str, tuple[Dim, ...]]]:
@@ -54,7 +54,8 @@ class VariantOps:
         """The shape in which the ops take a further input: what has rows is a matrix."""
         node, given = self.chain.node_of(name), {each.name: each.shape for each in self.chain.inputs}
         if node is None or "N" not in node.axes:
-            return given[name]
+            flat = self.chain.trailing and node is not None and "C" in node.axes
+            return (self.chain.channels,) if flat else given[name]
         if name in self.chain.compact:
             return (f"_{name}_rows", self.chain.channels)
         return (self.chain.rows, self.chain.channels if "C" in node.axes else 1)

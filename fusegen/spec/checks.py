@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.names import camel_case, check_class, check_spec_name, is_spoilt, symbol_of
+from fusegen.spec.state_paths import check_state_paths
 from fusegen.spec.wording import suggest
 
 _ARGUMENT_KEYS = {"type", "is", "typical", "keyword"}
@@ -29,6 +30,7 @@ def cross_check(document: Document, keys: Collection[str]) -> Iterator[Diagnosti
     yield from _defaults_last(document)
     yield from _defaults_fit(document)
     yield from _class_of_name(document)
+    yield from check_state_paths(document)
 
 
 def unreadable_sections(document: Document, keys: Collection[str]) -> frozenset[str]:

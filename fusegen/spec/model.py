@@ -14,7 +14,8 @@ from fusegen.spec import checks
 from fusegen.spec.annotations import fields
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.names import ArgumentName, ClassName, Identifier, SpecName, WidthName, camel_case
+from fusegen.spec.names import ArgumentName, AttributeName, ClassName, Identifier, SpecName, WidthName, camel_case
+from fusegen.spec.state_paths import StatePath
 from fusegen.spec.wording import suggest
 
 FORMAT_VERSION = 1
@@ -200,6 +201,14 @@ class SpecModel(SpecPart):
             ["result", "total"],
         ),
     ] = None
+
+    state_dict: Annotated[
+        dict[AttributeName, StatePath],
+        meaning(
+            "where the original's state_dict has another name for a layer or a parameter: its path there",
+            {"mlp_up": "mlp.up"},
+        ),
+    ] = Field(default_factory=dict, max_length=MAX_NAMES)
 
     # For validate(): the message and the hint for an op that is not one of the given known ones.
     unknown_op: ClassVar[UnknownOp | None] = None

@@ -179,7 +179,7 @@ class LinearLayernormGelu(_support.FusedModule):
             _support.misfit_operand("linear.weight", linear_weight, _activation, _autocast)
             or _misfit(("linear.bias", "norm.weight", "norm.bias"), (linear_bias, norm_weight,
                 norm_bias), _parameter, (_channels,))
-            or _support.other_shape(norm, _channels)
+            or _support.other_shape(norm, (_channels,))
         )
         if _why:
             return None, _why

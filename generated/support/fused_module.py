@@ -15,6 +15,8 @@ from .parametrised import once
 from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .ranks import RankOperator
 from .stand_in import COMPUTED, NO_ROWS, elsewhere
+from .state_names import OriginalNames
+from .trailing import Flattened, exchanged, with_trailing
 
 
 class KernelUse(NamedTuple):
@@ -31,7 +33,7 @@ class KernelUse(NamedTuple):
         return self.used
 
 
-class FusedModule(DrawsFactors, nn.Module):
+class FusedModule(DrawsFactors, OriginalNames, nn.Module):
     """A chain of operators as fused kernels.
 
     Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of
@@ -40,6 +42,7 @@ class FusedModule(DrawsFactors, nn.Module):
 
     fusegen_strict: bool = False
     _fusegen_loss = None
+    _fusegen_exchanged = ()  # the result's dimensions, where its rows come behind the channels
     _fusegen_split_always = False  # for tests: fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
@@ -102,11 +105,19 @@ class FusedModule(DrawsFactors, nn.Module):
             elif type(found[0]) is Pictured:
                 result = call_pictured(operator, found)
             else:
+                trailing = None
                 if type(found[0]) is Multiplied:
                     found = (found[0].result(), *found[1:])
+                elif type(found[0]) is Flattened:
+                    trailing = found[0].trailing
+                    found = (found[0].flat(), *found[1:])
                 if operator.split is not None and found[-3] == FP32_SPLIT:
                     found = with_pieces(self, operator, found)
                 result = operator(*found)
+                if trailing is not None:
+                    result = with_trailing(result, trailing)
+            if self._fusegen_exchanged:
+                result = exchanged(result, self._fusegen_exchanged)
             loss = (part or self)._fusegen_loss
             return result if loss is None else loss(result, inputs)
         if found is COMPUTED:

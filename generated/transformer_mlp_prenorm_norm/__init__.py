@@ -150,7 +150,7 @@ class TransformerMlpPrenormNorm(_support.FusedModule):
             return None, _support.no_mode(_modes, _key)
         _why = (
             _misfit(("norm.weight",), (norm_weight,), _parameter, (_channels,))
-            or _support.other_shape(norm, _channels)
+            or _support.other_shape(norm, (_channels,))
         )
         if _why:
             return None, _why

@@ -85,10 +85,10 @@ class Operator:
     `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
     first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
     gradient is that of the first argument. own_source: whether the first argument is one of the
-    module's, and [batch, channels, positions] then. same: gradients by their place, each with the place of
-    what it equals: a gradient before it, or as a negative number one that comes to a result, of
-    which -1 is the last. Where both have one dtype, the op is not asked for it, and autograd gets
-    one tensor for both.
+    module's, and [batch, channels, positions] then. same: gradients by their place, each with the
+    place of what it equals: a gradient before it, or as a negative number one that comes to a
+    result, of which -1 is the last. Where both have one dtype, the op is not asked for it, and
+    autograd gets one tensor for both.
     """
 
     split = None

@@ -62,9 +62,9 @@ def test_without_a_dry_run(model: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.chdir(model.parent)
     command = ("fuse", "model.py:Model", "--no-compile", "--directory", "here", "--target", "sm_80")
     code, out, err = in_process(capsys, *command)
-    assert code == 0 and out.startswith("replaced: 8\n"), err
+    assert code == 0 and out.startswith("replaced: 4\n"), err
     specs = sorted((model.parent / "here" / "specs").iterdir())
-    assert [path.name for path in specs] == ["linear_layer_norm_gelu.yaml", "norm.yaml"]
+    assert [path.name for path in specs] == ["block.yaml"]
     assert all("targets: [sm_80]" in path.read_text(encoding="utf-8") for path in specs)
     code, out, err = in_process(capsys, "check", "here/specs", "--output", "here/generated")
     assert code == 0, out + err
@@ -89,4 +89,4 @@ def test_in_a_script(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(blocks("python")[1].replace('"cuda"', '"cpu"'), names)
     finally:
         sys.modules.pop("model", None)
-    assert (model.parent / "fused" / "generated" / "norm").is_dir()
+    assert (model.parent / "fused" / "generated" / "block").is_dir()

@@ -17,8 +17,8 @@ from tests.fusing.models import losses  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 # What the model is made of here, the shapes of its inputs, and the chains.
 EXAMPLES = {
-    "residual_mlp": ([8, 12, 4], [(16, 8)], ["linear_batch_norm_relu"] * 4 + ["shortcut"] * 3),
-    "transformer_block": ([16, 2], [(2, 6, 16)], ["gate", "norm", "norm"]),
+    "residual_mlp": ([8, 12, 4], [(16, 8)], ["block"] * 3 + ["linear_batch_norm_relu"]),
+    "transformer_block": ([16, 2], [(2, 6, 16)], ["feed_forward", "norm", "norm"]),
     "time_embedding": ([8, 16], [(10, 8), (10,)], ["linear_silu"] * 2 + ["modulated"] * 2),
 }
 

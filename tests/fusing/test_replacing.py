@@ -56,7 +56,7 @@ def test_what_is_left_has_a_reason(case) -> None:
     *_, report = case
     left = {each.path: each for each in report.left}
     assert left.keys() == {"mixing", "sorted", "unused"}
-    assert left["mixing"].reason.startswith("it has 2 linear layers")
+    assert left["mixing"].reason.startswith("a chain has no 'mT'")
     assert left["unused"].reason == "it is not called with these inputs"
     diagnostic = left["sorted"].diagnostic
     assert diagnostic.code == "FG703" and "torch.sort(y)" in diagnostic.source

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fusegen.errors import SpecError
-from fusegen.importing.chain import steps
+from fusegen.importing.chain import Steps
 from fusegen.importing.check import FIXED_ROWS, OTHER_VALUES, UNKNOWN_VALUES
 from fusegen.importing.forms import owned, recognised
 from fusegen.importing.module import from_module
@@ -165,7 +165,7 @@ def test_a_long_chain() -> None:
         for op, number in (("tanh", None), ("add", 3.0), ("mul", 0.5)):
             operands = (result,) if number is None else (result, Number(number))
             result = values.make(op, operands, layout=result.layout)
-    found = steps(owned(recognised(result, values), values), ["x"], [])
+    found = Steps([owned(recognised(result, values), values)], ["x"], [], False).found
     assert [draft.data["op"] for draft in found] == ["tanh", "add", "mul"] * 500
 
 

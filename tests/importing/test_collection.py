@@ -44,6 +44,10 @@ EXPRESSED = {
             {"op": "softmax", "dim": 1},
         ],
     ),
+    66: (
+        Source("self.dropout = nn.Dropout(0.2)", "y = self.dropout(y)\nreturn torch.softmax(y, dim=1)"),
+        [{"op": "dropout", "p": 0.2}, {"op": "softmax", "dim": 1}],
+    ),
     99: (
         Source("", "y = torch.nn.functional.gelu(y)\nreturn torch.nn.functional.softmax(y, dim=1)"),
         [{"op": "gelu"}, {"op": "softmax", "dim": 1}],
@@ -68,10 +72,6 @@ REFUSED = {
             "y = self.max_pool(y.unsqueeze(1)).squeeze(1)\nreturn torch.sum(y, dim=1) * 0.5",
         ),
         ("FG703", "self.max_pool(y"),
-    ),
-    66: (
-        Source("self.dropout = nn.Dropout(0.2)", "y = self.dropout(y)\nreturn torch.softmax(y, dim=1)"),
-        ("FG703", "self.dropout(y)"),
     ),
     75: (
         Source(

@@ -166,7 +166,6 @@ def test_refusals(name: str) -> None:
     [
         (_CONV, "self.conv(x.relu())", SHAPE, "FG707", "a convolution is not the first step"),
         (_CONV, "self.conv(x)", SHAPE[1:], "FG707", "the module has a convolution"),
-        ("self.s = nn.Sequential(nn.Conv2d(c, c, 3))", "self.s(x)", SHAPE, "FG706", "'s.0' is not an attribute"),
         (
             *("self.t = nn.ConvTranspose2d(c, c, 3, stride=2)", "self.t(x, output_size=(14, 14))", SHAPE),
             *("FG703", "another output_padding"),
@@ -175,6 +174,12 @@ def test_refusals(name: str) -> None:
 )
 def test_refused_convolutions(made: str, result: str, shape: tuple[int, ...], code: str, words: str) -> None:
     check_refused(Convolved("c", made, f"return {result}"), shape, code, words, "return")
+
+
+def test_a_layer_of_a_sequence() -> None:
+    made = "self.s = nn.Sequential(nn.Conv2d(c, c, 3, bias=False), nn.BatchNorm2d(c), nn.ReLU())"
+    text = Convolved("c", made, "return self.s(x)").imported((4,), SHAPE)
+    assert "{op: conv2d, name: s_0" in text and "\nstate_dict:\n  s_0: s.0\n  s_1: s.1\n" in text
 
 
 def check_refused(source: Convolved, shape: tuple[int, ...], code: str, words: str, line: str) -> None:

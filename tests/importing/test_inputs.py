@@ -64,5 +64,8 @@ def test_operands_that_are_scaled_and_moved() -> None:
     found = imported(Source(made, "return y * (1 + self.w) + (3 - 2 * scale)", "x, scale"), *shapes)
     assert "{op: mul, parameter: w, shape: [m], init: zeros, plus: 1}" in found
     assert "{op: add, input: scale, times: -2.0, plus: 3}" in found
-    with pytest.raises(SpecError, match=r"FG707.*an operand that is computed beside the chain"):
-        imported(Source("", "return y * scale.exp()", "x, scale"), (ROWS, WIDTH), (ROWS, CHANNELS))
+
+
+def test_an_operand_that_is_computed_begins_with_its_input() -> None:
+    found = imported(Source("", "return y * scale.exp()", "x, scale"), (ROWS, WIDTH), (ROWS, CHANNELS))
+    assert "{op: exp, from: scale}" in found and "{op: mul, value: y}" in found

@@ -1,0 +1,60 @@
+"""What a spec calls the layers and parameters of a module: as the module does, or by a name of its own.
+
+The state_dict of the spec's module has the module's names, which `state_dict` of the spec says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pydantic_core import PydanticCustomError
+from torch import nn
+
+from fusegen.importing.affine import ARITHMETIC
+from fusegen.importing.chain import Draft
+from fusegen.importing.new_names import NewNames
+from fusegen.spec.names import MAX_NAME_LENGTH, check_attribute
+
+_KEYS = ("name", "parameter", "bias")
+
+
+def name_attributes(drafts: Sequence[Draft], module: nn.Module, taken: set[str]) -> dict[str, str]:
+    """Gives steps names that a spec can have, and returns the module's for those that are others. taken: names of
+    inputs, arguments, sizes and values."""
+    own = {path for path, _ in [*module.named_modules(), *module.named_parameters()]}
+    names = NewNames(taken | {path for path in own if "." not in path})
+    known: dict[str, str] = {}
+    for draft in drafts:
+        for key in _KEYS:
+            path = draft.data.get(key)
+            if not isinstance(path, str) or (key == "name" and draft.data["op"] in ARITHMETIC):
+                continue
+            if path not in own or _is_attribute(path):
+                continue
+            if path not in known:
+                known[path] = _name(path, draft.data["op"], names)
+            draft.data[key] = known[path]
+    stateful = {path: name for path, name in known.items() if _has_state(module, path)}
+    return {name: path for path, name in stateful.items()}
+
+
+def _is_attribute(path: str) -> bool:
+    try:
+        check_attribute(path)
+    except PydanticCustomError:
+        return False
+    return True
+
+
+def _name(path: str, op: str, names: NewNames) -> str:
+    """`mlp_up` for mlp.up; of `0` the op's with the number."""
+    joined = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9]", "_", path)).strip("_")
+    joined = joined[-MAX_NAME_LENGTH + 8 :].strip("_")
+    wanted = joined if joined[:1].isalpha() else f"{op}_{joined}".strip("_")
+    return names.new(wanted if _is_attribute(wanted) else f"{op}_{wanted}")
+
+
+def _has_state(module: nn.Module, path: str) -> bool:
+    """Whether the state_dict has something of that name."""
+    return any(key == path or key.startswith(f"{path}.") for key in module.state_dict())

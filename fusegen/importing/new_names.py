@@ -1,0 +1,38 @@
+"""Names for values of a spec: the user's own variables where these are free."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from pydantic_core import PydanticCustomError
+
+from fusegen.importing.places import Place
+from fusegen.spec.names import check_identifier
+
+_ASSIGNED = re.compile(r"\s*([A-Za-z]\w*)\s*=[^=]")
+
+
+class NewNames:
+    """Names that nothing else has. taken: those that something has."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.taken = set(taken)
+
+    def of(self, place: Place | None) -> str:
+        """The variable that a line of the user's source assigns to, if it is one."""
+        assigned = _ASSIGNED.match(place.source if place else "")
+        return self.new(assigned[1] if assigned and assigned[1] not in self.taken else "v")
+
+    def new(self, wanted: str) -> str:
+        """The name, or one like it."""
+        try:
+            check_identifier(wanted)
+        except PydanticCustomError:
+            wanted = "v"
+        number, name = 1, wanted
+        while name in self.taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self.taken.add(name)
+        return name

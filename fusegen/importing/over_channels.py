@@ -1,0 +1,56 @@
+"""The operators of a trace that reduce the channels, or normalise over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+
+from fusegen.importing.operands import Operands
+from fusegen.importing.places import refusal
+from fusegen.importing.shapes import is_channels, reduced
+from fusegen.importing.values import Number, Value
+
+
+class OverChannels(Operands):
+    """Reads softmax, sums, norms and the like."""
+
+    def _over_channels(self, node: fx.Node, op: str, same: bool) -> Value:
+        x = self._operand(node, 0)
+        behind = 2 if op == "norm" else 1  # the order of a norm
+        dims = self._argument(node, behind, "dim")
+        dims = list(dims) if isinstance(dims, list | tuple) else [dims]
+        if len(dims) != 1 or not isinstance(dims[0], int) or not is_channels(x.layout, dims[0]):
+            hint = f"a chain reduces over the channels, {'dimension 1' if self._spatial else 'the last dimension'}"
+            raise refusal(
+                "FG703", f"{op} over {'all' if dims == [None] else 'other'} dimensions", self.trace.place(node), hint
+            )
+        matrix = self._rank == 2 and len(x.layout) == 2
+        keys: dict[str, Any] = {"dim": 1} if self._spatial or (dims[0] >= 0 and matrix) else {}
+        if same:
+            return self._make(node, op, (x,), keys, layout=x.layout)
+        if op in ("var", "std"):
+            keys["correction"] = self._correction(node, op)
+        if op == "norm":
+            keys["p"] = self._order(node)
+        keep = bool(self._argument(node, 3 if op in ("var", "std", "norm") else 2, "keepdim"))
+        return self._make(node, op, (x,), {"keepdim": True, **keys}, layout=reduced(x.layout, dims[0], keep))
+
+    def _correction(self, node: fx.Node, op: str) -> Number:
+        """What a variance is divided by, less than the number of channels."""
+        if "correction" in str(node.target):
+            given = node.kwargs.get("correction")
+            correction = 1 if given is None else given
+        else:
+            correction = 0 if self._argument(node, 2, "unbiased") is False else 1
+        if correction not in (0, 1):
+            hint = "a chain has a correction of 0 or 1"
+            raise refusal("FG703", f"{op} with a correction of {correction}", self.trace.place(node), hint)
+        return Number(int(correction))
+
+    def _order(self, node: fx.Node) -> Number:
+        given = self._argument(node, 1, "ord")
+        order = 2 if given is None else given
+        if order not in (1, 2):
+            raise refusal("FG703", f"the norm of order {order}", self.trace.place(node), "a chain has those of 1 and 2")
+        return Number(int(order))

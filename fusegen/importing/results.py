@@ -1,0 +1,65 @@
+"""The values that a trace returns: what they may be, and each as one value whatever shapes it is viewed in."""
+
+from __future__ import annotations
+
+from torch import fx
+
+from fusegen.importing.operands import Operands
+from fusegen.importing.places import refusal
+from fusegen.importing.shapes import is_one, shown
+from fusegen.importing.trace import shape
+from fusegen.importing.values import CHANNELS, ROWS, Layout, Value, walk
+
+
+class Results(Operands):
+    """Checks results, and leaves views out."""
+
+    def _result(self, node: fx.Node) -> Value:
+        found, source = self._found[node], self._root(node)
+        if source in self.trace.leaves:
+            what = self.trace.leaves[source]
+            raise refusal(
+                "FG705",
+                f"the result is the {what.kind} '{what.name}' itself",
+                self.trace.place(node),
+                "return a new tensor",
+            )
+        if not isinstance(found, Value):
+            raise refusal("FG703", "the result is a constant", self.trace.place(node))
+        at = self._layout.index(CHANNELS)
+        before, after = self._layout[:at], self._layout[at + 1 :]
+        wrong = found.layout not in (self._layout, (*before, None, *after), (*before, *after))
+        wrong = wrong and found.op != "cross_entropy"
+        if wrong or (found.layout == (*before, None, *after) and not is_one(shape(node)[at])):
+            message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
+            hint = f"the result of a chain is {self._form}, or one value for each of its rows"
+            raise refusal("FG705", message, self.trace.place(node), hint)
+        return found
+
+    def _without_views(self, results: list[Value]) -> list[Value]:
+        """The same with one value for all shapes that it is viewed in. Of a result that has no dimension for the
+        channels, the last reductions drop it."""
+        done: dict[int, Value] = {}
+        at = self._layout.index(CHANNELS)
+        dropped = (*self._layout[:at], *self._layout[at + 1 :])
+        last = {each for result in results if result.layout == dropped for each in _last_reductions(result)}
+        for value in walk(*results):
+            operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
+            layout: Layout = tuple(label for label in value.layout if label is not None)
+            if layout[:1] == (ROWS,):
+                layout = (*self._layout[:-1], *layout[1:])
+            keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
+            done[id(value)] = self.values.make(value.op, operands, keys, value.name, layout, value.place)
+        return [done[id(each)] for each in results]
+
+
+def _last_reductions(result: Value) -> set[int]:
+    """The reductions to rows that nothing else reduces before the result."""
+    found, stack = set(), [result]
+    while stack:
+        value = stack.pop()
+        if "keepdim" in value.keys:
+            found.add(id(value))
+        else:
+            stack += value.values
+    return found

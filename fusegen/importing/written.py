@@ -1,0 +1,47 @@
+"""The module that an imported spec becomes, in PyTorch's operators: nothing is compiled."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch import nn
+
+from fusegen.plan.composition import Composition, Planned
+from fusegen.render.composition import render_composition
+from fusegen.render.module import render_module
+from fusegen.render.package import support_files
+from fusegen.runtime.importing import import_package
+
+
+@contextmanager
+def reference_class(planned: Planned) -> Iterator[type[nn.Module]]:
+    """The class that the spec is rendered as, with the chain in PyTorch's operators as its forward."""
+    with tempfile.TemporaryDirectory(prefix="fusegen_import_") as directory:
+        folder = Path(directory).resolve()
+        for path, text in _files(planned).items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        try:
+            package = import_package(folder, planned.spec.name)
+            fused = getattr(package, planned.spec.class_name)
+            yield type(fused.__name__, (fused,), {"forward": fused.fusegen_reference})
+        finally:
+            for name, module in list(sys.modules.items()):
+                if folder.name in name or str(getattr(module, "__file__", None)).startswith(str(folder)):
+                    del sys.modules[name]
+
+
+def _files(planned: Planned) -> dict[str, str]:
+    """The sources of Python."""
+    files = {path: text for path, text in support_files().items() if path.endswith(".py")}
+    plans = planned.plans if isinstance(planned, Composition) else [planned]
+    files |= {f"{plan.spec.name}/__init__.py": render_module(plan, "") for plan in plans}
+    if isinstance(planned, Composition):
+        own = render_composition(planned, {plan.spec.name: "" for plan in plans})
+        files |= {path: text for path, text in own.items() if path.endswith(".py")}
+    return files
