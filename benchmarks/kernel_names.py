@@ -1,7 +1,7 @@
 """Which kernel of which program a profiler's event or a line of Nsight Compute is about, and its place in plan.json.
 
 A kernel is `row_kernel<(anonymous namespace)::Forward<float, float, float>, 0, 4, true, 1, false, false>(...)`: a kind
-over the struct of a program, and, but for two kinds, over the pass over the elements with which it begins.
+over the struct of a program, and, but for three kinds, over the pass over the elements with which it begins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from fusegen.plan.kinds import KERNELS
 
 KINDS = tuple(KERNELS)
-WITHOUT_PASS = ("l2", "scalar_reduction")
+WITHOUT_PASS = ("l2", "sample_reduction", "scalar_reduction")
 # Demanglers differ in what they call a namespace without a name, and in whether they give integers their type.
 _NAMESPACE = r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\})"
 _KERNEL = re.compile(rf"\b({'|'.join(KINDS)})(?:_of_tiles)?_kernel<{_NAMESPACE}::(\w+)<")
@@ -77,7 +77,7 @@ def _numbered(kernels: list[dict[str, Any]], passes: int) -> Iterator[tuple[dict
     """Each kernel of a schedule with the pass that it begins with, or whose sums it combines."""
     done = 0
     for kernel in kernels:
-        if kernel["kind"] == "final_reduction":
+        if kernel["kind"] in ("final_reduction", "sample_reduction"):
             yield kernel, done - 1
             continue
         yield kernel, done

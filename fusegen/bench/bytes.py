@@ -42,6 +42,6 @@ def _program_bytes(plan: Plan, program: Program, mode: Mode, sizes: Sizes) -> in
 
 def _tensor_bytes(plan: Plan, tensor: Tensor, mode: Mode, sizes: Sizes) -> int:
     width = _FIXED.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
-    if tensor.compact:
-        return math.prod(shape_of_input(plan, tensor.name, sizes.symbols)) * width
+    if tensor.compact or tensor.samples:
+        return math.prod(shape_of_input(plan, tensor.samples or tensor.name, sizes.symbols)) * width
     return math.prod(sizes.shape(tensor.axes)) * width

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
+from fusegen.chain.exchange import why_not_exchanged
 from fusegen.chain.model import Chain
 from fusegen.chain.operands import KEEP
+from fusegen.chain.trailing import wanted_dimensions
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import Node, verify
 
@@ -72,9 +74,18 @@ def _refused(builder: ChainBuilder, diagnostics: Diagnostics, index: int, runnin
         return True
     if step.ends_chain and index + 1 < len(steps):
         diagnostics.refuse("FG308", f"{step.op} can only be the last step of a chain", "op")
-    if builder.leading and step.needs_matrix():
+    if builder.trailing and wanted_dimensions(step, builder.spec) not in (None, len(builder.trailing)):
+        count = len(builder.trailing)
+        message = f"{step.op} acts on the last dimension, and another norm of the chain on the last {count}"
+        diagnostics.refuse("FG308", message, "op")
+        return True
+    if (builder.leading or builder.trailing) and step.needs_matrix():
         message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
         diagnostics.refuse("FG308", message, "op")
+        return True
+    why = why_not_exchanged(builder, step)
+    if why is not None:
+        diagnostics.refuse("FG309", why, "op")
         return True
     why = step.not_over_positions() if builder.positions is not None else None
     if why is not None:

@@ -8,6 +8,7 @@ from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Batched, Chain, Contraction, Convolution, Dropout, RankNorm
 from fusegen.chain.parts import divide, refuse_multiples, why_not_divided
 from fusegen.chain.values import ValuesBuilder
+from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
 from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
@@ -31,7 +32,6 @@ class ChainBuilder(ValuesBuilder):
         self.rank_norms: list[RankNorm] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
         self.dropouts: list[Dropout] = []
-        self.running: list[Node | None] = []
 
     # From the first step to the last
 
@@ -123,6 +123,8 @@ class ChainBuilder(ValuesBuilder):
             channels=self.channels,
             inputs=self.inputs,
             leading=self.leading,
+            trailing=self.trailing,
+            exchanged=self.exchanged,
             source=source,
             running=self.running,
             result=result or source,
@@ -177,6 +179,21 @@ class ChainBuilder(ValuesBuilder):
         count = quotient(self.channels, known)
         self.group_counts.setdefault(count, self.diagnostics.place("width"))
         return known, count
+
+    def normalized(self, given: Any) -> tuple[Dim | None, ...] | None:
+        """The dimensions of a norm's `normalized_shape`, which have to be those of the chain's channels."""
+        dims = self.shape(given, "normalized_shape")
+        if dims is None:
+            return None
+        self.symbols.constructed(dims, "normalized_shape")
+        wanted = self.trailing or (self.channels,)
+        unlike = len(dims) != len(wanted) or any(
+            None not in pair and pair[0] != pair[1] for pair in zip(dims, wanted, strict=False)
+        )
+        if unlike:
+            message = f"the norm is over {shape_text(dims)}, and the running value's last dimensions are"
+            self.refuse("FG303", f"{message} {shape_text(self.form[-len(dims) :])}", "normalized_shape")
+        return dims
 
     def update_buffer(self, buffer: Node, value: Node) -> None:
         self.updates[buffer.name] = value

@@ -44,6 +44,9 @@ ROWS = "_rows"
 """The symbol of the rows where several dimensions have them, as behind a convolution or bmm: each position or row of
 each of the batch's elements is one."""
 
+ROWS_OF_RESULT, CHANNELS_OF_RESULT = "rows", "channels"
+"""What `Chain.exchanged` calls both."""
+
 Sizing = int | str
 """A size of a convolution in one dimension of positions: a number, or an argument of type int."""
 
@@ -123,6 +126,8 @@ class Parameter:
     first would lose the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the
     library's epilogue that would is slower than the plain product.
     repeated: it has a value for each channel of a block, and the ops take it repeated for all blocks.
+    trailing: it varies over the dimensions that are the chain's channels, or some of them, and the ops take it with a
+    value for each channel.
     """
 
     name: str
@@ -131,6 +136,7 @@ class Parameter:
     axes: Axes
     in_product: bool = False
     repeated: bool = False
+    trailing: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,6 +211,9 @@ class Chain:
     tail_inputs, masks: the inputs that steps take besides the source: floating ones, and those of bool.
     targets: the inputs that have the number of a channel for each row, with their leaves.
     leading: the dimensions of rows where the spec gives the inputs more than two.
+    trailing: the dimensions that are the channels together; empty where one is.
+    exchanged: the dimensions of the result where the rows come behind the channels: "rows", "channels" and ones. Empty
+        where they do not.
     spread: the inputs that vary over some dimensions of rows alone, and over which.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     rank_norms: the batch norms whose statistics come from all ranks, in a chain that was built so.
@@ -245,6 +254,8 @@ class Chain:
     parts: dict[str, tuple[Node, ...]] = field(default_factory=dict)
     dropouts: list[Dropout] = field(default_factory=list)
     seed: str = ""
+    trailing: tuple[Dim, ...] = ()
+    exchanged: tuple[Dim, ...] = ()
     spatial: int = 0
 
     @property
@@ -278,9 +289,14 @@ class Chain:
         return not self.result.is_full
 
     def result_shape(self, leading: Sequence[Dim], channels: Dim, positions: Sequence[Dim] = ()) -> tuple[Dim, ...]:
-        """The shape of the result for these sizes of what the tail's source has: [*leading, channels, *positions]."""
+        """The shape of the result for these sizes of what the tail's source has: [*leading, channels, *positions].
+        Of several trailing dimensions all but the last count as leading ones."""
         if self.loss is not None and self.loss.reduction != "none":
             return ()
+        if self.exchanged:
+            return tuple(
+                {ROWS_OF_RESULT: leading[0], CHANNELS_OF_RESULT: channels}.get(each, each) for each in self.exchanged
+            )
         own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
         return (*leading, *own, *positions)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from fusegen.chain.convolution import Positions, shape_form
-from fusegen.chain.diagnostics import Diagnostics, Field
-from fusegen.chain.images import spatial_of
-from fusegen.chain.inputs import reach
-from fusegen.chain.model import ROWS, Buffer, Constant, Input, Parameter
-from fusegen.chain.symbols import Symbols
-from fusegen.ir.axes import CHANNEL, MATRIX, SCALAR, Axes, Dim
-from fusegen.ir.graph import Graph, Node
+from fusegen.chain.diagnostics import Diagnostics
+from fusegen.chain.model import Buffer, Constant, Parameter
+from fusegen.chain.view import ViewBuilder
+from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
+from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
 
 Owned = TypeVar("Owned", Parameter, Buffer, Constant)
@@ -20,36 +17,11 @@ Owned = TypeVar("Owned", Parameter, Buffer, Constant)
 INITS = ("randn", "rand", "ones", "zeros")
 
 
-class ModuleBuilder:
-    """Declares what the module owns, as nodes of the chain's graph.
-
-    A method that finds an error adds a diagnostic and returns a stand-in, so that the step's other errors are found
-    too. step: the index of the present step. rows, channels: the sizes of the running value; None where nobody can
-    tell. spatial: how many dimensions of positions the values have, which are rows of the graph's.
-    """
+class ModuleBuilder(ViewBuilder):
+    """Declares what the module owns, as nodes of the chain's graph."""
 
     def __init__(self, spec, diagnostics: Diagnostics) -> None:
-        self.spec = spec
-        self.diagnostics = diagnostics
-        self.refuse = diagnostics.refuse
-        self.step = 0
-        self.graph = Graph(_names(spec), MATRIX)
-        self.symbols = Symbols(spec, diagnostics)
-        self.spatial = spatial_of(spec)
-        self.in_batches = bool(spec.chain) and spec.chain[0] is not None and spec.chain[0].in_batches
-        form = shape_form(self.spatial) if self.spatial else ("rows", "channels")
-        form = ("batch", "rows", "channels") if self.in_batches else form
-        of_unknown = bool(spec.chain) and spec.chain[0] is None
-        self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
-        first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
-        self.of_rows: tuple[Dim | None, ...] = first[:-1]
-        self.leading = () if self.spatial or self.in_batches or len(first) == 2 else first[:-1]
-        self.rows, self.channels = (
-            (ROWS if self.spatial or self.in_batches or self.leading else first[0]),
-            first[1 if self.spatial else -1],
-        )
-        self.check_leading(first[-1:])
-        self.positions = Positions(self.spatial, first, self.symbols, diagnostics) if self.spatial else None
+        super().__init__(spec, diagnostics)
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
         self.constants: dict[str, Constant] = {}
@@ -62,13 +34,6 @@ class ModuleBuilder:
         dropouts = any(step is not None and step.draws for step in spec.chain)
         self.seed = self.graph.claim("seed") if dropouts else ""
         self._owners: dict[str, object] = {}
-
-    def check_leading(self, channels: tuple[Dim | None, ...]) -> None:
-        """Refuses numbers, and symbols of other dimensions, as sizes of rows. channels: of the input or the result."""
-        known = [dim for dim in self.leading if dim is not None]
-        if any(isinstance(dim, int) for dim in known) or len(set(known)) < len(known) or set(known) & {*channels}:
-            path = ("inputs", self.inputs[0].name)
-            self.diagnostics.add("FG303", "of more than two dimensions each has a symbol of its own", path)
 
     # Parameters and buffers
 
@@ -83,11 +48,12 @@ class ModuleBuilder:
         elif isinstance(init, str) and init not in INITS:
             self.symbols.argument(init, "init", ("float", "int"), INITS)
         dims = self.shape(shape)
-        axes = None if dims is None else self._axes_of(dims, "shape")
+        axes = None if dims is None else self.axes_of(dims, "shape")
         if dims is None or axes is None:
             return self.stand_in(name)
         self.symbols.constructed(dims, "shape")
-        self._declare(self.parameters, Parameter(name, name, dims, axes), "parameter")
+        of_trailing = bool(self.trailing) and axes == CHANNEL
+        self._declare(self.parameters, Parameter(name, name, dims, axes, trailing=of_trailing), "parameter")
         return self.graph.tensor(name, axes)
 
     def _again(self, name: str, init: object) -> Node:
@@ -109,17 +75,6 @@ class ModuleBuilder:
         self._stand_ins.add(name)
         return self.graph.tensor(name, CHANNEL)
 
-    def shape(self, shape: Any) -> tuple[Dim | None, ...] | None:
-        """The sizes of a step's `shape`: a list, or the name of a shape argument."""
-        if isinstance(shape, str):
-            argument = self.symbols.argument(shape, "shape", ("shape",))
-            # The spec's own checks report a symbol in `is` that is not declared.
-            return argument and tuple(dim if self._is_size(dim) else None for dim in argument.is_)
-        return tuple(self.symbols.size(dim, ("shape", index)) for index, dim in enumerate(shape))
-
-    def _is_size(self, dim: Dim) -> bool:
-        return isinstance(dim, int) or dim in self.spec.dims
-
     def owned_parameter(
         self,
         module: str,
@@ -132,7 +87,9 @@ class ModuleBuilder:
         """A parameter of the submodule `module`."""
         name = self.name_of(module, key)
         self.own(module)
-        self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, axes, in_product, repeated), "name")
+        of_trailing = bool(self.trailing) and axes == CHANNEL
+        made = Parameter(name, f"{module}.{key}", shape, axes, in_product, repeated, of_trailing)
+        self._declare(self.parameters, made, "name")
         return self.graph.tensor(name, axes)
 
     def declare_parameter(self, parameter: Parameter, field: str) -> None:
@@ -142,35 +99,6 @@ class ModuleBuilder:
         name = self.name_of(module, key)
         self._declare(self.buffers, Buffer(name, f"{module}.{key}", axes, integer=axes == SCALAR), "name")
         return self.graph.tensor(name, axes)
-
-    def _axes_of(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
-        """Where a tensor of this shape varies when it is broadcast to [rows, channels]; None if it does not fit."""
-        if self.positions is not None:
-            found = self.positions.axes_of(shape, self.channels)
-            if isinstance(found, str):
-                self.refuse("FG303", f"the shape {shape_text(shape)} {found}", field)
-            return None if isinstance(found, str) else found
-        if self.leading or self.in_batches:
-            return self._axes_of_leading(shape, field)
-        rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
-        pairs = ((rows, self.rows), (channels, self.channels))
-        if len(shape) > 2 or any(dim not in (1, full, None) and full is not None for dim, full in pairs):
-            to = shape_text((self.rows, self.channels))
-            self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {to}", field)
-            return None
-        return Axes.of(*(name for name, size in (("N", rows), ("C", channels)) if size != 1))
-
-    def _axes_of_leading(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
-        form = (*self.of_rows, self.channels)
-        found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] in (dim, None))
-        if found is None or found.batched:
-            self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {shape_text(form)}", field)
-            return None
-        if "N" in found.axes:
-            hint = "make it an input"
-            self.refuse("FG303", "a parameter may vary over the channels alone", field, hint)
-            return None
-        return found.axes
 
     # Constants
 
@@ -235,17 +163,3 @@ class ModuleBuilder:
         all steps."""
         if self._owners.setdefault(name, owner or self.step) != (owner or self.step):
             self.refuse("FG305", f"two steps would own the attribute '{name}'", field, hint)
-
-
-def shape_text(shape: tuple[Dim | None, ...]) -> str:
-    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
-
-
-def _names(spec) -> frozenset[str]:
-    """What the spec calls its tensors and constants."""
-    steps = [step for step in spec.chain if step is not None]
-    operands = [step.parameter or step.name for step in steps if hasattr(step, "parameter")]
-    operands += [step.bias for step in steps if isinstance(getattr(step, "bias", None), str)]
-    # An argument of a norm is its attribute, not the module's.
-    constants = [value for step in steps if not step.module for value in vars(step).values() if isinstance(value, str)]
-    return frozenset({*spec.inputs, *operands, *spec.arguments.keys() & constants} - {None})

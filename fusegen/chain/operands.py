@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from fusegen.chain.diagnostics import Diagnostics
+from fusegen.chain.exchange import exchange
 from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import Loss
-from fusegen.chain.module import ModuleBuilder, shape_text
+from fusegen.chain.module import ModuleBuilder
+from fusegen.chain.trailing import reach_of_trailing
+from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 
@@ -15,8 +18,7 @@ KEEP = "'keepdim: true' keeps the dimension"
 class OperandBuilder(ModuleBuilder):
     """Finds operands by the names that steps give, and refuses those of another shape.
 
-    tail_inputs, masks, targets, spread: as Chain has them, of the steps so far. dropped_channels: whether a reduction
-    of the running value has dropped the dimension of the channels.
+    tail_inputs, masks, targets, spread: as Chain has them, of the steps so far.
     """
 
     def __init__(self, spec, diagnostics: Diagnostics) -> None:
@@ -26,7 +28,6 @@ class OperandBuilder(ModuleBuilder):
         self.targets: dict[str, Node] = {}
         self.spread: dict[str, Reach] = {}
         self.loss: Loss | None = None
-        self.dropped_channels = False
         self._saved: dict[str, Node] = {}
         self._without_channels: set[str] = set()
 
@@ -76,6 +77,9 @@ class OperandBuilder(ModuleBuilder):
         if name in others or (field == "mask" and name in self._multiplied()):
             self.refuse("FG307", f"the input '{name}' cannot be both a mask and a number", field)
             return self.graph.tensor(name, self.graph.view)
+        if exchange(self, shape):
+            ours[name] = self.graph.tensor(name, CHANNEL)
+            return ours[name]
         if self.dropped_channels:
             message = f"the running value is [rows], the input '{name}' is not: PyTorch would pair rows with channels"
             self.refuse("FG309", message, field, KEEP)
@@ -98,8 +102,14 @@ class OperandBuilder(ModuleBuilder):
             fits, form = self.positions.fits(self.channels), self.positions.form(self.channels)
             found = reach(shape, len(form), 1, fits)
         else:
-            form = (*self.of_rows, self.channels)
-            found = reach(shape, len(form), len(form) - 1, lambda index, dim: form[index] == dim)
+            form = self.form
+
+            def fits(index: int, dim: Dim) -> bool:
+                return form[index] == dim
+
+            found = reach_of_trailing(shape, len(form), len(self.trailing) or 1, fits)
+            if not self.trailing:
+                found = reach(shape, len(form), len(form) - 1, fits)
         if found is None:
             to = shape_text(form)
             message = f"the input '{name}' has the shape {shape_text(shape)}, which does not broadcast to {to}"

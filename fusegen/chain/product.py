@@ -6,7 +6,8 @@ from typing import Any
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.model import Batched, Contraction, Parameter
-from fusegen.chain.module import INITS, shape_text
+from fusegen.chain.module import INITS
+from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 

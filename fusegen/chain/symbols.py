@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.references import References
 from fusegen.ir.axes import Dim
-from fusegen.ir.multiples import factors
+from fusegen.ir.multiples import factors, of_product
 from fusegen.spec.names import is_spoilt
 from fusegen.spec.wording import alternatives, nearest
 
@@ -77,6 +78,10 @@ class Symbols:
         """The size that planning assumes for a size or an integer argument."""
         if dim is None or isinstance(dim, int):
             return dim
+        several = of_product(dim)
+        if len(several) > 1:
+            sizes = [self.typical(each) for each in several]
+            return None if None in sizes else math.prod(sizes)  # type: ignore[arg-type]
         number, name = factors(dim)
         if name in self.spec.dims:
             size = self.spec.dims[name]

@@ -210,8 +210,8 @@ class _Build:
     def _moved(self, tensor: Tensor) -> model.Moved:
         fixed = {1: "bool", 4: "float32", 8: "int64"}.get(FIXED_WIDTH.get(tensor.role, 0))
         rows, channels = shape(self.plan, tensor.axes, self.sizes)
-        if tensor.compact:
-            rows = math.prod(shape_of_input(self.plan, tensor.name, self.sizes)) // channels
+        if tensor.compact or tensor.samples:
+            rows = math.prod(shape_of_input(self.plan, tensor.samples or tensor.name, self.sizes)) // channels
         return model.Moved(
             name=tensor.name,
             shape=(rows, channels),

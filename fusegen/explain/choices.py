@@ -15,6 +15,7 @@ from fusegen.plan.devices import DEVICES, Device
 from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.plan import Plan
+from fusegen.plan.sizes import samples_of
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.choice import Choice, Considered, choice
@@ -50,7 +51,8 @@ def choices(
         launchers = EmulatedLaunchers(library)
         for variant in plan.variants:
             for program in (variant.forward, variant.backward):
-                call = Call(mode.index, size.rows, size.channels, size.groups(program))
+                samples = samples_of(plan, program, size.symbols)
+                call = Call(mode.index, size.rows, size.channels, size.groups(program), samples=samples)
                 symbol = Launcher(plan, program).symbol
                 made = choice(launchers.explain(symbol, call))
                 if program is variant.forward and is_split(plan.spec) and mode.roles["activation"] == "float32":

@@ -103,6 +103,8 @@ class _Operator:
         self.leaves_of_parts = {leaf for leaves in self.chain.parts.values() for leaf in leaves}
         value = self.values[index]
         running = None if value is None else self._leaf(value)
+        self.builder.running = [running]
+        self.builder.dropped_channels = any(step.drops_channels for step in plan.spec.chain[:index])
         if index:
             self.builder.channels = self.chain.source_channels if self.step.divides else self.chain.channels
         for before, step in enumerate(plan.spec.chain[:index], 1):

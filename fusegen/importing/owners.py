@@ -104,7 +104,11 @@ class Owners:
         else:
             fits = x.layout[-1:] == (CHANNELS,)
         if op in ("layer_norm", "rms_norm"):
-            fits = fits and len(node.args[1]) == 1  # type: ignore[arg-type]
+            count = len(node.args[1])  # type: ignore[arg-type]
+            if count > 1:
+                hint = "a spec says 'normalized_shape' for that: write it by hand"
+                message = f"{op} over the last {count} dimensions"
+                raise refusal("FG707", message, self.trace.place(node), hint)
         if not fits:
             raise refusal("FG707", f"{op} over other dimensions than the channels", self.trace.place(node))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from fusegen.ir.axes import Dim, dividend
 
 _TIMES = " * "
+_OF_SEVERAL = "*"
 
 
 def times(factor: int, dim: Dim) -> Dim:
@@ -25,6 +27,19 @@ def factors(dim: Dim) -> tuple[int, str | None]:
     return (int(number), name) if found else (1, dim)
 
 
+def product(dims: Sequence[Dim]) -> Dim:
+    """The size of several dimensions as one: a number, or a text such as "positions*features"."""
+    numbers = [dim for dim in dims if isinstance(dim, int)]
+    return math.prod(numbers) if len(numbers) == len(dims) else _OF_SEVERAL.join(map(str, dims))
+
+
+def of_product(dim: Dim) -> tuple[Dim, ...]:
+    """The dimensions whose product a size is; itself, where it is one of a single dimension."""
+    if isinstance(dim, int) or _TIMES in dim:
+        return (dim,)
+    return tuple(int(each) if each.isdecimal() else each for each in dim.split(_OF_SEVERAL))
+
+
 def part_of(dim: Dim, count: int) -> Dim | None:
     """The size of each of `count` equal parts; None where nobody can tell that there are such."""
     number, name = factors(dim)
@@ -38,6 +53,9 @@ def value_of(dim: Dim, symbols: Mapping[str, int]) -> int:
     over = dividend(dim)
     if over is not None:
         return value_of(over[0], symbols) // value_of(over[1], symbols)
+    several = of_product(dim)
+    if len(several) > 1:
+        return math.prod(value_of(each, symbols) for each in several)
     number, name = factors(dim)
     return number if name is None else number * symbols[name]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.functions import normalisation
@@ -10,7 +10,7 @@ from fusegen.ir.graph import Node
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
 from fusegen.ops.step import Step
 from fusegen.spec.base import NO_TRUTH, Given, meaning
-from fusegen.spec.model import Dimension
+from fusegen.spec.model import Dimension, Shape
 from fusegen.spec.names import AttributeName, Identifier
 
 _LAST = "it needs sums over positions, of which the last dimension is one there"
@@ -29,11 +29,14 @@ class Norm(Step):
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
 
-    def _affine(self, chain, xhat: Node, bias: bool = True, width: Dim | None = None) -> Node:
-        """weight * xhat + bias, as far as the module has them. width: of blocks of channels that share them."""
+    def _affine(
+        self, chain, xhat: Node, bias: bool = True, width: Dim | None = None, shape: tuple[Dim, ...] | None = None
+    ) -> Node:
+        """weight * xhat + bias, as far as the module has them. width: of blocks of channels that share them. shape: of
+        both, where it is not that of the channels."""
         if not self.affine:
             return xhat
-        shape, shared = (width or chain.channels,), width is not None
+        shape, shared = shape or (width or chain.channels,), width is not None
         weight = chain.owned_parameter(self.name, "weight", shape, CHANNEL, repeated=shared)
         product = chain.graph.add(
             "mul", xhat, weight, name=self.name if not bias else f"{self.name}_scaled", temporary=bias
@@ -148,18 +151,32 @@ class OverChannels(Norm):
     width: Annotated[
         Given[Dimension], meaning("of blocks of channels that are normalised each, by the same weight", "width")
     ] = None
+    normalized_shape: Annotated[
+        Given[Identifier | Shape],
+        meaning("the last dimensions, normalised together; without it the last one", ["positions", "features"]),
+    ] = None
     autocast = "float32"
     matrix_only = "never"
 
     def not_over_positions(self) -> str:
         return _LAST
 
-    def over(self, chain) -> tuple[Axes, Dim | None]:
-        """What there is one value each of that is reduced to, and the width of a block if there are blocks."""
+    def over(self, chain) -> tuple[Axes, dict[str, Any]]:
+        """What there is one value each of that is reduced to, and how the weight lies: the width of a block if there
+        are blocks, and its shape where that is given."""
         if self.width is None:
-            return chain.graph.view - CHANNEL, None
+            shape = None if self.normalized_shape is None else chain.normalized(self.normalized_shape)
+            return chain.graph.view - CHANNEL, {"shape": shape}
+        if self.normalized_shape is not None:
+            chain.refuse("FG307", "a norm has either a width or a normalized_shape", "width")
         width, count = chain.blocks(self.width)
-        return Axes.of("N", C=count), width
+        return Axes.of("N", C=count), {"width": width}
+
+    def constructed_shape(self, channels: Dim) -> Dim:
+        """What the submodule's constructor takes as its normalized_shape."""
+        if self.normalized_shape is None or isinstance(self.normalized_shape, str):
+            return self.normalized_shape or self.width or channels
+        return f"({', '.join(map(str, self.normalized_shape))}{',' if len(self.normalized_shape) == 1 else ''})"
 
     def eager(self, x: str) -> str:
         if self.width is None:
@@ -177,15 +194,17 @@ class LayerNorm(OverChannels):
     tensors = ("weight", "bias")
 
     def build(self, chain, x: Node) -> Node:
-        over, width = self.over(chain)
+        over, lies = self.over(chain)
         xhat, _, _ = normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)
-        return self._affine(chain, xhat, self.bias, width)
+        return self._affine(chain, xhat, self.bias, **lies)
 
     def construct(self, channels: Dim) -> list[str]:
         options = [f"eps={scalar_text(self.eps, '')}"]
         options += [] if self.affine else ["elementwise_affine=False"]
         options += [] if self.bias else ["bias=False"]
-        return [f"self.{self.name} = nn.LayerNorm({self.width or channels}, {', '.join(options)}, **_factory)"]
+        return [
+            f"self.{self.name} = nn.LayerNorm({self.constructed_shape(channels)}, {', '.join(options)}, **_factory)"
+        ]
 
 
 class RmsNorm(OverChannels):
@@ -201,14 +220,14 @@ class RmsNorm(OverChannels):
     tensors = ("weight",)
 
     def build(self, chain, x: Node) -> Node:
-        over, width = self.over(chain)
+        over, lies = self.over(chain)
         xhat = normalisation.uncentred(chain.graph, x, over, self._eps(chain), self.name)
-        return self._affine(chain, xhat, bias=False, width=width)
+        return self._affine(chain, xhat, bias=False, **lies)
 
     def construct(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", elementwise_affine=False"
         eps = None if self.eps is None else scalar_text(self.eps, "")
-        return [f"self.{self.name} = nn.RMSNorm({self.width or channels}, eps={eps}{affine}, **_factory)"]
+        return [f"self.{self.name} = nn.RMSNorm({self.constructed_shape(channels)}, eps={eps}{affine}, **_factory)"]
 
 
 class InstanceNorm(Norm):

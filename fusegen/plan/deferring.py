@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fusegen.ops.step import Step
-from fusegen.plan.region import Region
+from fusegen.plan.region import Region, Shape, hides_source
 
 
 def deferred(regions: Sequence[Region], returned: Sequence[str], claim: Callable[[str], str]) -> tuple[Region, ...]:
@@ -30,15 +30,20 @@ def _taker(regions: Sequence[Region], index: int, returned: Sequence[str]) -> in
     if layer.op != "linear" or not tail or others or result in returned or not all(step.is_pointwise for step in tail):
         return None
     takers = [other for other, each in enumerate(regions) if result in each.inputs]
-    # What a layer multiplies has to be in memory.
-    fits = len(takers) == 1 and next(iter(regions[takers[0]].inputs)) != result
+    if len(takers) != 1:
+        return None
+    # What a layer multiplies, or another step divides, has to be in memory.
+    taker = regions[takers[0]]
+    fits = next(iter(taker.inputs)) != result or not hides_source(taker.steps)
     return takers[0] if fits else None
 
 
 def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[Region, Region]:
     """Both regions, with the first one's tail in front of the step of the second that takes its result."""
-    (layer, *tail), (result,) = region.steps, region.results
+    (_, *tail), (result,) = region.steps, region.results
     product = claim(f"{region.name}_product")
+    if next(iter(taker.inputs)) == result:
+        return _moved_to_begin(region, taker, product)
     at = next(index for index, step in enumerate(taker.steps) if getattr(step, "input", None) == result)
     before, behind = list(taker.steps[:at]), [_with_value(step, result) for step in taker.steps[at:]]
     running = next(iter(taker.inputs))
@@ -51,16 +56,42 @@ def _moved(region: Region, taker: Region, claim: Callable[[str], str]) -> tuple[
         behind[0] = behind[0].model_copy(update={"from_": running})
     tail[0] = tail[0].model_copy(update={"from_": product})
     tail[-1] = tail[-1].model_copy(update={"save": result})
-    shape = (*next(iter(region.inputs.values()))[:-1], region.channels[1])
-    inputs = {product if name == result else name: each for name, each in taker.inputs.items()}
     whole = replace(
         taker,
         steps=(*before, *tail, *behind),
         places=(*taker.places[:at], *region.places[1:], *taker.places[at:]),
-        inputs={name: shape if name == product else each for name, each in inputs.items()},
+        inputs=_with_product(region, taker, product),
     )
-    alone = replace(region, steps=(layer.model_copy(update={"save": None}),), places=region.places[:1])
-    return replace(alone, results=(product,), tail_in=taker.name), whole
+    return _alone(region, taker, product), whole
+
+
+def _moved_to_begin(region: Region, taker: Region, product: str) -> tuple[Region, Region]:
+    """The same where the second region begins with that result."""
+    (_, *tail), (result,) = region.steps, region.results
+    behind = [_with_value(step, result) for step in taker.steps]
+    again = any(result in (getattr(step, "value", None), step.from_) for step in behind)
+    tail[-1] = tail[-1].model_copy(update={"save": result if again else None})
+    whole = replace(
+        taker,
+        steps=(*tail, *behind),
+        places=(*region.places[1:], *taker.places),
+        inputs=_with_product(region, taker, product),
+    )
+    return _alone(region, taker, product), whole
+
+
+def _with_product(region: Region, taker: Region, product: str) -> dict[str, Shape]:
+    """What the second region takes, with the product of the first one's layer in place of its result."""
+    shape = (*next(iter(region.inputs.values()))[:-1], region.channels[1])
+    (result,) = region.results
+    inputs = {product if name == result else name: each for name, each in taker.inputs.items()}
+    return {name: shape if name == product else each for name, each in inputs.items()}
+
+
+def _alone(region: Region, taker: Region, product: str) -> Region:
+    """The first region's layer."""
+    layer = region.steps[0].model_copy(update={"save": None})
+    return replace(region, steps=(layer,), places=region.places[:1], results=(product,), tail_in=taker.name)
 
 
 def _with_value(step: Step, name: str) -> Step:

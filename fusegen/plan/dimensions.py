@@ -22,9 +22,11 @@ class Dimensions:
 def dimensions(plan: Plan) -> Dimensions:
     """Of all inputs alike: a further input with rows has the leading dimensions of the first."""
     chain = plan.chain
-    if chain.leading:
-        count = len(chain.leading) + 1
+    if chain.leading or (chain.trailing and chain.spread):
+        count = len(chain.inputs[0].shape)
         return Dimensions(count, count, "the spec gives its inputs so many")
+    if chain.exchanged:
+        return Dimensions(2, 2, "the result has the rows behind the channels")
     if chain.spatial:
         # The batch may be absent: PyTorch's operators run then.
         return Dimensions(chain.spatial + 1, chain.spatial + 2, f"{decider(plan.spec)} takes no others")
@@ -39,16 +41,20 @@ def dimensions(plan: Plan) -> Dimensions:
         return Dimensions(3, 3, "the spec gives its inputs so many")
     if chain.batched:
         return Dimensions(2, None, "bmm multiplies matrices")
+    whole = len(chain.inputs[0].shape)
     if any(dropout.by_sample for dropout in chain.dropouts):
-        return Dimensions(2, None, "drop_path draws for each index of the first dimension")
+        return Dimensions(whole, None, "drop_path draws for each index of the first dimension")
     if not has_free_rows(chain):
-        return Dimensions(2, 2, "the spec ties the number of rows to another size")
+        return Dimensions(whole, whole, "the spec ties the number of rows to another size")
+    number = {2: "two", 3: "three", 4: "four"}.get(whole, str(whole))
     for parameter in chain.parameters.values():
-        if len(parameter.shape) == 2:
-            return Dimensions(2, None, f"the parameter {parameter.attribute} has two dimensions")
+        if len(parameter.shape) == whole:
+            return Dimensions(whole, None, f"the parameter {parameter.attribute} has {number} dimensions")
     for name, count in fixed_dimensions(chain).items():
-        if count == 2:
-            return Dimensions(2, None, f"the input {name} has two dimensions")
+        if count == whole:
+            return Dimensions(whole, None, f"the input {name} has {number} dimensions")
+    if chain.trailing:
+        return Dimensions(whole - 1, None, f"a norm is over the last {whole - 1}")
     return Dimensions(1)
 
 
@@ -64,4 +70,4 @@ def has_free_rows(chain: Chain) -> bool:
     if chain.spatial:
         return False
     width = chain.contraction.in_features if chain.contraction else None
-    return isinstance(chain.rows, str) and chain.rows not in (chain.channels, width)
+    return isinstance(chain.rows, str) and chain.rows not in (chain.channels, width, *chain.trailing)

@@ -8,12 +8,13 @@ from typing import Any
 
 from fusegen.chain.model import Chain
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.axes import ROW, SCALAR
+from fusegen.ir.axes import CHANNEL, ROW, SCALAR
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reductions import channel_numbers, stored_operand
 from fusegen.ops.step import promote
 from fusegen.plan.model import FurtherResult, Mode, Part, Role, Tensor
 from fusegen.plan.modes import eager_dtypes
+from fusegen.plan.samples import summed_inputs
 from fusegen.spec.model import SpecModel
 
 _RESULT = "y"
@@ -177,8 +178,13 @@ def _gradient_outputs(
         outputs.extend(_tensors(names[name], parts, role, optional=True, gradient_of=name))
 
     add(chain.source.name, "activation")
+    of_samples = summed_inputs(chain)
     for name, node in chain.further.items():
-        if node in gradients:
+        if name in of_samples and node in gradients and gradients[node].is_full:
+            total = chain.graph.add("sample_sum", gradients[node], axes=CHANNEL, name=f"{names[name]}_sum")
+            outputs.append(Tensor(names[name], total, f"input {name}", optional=True, gradient_of=name, samples=name))
+            reasons.append(f"the gradient of {name} is summed in the last pass: blocks have rows of one sample each")
+        elif node in gradients:
             add(name, _role_before_sum(spec, chain, name, found) if name in chain.compact else f"input {name}")
             if name in chain.compact:
                 reasons.append(f"the gradient of {name} is written for every row, and then summed by PyTorch")

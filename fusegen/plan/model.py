@@ -46,6 +46,7 @@ class Tensor:
     block ("last").
     same_as: of a gradient, the one that comes in or another one with the same values. Where both have one dtype, one
     tensor is both, and no kernel writes this one.
+    samples: of a gradient that is a sum for each sample, the input whose rows its own rows are like.
     part: where it lies, if it is a part of another. parts: how many of the chain's channels it has side by side.
     """
 
@@ -58,6 +59,7 @@ class Tensor:
     gradient_of: str = ""
     compact: str = ""
     same_as: Same | None = None
+    samples: str = ""
     part: Part | None = None
     parts: int = 1
 
@@ -204,6 +206,11 @@ class Program:
     @property
     def full_outputs(self) -> tuple[Tensor, ...]:
         return tuple(tensor for tensor in self.outputs if tensor.is_full)
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """The inputs whose gradients are sums for each sample."""
+        return tuple(tensor.samples for tensor in self.outputs if tensor.samples)
 
     @property
     def draws_samples(self) -> bool:

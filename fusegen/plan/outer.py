@@ -21,6 +21,7 @@ DEPTHWISE = (
     "the convolution is depthwise: in float32 its gradient is copied into contiguous memory for that of the weight, "
     "which PyTorch makes there several times as fast, unless the kernel is 3 x 3 or 5 x 5"
 )
+EXCHANGED = "the module copies the result, whose rows come behind the channels, and the gradient that comes to it"
 
 
 def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequence[Tensor]) -> tuple[Program, Program]:
@@ -29,6 +30,8 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     Both have some, or none has: the result of the one is what the other's gradient belongs to. saved: what the forward
     program makes for the backward one.
     """
+    if chain.exchanged:
+        return replace(forward, reasons=(*forward.reasons, EXCHANGED)), backward
     if not chain.spatial:
         return forward, backward
     why = _why_copies(chain, forward, backward, saved)
@@ -36,7 +39,7 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     inner = {*chain.compact, *([] if chain.has_own_images else [chain.source.name])}
     found = []
     for program in (forward, backward):
-        outer = () if why else tuple(t.name for t in _full(program) if not inner & {t.name, t.gradient_of})
+        outer = () if why else tuple(t.name for t in _full(program) if not inner & {t.whole.name, t.gradient_of})
         found.append(replace(program, outer=outer, reasons=(*program.reasons, reason)))
     if chain.convolution and chain.convolution.is_depthwise:
         found[1] = replace(found[1], reasons=(*found[1].reasons, DEPTHWISE))
@@ -53,7 +56,7 @@ def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequen
         return "a mask is no tensor of numbers"
     if forward.draws or backward.draws:
         return "dropout draws for neighbours in channels_last"
-    if chain.number_of_parts > 1:
+    if chain.number_of_parts > 1 and chain.has_own_images:
         return "the source has several parts"
     for program in (forward, backward):
         for phase in program.phases:

@@ -65,6 +65,9 @@ def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     if any(parameter.repeated for parameter in chain.parameters.values()):
         message = "a chain with a batch norm over ranks can have no norm of blocks of channels"
         yield document.diagnostic("FG401", message, place, hint=hint)
+    if chain.exchanged:
+        message = "a chain with a batch norm over ranks has no result whose rows come behind the channels"
+        yield document.diagnostic("FG401", message, place, hint=hint)
     if chain.dropouts:
         yield document.diagnostic("FG401", "a chain with a batch norm over ranks can have no dropout", place, hint=hint)
     broadcast = [name for name, node in {**chain.further, **chain.masks}.items() if not node.is_full]
@@ -86,6 +89,9 @@ def _several_results(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     """The ops over ranks, and those of images, return one."""
     if not spec.outputs:
         return
+    if chain.exchanged:
+        message = "a chain whose result has the rows behind the channels returns one result"
+        yield document.diagnostic("FG401", message, ("outputs",), key=True)
     steps = synchronised(spec)
     if steps:
         message = "a chain with a batch norm over ranks has one result, and nothing else of it is taken elsewhere"

@@ -8,6 +8,7 @@ from typing import Any
 
 from fusegen.chain.images import spatial_of
 from fusegen.chain.parts import why_not_divided
+from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import part_of
 from fusegen.ops.step import Step
@@ -61,6 +62,8 @@ def is_single(spec: Any, cut: bool = True) -> bool:
     """
     if spatial_of(spec):
         return True  # one region is all that there can be, and its steps say why
+    if not has_one_view(spec.chain, spec):
+        return False
     cut = cut and not (spec.chain and spec.chain[0] is not None and spec.chain[0].in_batches)
     saved, width = {next(iter(spec.inputs), "")}, widths(spec)
     known: dict[str, Width] = {name: last_width(shape or ()) for name, shape in spec.inputs.items()}
@@ -80,6 +83,12 @@ def is_single(spec: Any, cut: bool = True) -> bool:
             saved = set() if step.divides or index == 0 else saved
         saved |= set(step.saved)
     return True
+
+
+def has_one_view(steps: Iterable[Step | None], spec: Any) -> bool:
+    """Whether as many trailing dimensions can be the channels of all these steps."""
+    wanted = {wanted_dimensions(step, spec) for step in steps if step is not None}
+    return len(wanted - {None}) < 2
 
 
 def hides_source(steps: Sequence[Step | None]) -> bool:

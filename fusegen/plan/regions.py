@@ -1,7 +1,8 @@
 """Cuts the steps of a chain into regions: each is a chain of its own, with at most one anchor, in front.
 
-A region begins with the chain, at an anchor, and at a step that says `from` what no value of the region is. Between
-regions full-size values flow: a region takes what earlier ones have made as inputs.
+A region begins with the chain, at an anchor, at a step that says `from` what no value of the region is, and where a
+step's channels are another number of trailing dimensions (`fusegen.chain.trailing`). Between regions full-size values
+flow: a region takes what earlier ones have made as inputs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
 from fusegen.plan.cuts import is_cut, is_widened, last_width, operand_of, widths
-from fusegen.plan.region import Region, Shape, channels_behind, hides_source
+from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, TWICE, SpecModel
 from fusegen.spec.wording import nearest
@@ -111,7 +112,8 @@ class Partition:
             inside = inside or step.from_ == now.source
         cut = is_cut(step, self._widths[index], self._view(now))
         divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
-        return step.anchor or not inside or cut or divided or self._widens(index, now)
+        other = not has_one_view((*now.steps, step), self.spec)
+        return step.anchor or not inside or cut or divided or other or self._widens(index, now)
 
     def _view(self, now: _Open) -> Dim | None:
         return channels_behind(now.steps, _channels(self._shape(now.source)))

@@ -78,8 +78,11 @@ class Scheduler:
     @cached_property
     def first_resident(self) -> int:
         """The first of the last phases of one unit. None of rows where moments of columns come after them: kernels that
-        keep rows leave sums to what follows, but no moments."""
+        keep rows leave sums to what follows, but no moments. Nor of columns where there are sums of samples, of
+        whose rows a tile of columns has all."""
         start = len(self.phases)
+        if start and self.phases[-1].unit is Unit.CHANNEL and self._sums_samples:
+            return start
         while start and self.phases[start - 1].unit == self.phases[-1].unit:
             start -= 1
         moments = any(node.op == "moments" for node in self.needs.terminal)
@@ -117,7 +120,7 @@ class Scheduler:
     def _l2_helps(self, kernels: Sequence[Kernel]) -> bool:
         """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
         kernel has no values of rows, no tensors of fewer rows, and leaves sums but no moments to what follows."""
-        if [phase.unit for phase in self.phases] != [Unit.CHANNEL]:
+        if [phase.unit for phase in self.phases] != [Unit.CHANNEL] or self._sums_samples:
             return False
         partials, _, last, *_ = kernels
         if any(t.compact for part in (partials, last) for p in part.passes for t in p.loads):
@@ -201,8 +204,20 @@ class Scheduler:
         if not terminal:
             return []
         stores = self.needs.stored_at_last(known, stored)
-        about = "column sums from partial results"
-        return [KernelSpec(f"{self.name}_column_sums", "final_reduction", (), stores, finished=terminal, purpose=about)]
+        found = []
+        if of_samples := [tensor for tensor in stores if tensor.samples]:
+            name, about = f"{self.name}_sample_sums", "sums of samples from partial results"
+            sums = [node for node in terminal if node.op == "sample_sum"]
+            found.append(KernelSpec(name, "sample_reduction", (), of_samples, finished=sums, purpose=about))
+        if others := [tensor for tensor in stores if not tensor.samples]:
+            name, about = f"{self.name}_column_sums", "column sums from partial results"
+            sums = [node for node in terminal if node.op != "sample_sum"]
+            found.append(KernelSpec(name, "final_reduction", (), others, finished=sums, purpose=about))
+        return found
+
+    @property
+    def _sums_samples(self) -> bool:
+        return any(node.op == "sample_sum" for node in self.needs.terminal)
 
     def _stored_before(self) -> list[str]:
         """The results of the phases before the resident ones."""

@@ -54,6 +54,13 @@ def shape_of_input(plan: Plan, name: str, sizes: Mapping[str, int]) -> tuple[int
     return tuple(value_of(dim, sizes) for dim in given)
 
 
+def samples_of(plan: Plan, program: Program, sizes: Mapping[str, int]) -> int:
+    """How many samples a program takes sums of; 0 where it takes none."""
+    if not program.samples:
+        return 0
+    return math.prod(shape_of_input(plan, program.samples[0], sizes)) // value_of(plan.chain.channels, sizes)
+
+
 def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
     """The rows of images or of a bmm: each position or row of the result, for each element of the batch."""
     c = plan.chain.convolution
@@ -72,8 +79,8 @@ def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tenso
     if not is_read(mode, tensor) or not is_written(mode, tensor):
         return 0
     width = FIXED_WIDTH.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
-    if tensor.compact:
-        return math.prod(shape_of_input(plan, tensor.name, sizes)) * width
+    if tensor.compact or tensor.samples:
+        return math.prod(shape_of_input(plan, tensor.samples or tensor.name, sizes)) * width
     return math.prod(shape(plan, tensor.axes, sizes)) * width
 
 

@@ -35,6 +35,7 @@ class BackwardOp(VariantOps):
             else:
                 op.checks.append(self.read_input(name, role, (chain.rows, chain.channels)))
         self.check_rows(op)
+        self._check_sums(op, program)
         self.check_samples(op)
         self.check_groups(op)
         for tensor in self.backward_inputs():
@@ -46,6 +47,12 @@ class BackwardOp(VariantOps):
         self._backward_body(op, program)
         self.add_schema(op, "Tensor[]")
         return op
+
+    def _check_sums(self, op: Op, program: Program) -> None:
+        """All inputs whose gradients are sums of samples have as many rows."""
+        first, *others = [f"{name}_rows" for name in program.samples] or [""]
+        op.samples = first
+        op.checks += [f'args.within("{name}", {name}, {first}, {first});' for name in others]
 
     def _product_wanted(self, index: Mapping[str, int], tensor: Tensor) -> str:
         """C++: whether a tensor has to be made for the gradient of the product. The op may have it already, as the
@@ -116,7 +123,7 @@ class BackwardOp(VariantOps):
         for tensor in others:
             name, reach = out(tensor.name), self.chain.compact.get(tensor.gradient_of)
             found = f"*{name}"
-            if reach is not None:
+            if reach is not None and not tensor.samples:
                 again = "true" if reach.spread == "last" else "false"
                 given = tensor.gradient_of
                 dtype = f"dtypes.{dtype_field(f'input {given}')}"

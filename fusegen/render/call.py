@@ -159,6 +159,11 @@ class CallRenderer:
             return f"{owner}.{attribute}"
         if name in chain.parameters and chain.parameters[name].repeated:
             return f"{name}.repeat(_groups)"
+        if chain.trailing and name == chain.source.name:
+            return f"_support.Flattened({name}, _trailing)"
+        if name in chain.parameters and chain.parameters[name].trailing:
+            whole = chain.parameters[name].shape == chain.trailing
+            return f"{name}.flatten()" if whole else f"_support.flat_parameter({name}, _trailing)"
         if name in chain.targets:
             return f"{name}.flatten()"
         tables = (chain.buffers, self.plan.variants[-1].chain.buffers)

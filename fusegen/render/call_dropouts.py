@@ -31,7 +31,8 @@ class Dropouts:
         if not self.shares:
             return {}
         found = {dropout.p: self.shares[dropout.name] for dropout in self.chain.dropouts}
-        rows = "_shape[2:]" if self.chain.spatial else f"{self.call.first}.shape[1:-1]"
+        end = -(len(self.chain.trailing) or 1)
+        rows = "_shape[2:]" if self.chain.spatial else f"{self.call.first}.shape[1:{end}]"
         return {**found, self.chain.seed: "_seed", "_sample_rows": f"_support.sample_rows({rows})"}
 
     def draws(self) -> list[str]:

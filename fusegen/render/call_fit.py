@@ -6,6 +6,7 @@ from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import text_of, times
 from fusegen.render.call_names import CallNames, misfit, refuse
 from fusegen.render.call_shapes import inputs_fit
+from fusegen.render.call_trailing import trailing_shape
 from fusegen.render.functions import as_tuple, repr_double
 
 
@@ -29,7 +30,8 @@ def tensors_fit(call: CallNames) -> list[str]:
     for step in call.owners:
         if step.op in ("layer_norm", "rms_norm"):
             width = "_block" if step.width is not None else "_channels"
-            checks.append(f"_support.other_shape({call.local[step.name]}, {width})")
+            shape = trailing_shape(call) if call.chain.trailing else f"({width},)"
+            checks.append(f"_support.other_shape({call.local[step.name]}, {shape})")
     return [*_blocks(call), *refuse(checks)]
 
 
@@ -53,6 +55,7 @@ def _shape(call: CallNames, shape: tuple[Dim, ...]) -> str:
         call.chain.channels: "_channels",
         call.chain.rows: f"{call.first}.shape[0]",
     }
+    names |= {dim: f"_trailing[{index}]" for index, dim in enumerate(call.chain.trailing) if isinstance(dim, str)}
     names |= {step.width: "_block" for step in call.owners if getattr(step, "width", None) is not None}
     return as_tuple([text_of(dim, names) for dim in shape])
 

@@ -7,6 +7,7 @@ from fusegen.chain.model import Batched, Convolution
 from fusegen.ir.axes import CHANNEL
 from fusegen.plan.modes import alike
 from fusegen.render.call_names import CallNames, refuse
+from fusegen.render.call_trailing import flattened, sizes_of_trailing, widened
 from fusegen.render.functions import as_tuple
 
 
@@ -38,6 +39,8 @@ def sizes(call: CallNames) -> list[str]:
             f"_channels, _width = {c.weight}.shape",
             *_of_part(call),
         ]
+    elif call.chain.trailing:
+        return sizes_of_trailing(call)
     else:
         lines = [f"_channels = {name}.shape[-1]", *_of_part(call)]
         width = _width(call)
@@ -144,7 +147,7 @@ def dtypes(call: CallNames) -> list[str]:
             "if _autocast and _activation != torch.float64:",
             "    _activation = torch.get_autocast_dtype(_device)",
         ]
-    lines += [f"_parameter = {_parameter_dtype(call)}"]
+    lines += [f"_parameter = {_parameter_dtype(call)}", *widened(call)]
     firsts = [names[0] for names in alike(call.plan.modes, call.further)]
     key = ["_activation", "_parameter", *(f"{name}.dtype" for name in firsts)]
     lines += [
@@ -181,6 +184,8 @@ def operands(call: CallNames) -> list[str]:
     b = call.chain.batched
     if b:
         return [f"{b.result} = _support.Multiplied({b.source}, {b.other}, {b.transposed})"]
+    if call.chain.trailing:
+        return flattened(call)
     c = call.chain.contraction
     if not c:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fusegen.ir.axes import Dim
 from fusegen.plan.modes import alike
 from fusegen.render.call_names import CallNames, misfit
+from fusegen.render.call_trailing import shape_with_rows
 from fusegen.render.functions import as_tuple
 
 
@@ -22,7 +23,9 @@ def inputs_fit(call: CallNames) -> list[str]:
 
 def spread_inputs(call: CallNames) -> list[str]:
     """Statements that bring the inputs that vary over some dimensions of rows alone into the form that ops take."""
-    lines = []
+    lines: list[str] = []
+    if call.chain.trailing:
+        return lines  # as are all further inputs there
     for name, reach in call.chain.spread.items():
         if not reach.is_compact:
             lines.append(f"{name} = _support.spread({name}, {_row_sizes(call)})")
@@ -47,10 +50,14 @@ def _shape(call: CallNames, name: str) -> str:
     if name in chain.spread and chain.spread[name].batched:
         return f"({call.first}.shape[0], _channels)"
     if "N" in node.axes and name not in chain.spread:
+        if chain.trailing:
+            return shape_with_rows(call, node)
         channels = "_channels" if "C" in node.axes else "1"
         if chain.spatial:
             return "_shape" if channels == "_channels" else f"(_shape[0], {channels}, *_shape[2:])"
         return f"(*{call.first}.shape[:-1], {channels})"
+    if "N" not in node.axes and not chain.trailing:
+        return as_tuple([_size(dim, "_channels") for dim in given])
     full = _full_sizes(call)
     missing = len(full) - len(given)
     return as_tuple([_size(dim, full[index + missing]) for index, dim in enumerate(given)])
@@ -69,4 +76,8 @@ def _full_sizes(call: CallNames) -> list[str]:
     chain = call.chain
     if chain.spatial:
         return ["_shape[0]", "_channels", *(f"_shape[{index + 2}]" for index in range(chain.spatial))]
+    if chain.trailing:
+        count = len(chain.trailing)
+        rows = range(len(chain.inputs[0].shape) - count)
+        return [*(f"{call.first}.shape[{index}]" for index in rows), *(f"_trailing[{i}]" for i in range(count))]
     return [*(f"{call.first}.shape[{index}]" for index in range(len(chain.inputs[0].shape) - 1)), "_channels"]

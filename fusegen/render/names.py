@@ -33,7 +33,7 @@ class Names:
         found |= {node: node.name for node in passes.channel_numbers}
         found |= {node: node.name for node in passes.derived if self._is_field(node)}
         for tensors in passes.stored:
-            for tensor in tensors:
+            for tensor in (each for each in tensors if not each.samples):
                 name = tensor.node.name if tensor.name in given else tensor.name
                 found.setdefault(tensor.node, name)
         for node in sorted(passes.followed, key=lambda node: node.index):

@@ -33,8 +33,9 @@ class Argument:
 class Op:
     """Everything that bindings.cpp says of one op. struct, launched: the type of its launcher's arguments, and each of
     them with its value. in_epilogue: what makes `product` where the kernels may run in its epilogue. tiled: it takes
-    images, see torch_images.h. guard: a condition of the launch; empty where there is none. result: the C++ type of
-    what it returns; empty for a tuple of tensors, or a list of gradients."""
+    images, see torch_images.h. samples: how many have sums of their own; empty without such. guard: a condition of the
+    launch; empty where there is none. result: the C++ type of what it returns; empty for a tuple of tensors, or a list
+    of gradients."""
 
     name: str
     function: str
@@ -43,6 +44,7 @@ class Op:
     forward: bool
     groups: bool
     tiled: bool
+    samples: str = ""
     arguments: list[Argument] = field(default_factory=list)
     first: str = ""
     sizes: list[str] = field(default_factory=list)

@@ -107,7 +107,8 @@ def shapes(plan: Plan) -> list[str]:
         of = "PyTorch's convolution" if chain.convolution else f"{chain.inputs[0].name}"
         lines.append(f"The memory format is that of {of}. In channels_last nothing is copied.")
     else:
-        each = text(chain.result_shape(chain.inputs[0].shape[:-1], chain.channels))
+        *leading, last = chain.inputs[0].shape
+        each = text(chain.result_shape(leading, last if chain.trailing else chain.channels))
         lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"

@@ -93,13 +93,14 @@ class PassRenderer:
         passes = self.passes
         followed = sorted((n for n in passes.followed if passes.place(n) == index), key=lambda n: n.index)
         finished = passes.finished[index] if index < len(passes.finished) else []
-        stores = [t.node for t in passes.stored[index]]
+        results = [t for t in passes.stored[index] if not t.samples]
+        stores = [t.node for t in results]
         follow = [self._taken(node) for node in followed if node.is_reduction]
         sinks = [*stores, *(operand for node in finished for operand in node.operands)]
         follow += self.values.small([node for node in followed if not node.is_reduction], sinks)
         finish = self.values.small(finished, stores)
         stored, taken, taken_early = [], [], []
-        for tensor in passes.stored[index]:
+        for tensor in results:
             field = value(self.fields[tensor.node])
             if tensor.node not in (*finished, *passes.followed, *passes.derived, *passes.given):
                 early = any(tensor.node in node.operands for node in followed)
@@ -115,7 +116,16 @@ class PassRenderer:
             stored=stored,
             scratch=scratch,
             counts=self._counts(index),
+            samples=self._samples(index),
         )
+
+    def _samples(self, index: int) -> list[Stored]:
+        """The sums of samples that are known with a pass; the field is their place among its components."""
+        places, count = {}, 0
+        for node in self.passes.passes[index].sums if index < len(self.passes.passes) else ():
+            places[node] = count
+            count += REDUCTIONS[node.op].components
+        return [Stored(pointer(t), str(places[t.node])) for t in self.passes.stored[index] if t.samples]
 
     def _taken(self, node: Node) -> str:
         """Sets the field of what is a sum as it is."""

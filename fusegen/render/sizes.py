@@ -18,6 +18,8 @@ _SIZES: dict[Unit, tuple[Dim, ...]] = {
 
 def sizes(tensor: Tensor) -> tuple[Dim, ...]:
     """Those that a tensor has in PyTorch: names of the sizes of a call, or numbers."""
+    if tensor.samples:
+        return (f"{tensor.samples}_rows", "channels")
     return tuple(times(tensor.parts, size) if size == "channels" else size for size in _SIZES[tensor.unit])
 
 

@@ -43,7 +43,7 @@ class VariantOps:
             found.append((chain.source.name, "activation", shape))
         found += [(n, f"input {n}", self.input_shape(n)) for n in chain.further]
         for p in chain.parameters.values():
-            found.append((p.name, "parameter", (chain.channels,) if p.repeated else p.shape))
+            found.append((p.name, "parameter", (chain.channels,) if p.repeated or p.trailing else p.shape))
         return found
 
     def masks(self) -> list[tuple[str, tuple[Dim, ...]]]:
@@ -54,7 +54,8 @@ class VariantOps:
         """The shape in which the ops take a further input: what has rows is a matrix."""
         node, given = self.chain.node_of(name), {each.name: each.shape for each in self.chain.inputs}
         if node is None or "N" not in node.axes:
-            return given[name]
+            flat = self.chain.trailing and node is not None and "C" in node.axes
+            return (self.chain.channels,) if flat else given[name]
         if name in self.chain.compact:
             return (f"_{name}_rows", self.chain.channels)
         return (self.chain.rows, self.chain.channels if "C" in node.axes else 1)
@@ -149,16 +150,21 @@ class VariantOps:
 
     def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
         """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
+        if self.variant.tiled and name == self.chain.source.name and not self.chain.has_own_images:
+            return "images.inner()"
         if self.variant.tiled and shape == (self.chain.rows, self.chain.channels):
-            is_inner = name == self.chain.source.name and not self.chain.has_own_images
-            return "images.inner()" if is_inner else OUTER
+            return OUTER
         return self.shape_text(shape)
 
     def declare_sizes(self, op: Op, of: str) -> None:
         """of: whether the first argument is the source or the result's gradient, where these may be of images."""
         if self.variant.tiled:
             of = "outer" if of == "gradient" or self.chain.has_own_images else "inner"
-            op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like});")
+            parts = self.chain.number_of_parts
+            divided = f", {parts}" if parts > 1 else ""
+            op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like}{divided});")
+            if parts > 1 and op.forward:
+                op.sizes.append(f'args.divisor("parts", {parts}, images.width());')
             op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
         else:
             op.sizes.append(f"const int64_t rows = {op.like}.size(0);")

@@ -34,6 +34,7 @@ class _Call(ctypes.Structure):
         ("workspace", ctypes.c_void_p),
         ("stream", ctypes.c_void_p),
         ("positions", ctypes.c_int64),
+        ("samples", ctypes.c_int64),
     ]
 
 
@@ -59,6 +60,7 @@ class Call:
     workspace: Any = None
     stream: int | None = None
     positions: int = 0
+    samples: int = 0
 
     @property
     def struct(self) -> Struct:

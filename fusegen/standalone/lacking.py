@@ -54,9 +54,15 @@ def _lacking(plan: Plan) -> Iterator[Lacking]:
     for name in chain.spread:
         message = f"in an exported file an input has all dimensions of rows or none: '{name}' has some"
         yield ("inputs", name), message, _PACKAGE
+    if chain.exchanged:
+        message = "an exported file has no result whose rows come behind the channels"
+        yield ("chain", len(spec.chain) - 1), message, _PACKAGE
     for index in synchronised(spec):
         hint = "leave 'sync' out of its spec"
         yield ("chain", index, "sync"), "an exported file exchanges nothing between ranks", hint
     for index, step in enumerate(spec.chain):
         if getattr(step, "width", None) is not None:
             yield ("chain", index, "width"), "an exported file has no norms of blocks of channels", _PACKAGE
+        if chain.trailing and getattr(step, "normalized_shape", None) is not None:
+            message = "an exported file has no norms over several dimensions"
+            yield ("chain", index, "normalized_shape"), message, _PACKAGE

@@ -20,7 +20,7 @@ from fusegen.render.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import Launchers
-from fusegen.verify.emulated import constant, dtype_of, in_product
+from fusegen.verify.emulated import constant, dtype_of, in_product, trailing_of
 from fusegen.verify.sizes import Sizes
 
 
@@ -124,6 +124,9 @@ class Tail:
                 value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(dtype_of(self.mode, tensor))
                 if getattr(owner[tensor.name], "repeated", False):
                     value = value.repeat(self.channels // value.numel())
+                if getattr(owner[tensor.name], "trailing", False):
+                    sizes = trailing_of(self.plan, self.module)
+                    value = value.reshape(value.shape[-len(sizes) :]).expand(sizes).flatten()
             elif tensor.role == "index":
                 shape = self.sizes.shape(tensor.axes)
                 value = torch.randint(self.channels, shape, dtype=torch.int64, device=self.device)

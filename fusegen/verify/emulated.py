@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -59,11 +60,15 @@ class TailRun:
 class EmulatedTail:
     """The tail of one variant of a chain, run by the emulator.
 
-    module: an instance of the generated class, whose parameters, buffers and constants are used.
+    module: an instance of the generated class, whose parameters, buffers and constants are used. samples: how many rows
+    inputs have that may have fewer than others; None: as many as those.
     """
 
-    def __init__(self, plan: Plan, variant: Variant, library: EmulatedLibrary, module: nn.Module) -> None:
+    def __init__(
+        self, plan: Plan, variant: Variant, library: EmulatedLibrary, module: nn.Module, samples: int | None = None
+    ) -> None:
         self.plan, self.variant, self.library, self.module = plan, variant, library, module
+        self.samples = samples
 
     def run(
         self,
@@ -96,7 +101,8 @@ class EmulatedTail:
         for tensor in (t for p in (self.variant.forward, self.variant.backward) for t in p.made):
             value = known[tensor.name]
             is_shared = self._is_repeated(tensor.gradient_of)
-            run.values[tensor.name] = value.view(self.groups, -1).sum(0) if is_shared else value
+            value = value.view(self.groups, -1).sum(0) if is_shared else value
+            run.values[tensor.name] = self._of_trailing(tensor.gradient_of, value)
         return run
 
     def _program(
@@ -104,7 +110,7 @@ class EmulatedTail:
     ) -> dict[str, Tensor]:
         launcher = Launcher(self.plan, program)
         groups = 1 if program.groups is None else self.groups
-        call = Call(self.mode.index, self.rows, self.channels, groups, shapes)
+        call = self._call(groups, shapes)
         bytes_ = self.library.call_int64(f"{launcher.symbol}_workspace", call.struct)
         inputs = {
             tensor.name: None if in_product(self.plan, self.mode, tensor.name) else self._buffer(tensor, known)
@@ -118,9 +124,13 @@ class EmulatedTail:
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
         constants[SAMPLE_ROWS] = 1
-        arguments = launcher.arguments({**inputs, **outputs}, constants, self.rows)
+        arguments = launcher.arguments({**inputs, **outputs}, constants, call.samples)
         self.library.call(launcher.symbol, replace(call, workspace=workspace).struct, arguments, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
+
+    def _call(self, groups: int, shapes: Shapes | None) -> Call:
+        samples = self.samples or self.rows
+        return Call(self.mode.index, self.rows, self.channels, groups, shapes, samples=samples)
 
     def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor], updated: bool = False) -> Buffer:
         value = known[tensor.name] if tensor.name in known else self._owned(tensor)
@@ -145,7 +155,25 @@ class EmulatedTail:
             return torch.tensor(SEED)
         table = chain.parameters if name in chain.parameters else chain.buffers
         value = attrgetter(table[name].attribute)(self.module)
+        if self._of_all_channels(name):
+            value = value.reshape(value.shape[-len(self._trailing) :]).expand(self._trailing).flatten()
         return value.repeat(self.groups) if self._is_repeated(name) else value
+
+    def _of_all_channels(self, name: str) -> bool:
+        """Whether the kernels take a parameter of the trailing dimensions with a value for each channel."""
+        parameter = self.variant.chain.parameters.get(name)
+        return parameter is not None and parameter.trailing
+
+    @property
+    def _trailing(self) -> tuple[int, ...]:
+        return trailing_of(self.plan, self.module)
+
+    def _of_trailing(self, name: str, value: Tensor) -> Tensor:
+        """The gradient of a parameter as it is, from that for each channel."""
+        if not self._of_all_channels(name):
+            return value
+        own = attrgetter(self.variant.chain.parameters[name].attribute)(self.module).shape
+        return value.view(self._trailing).sum_to_size(own[-len(self._trailing) :]).view(own)
 
     def _is_repeated(self, name: str) -> bool:
         """Whether the kernels take a parameter for all blocks of channels, and return its gradient for each."""
@@ -154,6 +182,8 @@ class EmulatedTail:
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
+        if tensor.compact or tensor.samples:
+            return self.samples or self.rows, channels
         if tensor.axes.blocks("C") is not None:
             return rows, self.groups
         return rows, tensor.parts * channels if "C" in tensor.axes else channels
@@ -164,6 +194,14 @@ class EmulatedTail:
         widths = [step.name for step in self.plan.spec.chain if getattr(step, "width", None) is not None]
         found += [self.channels // attrgetter(name)(self.module).normalized_shape[0] for name in widths]
         return max(found, default=1)
+
+
+def trailing_of(plan: Plan, module: nn.Module) -> tuple[int, ...]:
+    """The sizes of the trailing dimensions that are the channels of a module together; none where one is."""
+    if not plan.chain.trailing:
+        return ()
+    name = next(step.name for step in plan.spec.chain if getattr(step, "normalized_shape", None) is not None)
+    return tuple(attrgetter(name)(module).normalized_shape)
 
 
 def in_product(plan: Plan, mode: Mode, name: str) -> bool:
@@ -216,6 +254,9 @@ def tail_reference(
         added = any(in_product(plan, mode, name) for name in chain.parameters)
         setattr(exact, anchor.name, _Given(None if added else bias, leaves[chain.source.name], chain.spatial))
     inputs = [leaves.get(tensor.name, torch.empty(0, 0)) for tensor in chain.inputs]
+    trailing = trailing_of(plan, module)
+    if trailing:
+        inputs = [_with_trailing(x, trailing) for x in inputs]
     with given_result:
         result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs))
     result = result.reshape(len(result), -1)
@@ -231,6 +272,12 @@ def tail_reference(
     for name, buffer in chain.buffers.items():
         values[name] = attrgetter(buffer.attribute)(exact).detach()
     return values
+
+
+def _with_trailing(x: Tensor, trailing: Sequence[int]) -> Tensor:
+    """A tensor as kernels take it, with the dimensions that are the channels."""
+    own = trailing if x.shape[-1] == math.prod(trailing) else [1] * len(trailing)
+    return x.view(*x.shape[:-1], *own)
 
 
 def _leaf(value: Tensor) -> Tensor:

@@ -18,60 +18,63 @@ from fusegen.verify.training import compare_runs
 
 
 def leading_dimensions(
-    fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor], *, free_rows: bool = True
+    fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor], *, free_rows: bool = True, trailing: int = 1
 ) -> list[Comparison]:
     """Three dimensions, of which the second is the rows of `inputs`, and one.
 
     A tensor that has the rows as its own dimension is broadcast then, so that it cannot pass for one without rows.
-    free_rows: whether the spec allows any number of rows; if it does not, other dimensions are refused.
+    free_rows: whether the spec allows any number of rows; if it does not, other dimensions are refused. trailing: how
+    many of the last dimensions are the channels.
     """
     found, with_rows = [], [has_batch(x, inputs[0]) for x in inputs]
     for sizes in ((2, inputs[0].shape[0]), ()):
-        given = [_drawn(x, sizes) if of_rows else x for x, of_rows in zip(inputs, with_rows, strict=True)]
-        label = f"{len(sizes) + 1} dimensions" if sizes else "1 dimension"
-        if free_rows and _acts_on_rows(original, given, with_rows):
-            found += summed_up(label, _compared(fused, original, given, with_rows))
+        given = [_drawn(x, sizes, trailing) if of_rows else x for x, of_rows in zip(inputs, with_rows, strict=True)]
+        count = len(sizes) + trailing
+        label = f"{count} dimensions" if count > 1 else "1 dimension"
+        if free_rows and _acts_on_rows(original, given, with_rows, trailing):
+            found += summed_up(label, _compared(fused, original, given, with_rows, trailing))
         else:
             found.append(_refused(f"{label} refused", fused, given))
     return found
 
 
-def _drawn(x: Tensor, sizes: Sequence[int]) -> Tensor:
+def _drawn(x: Tensor, sizes: Sequence[int], trailing: int) -> Tensor:
     """An input with other dimensions of rows."""
-    return wanting(drawn_like(x.detach().new_empty((*sizes, x.shape[-1]))), x.requires_grad)
+    return wanting(drawn_like(x.detach().new_empty((*sizes, *x.shape[-trailing:]))), x.requires_grad)
 
 
-def _rows(x: Tensor) -> Tensor:
+def _rows(x: Tensor, trailing: int) -> Tensor:
     """A leaf with the same values as [rows, channels]."""
-    return wanting(x.detach().reshape(-1, x.shape[-1]), x.requires_grad)
+    return wanting(x.detach().reshape(-1, *x.shape[x.dim() - trailing :]), x.requires_grad)
 
 
-def _on_rows(given: Sequence[Tensor], with_rows: Sequence[bool]) -> list[Tensor]:
+def _on_rows(given: Sequence[Tensor], with_rows: Sequence[bool], trailing: int) -> list[Tensor]:
     """The views of inputs; those that have no rows as they are."""
-    return [_rows(x) if of_rows else x for x, of_rows in zip(given, with_rows, strict=True)]
+    return [_rows(x, trailing) if of_rows else x for x, of_rows in zip(given, with_rows, strict=True)]
 
 
 def _exact(x: Tensor) -> Tensor:
     return x.detach().double() if x.is_floating_point() else x
 
 
-def _sample_rows(given: Sequence[Tensor]) -> int:
+def _sample_rows(given: Sequence[Tensor], trailing: int) -> int:
     """How many rows an index of the first dimension has."""
-    return given[0].shape[1:-1].numel()
+    return given[0].shape[1:-trailing].numel()
 
 
-def _acts_on_rows(original: nn.Module, given: Sequence[Tensor], with_rows: Sequence[bool]) -> bool:
+def _acts_on_rows(original: nn.Module, given: Sequence[Tensor], with_rows: Sequence[bool], trailing: int) -> bool:
     """Whether PyTorch's chain does the same as on the view, in double precision and in training.
 
     A dropout of samples draws for the first dimension: of one dimension these are the channels, or what is left of
     them.
     """
-    if given[0].ndim == 1 and draws_samples(original):
+    if given[0].ndim == trailing and draws_samples(original):
         return False
     exact = copy.deepcopy(original).double().train()
     results = []
     with torch.no_grad():
-        for inputs, rows in ((given, 1), (_on_rows(given, with_rows), _sample_rows(given))):
+        on_rows = _on_rows(given, with_rows, trailing)
+        for inputs, rows in ((given, 1), (on_rows, _sample_rows(given, trailing))):
             try:
                 with samples_of(exact, rows):
                     results.append(exact(*map(_exact, inputs)))
@@ -80,23 +83,23 @@ def _acts_on_rows(original: nn.Module, given: Sequence[Tensor], with_rows: Seque
                     raise
                 return False
     result, expected = results
-    if result.shape != (*given[0].shape[:-1], *expected.shape[1:]):
+    if result.shape != (*given[0].shape[:-trailing], *expected.shape[1:]):
         return False
     return torch.allclose(result.reshape(expected.shape), expected, rtol=1e-9, atol=1e-9)
 
 
 def _compared(
-    fused: nn.Module, original: nn.Module, given: Sequence[Tensor], with_rows: Sequence[bool]
+    fused: nn.Module, original: nn.Module, given: Sequence[Tensor], with_rows: Sequence[bool], trailing: int
 ) -> list[Comparison]:
     """The module beside the original and beside itself on the view, where the kernels run if they do on the view."""
-    on_rows = _on_rows(given, with_rows)
+    on_rows = _on_rows(given, with_rows, trailing)
     grad = draw_gradient(original, on_rows)
-    shape = (*given[0].shape[:-1], *grad.shape[1:])
+    shape = (*given[0].shape[:-trailing], *grad.shape[1:])
     came = run(fused, given, None).output.shape
     if came != shape:
         return [Comparison.statement("shape", False, f"{list(came)}, eager {list(shape)}")]
     mine, eager = (_flat(run(module, given, grad.view(shape)), on_rows, grad) for module in (fused, original))
-    with samples_of(original, _sample_rows(given)):
+    with samples_of(original, _sample_rows(given, trailing)):
         exact = reference(original, on_rows, grad)
     found = compare_runs(mine, eager, exact, given[0].dtype)
     if not draws_samples(original):

@@ -233,7 +233,9 @@ def _input_terms(item: _Seen, square: Tensor) -> Tensor:
 def _sum_to_channels(value: Tensor, module: Any) -> Tensor:
     """One value for each channel of an anchor's or a norm's result."""
     dim = 1
-    if isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm)):
+    if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        return value.flatten(0, -1 - len(module.normalized_shape)).sum(0)
+    if isinstance(module, nn.Linear):
         dim = -1
     elif isinstance(module, nn.modules.conv._ConvNd):  # in front of the positions, with a batch or without
         dim = -1 - len(module.kernel_size)
@@ -261,6 +263,11 @@ def _norm_terms(item: _Seen, square: Tensor) -> dict[str, Tensor]:
     return terms
 
 
+def _normalized(module: Any) -> tuple[int, ...]:
+    """The dimensions that a norm is over."""
+    return tuple(range(-len(module.normalized_shape), 0))
+
+
 def _inverse_deviation(module: Any, x: Tensor) -> Tensor:
     """1 / sqrt(variance + eps), in a shape that broadcasts against the norm's input."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -272,8 +279,8 @@ def _inverse_deviation(module: Any, x: Tensor) -> Tensor:
         grouped = x.unflatten(1, (module.num_groups, -1))
         variance = grouped.var(-1, correction=0, keepdim=True).expand(grouped.shape).flatten(1)
     elif isinstance(module, nn.LayerNorm):
-        variance = x.var(-1, correction=0, keepdim=True)
+        variance = x.var(_normalized(module), correction=0, keepdim=True)
     else:
-        variance = x.square().mean(-1, keepdim=True)
+        variance = x.square().mean(_normalized(module), keepdim=True)
     eps = module.eps if module.eps is not None else torch.finfo(x.dtype).eps
     return torch.rsqrt(variance + eps)

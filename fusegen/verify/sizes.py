@@ -55,7 +55,8 @@ class Sizes:
 
     def __str__(self) -> str:
         if self.given:
-            return f"{'x'.join(map(str, self.given))} to {self.channels}"
+            several = self.made == self.given and self.channels != self.given[-1]  # trailing dimensions
+            return "x".join(map(str, self.given)) + ("" if several else f" to {self.channels}")
         return "x".join(str(extent) for extent in (self.rows, self.source, self.channels) if extent is not None)
 
 
@@ -95,7 +96,12 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     if isinstance(chain.channels, str):
         multiple = math.lcm(multiple, factors(chain.channels)[0])
         channels = max(1, channels // multiple) * multiple
-    channels = settle(chain.channels, channels)
+    if chain.trailing:
+        usual = {str(dim): plan.spec.dims[dim] for dim in chain.trailing if isinstance(dim, str)}
+        symbols |= usual if value_of(chain.channels, usual) == channels else {}
+        channels = trailing_sizes(chain.trailing, channels, symbols)
+    else:
+        channels = settle(chain.channels, channels)
     if chain.leading:
         rows = leading_sizes(chain.leading, rows, symbols)
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
@@ -115,7 +121,7 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
             symbols.setdefault(name, argument.typical)
     for name, value in plan.spec.dims.items():
         symbols.setdefault(name, value)
-    if chain.leading or chain.batched:
+    if chain.leading or chain.batched or chain.trailing:
         return with_leading(plan, symbols)
     return Sizes(symbols, rows, channels, width)
 
@@ -132,7 +138,7 @@ def sizes_at(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     chain = plan.chain
     if chain.spatial:
         return with_positions(plan, symbols)
-    if chain.leading or chain.batched:
+    if chain.leading or chain.batched or chain.trailing:
         return with_leading(plan, symbols)
     width = value_of(chain.contraction.in_features, symbols) if chain.contraction else None
     return Sizes(symbols, value_of(chain.rows, symbols), value_of(chain.channels, symbols), width)
@@ -148,13 +154,25 @@ def leading_sizes(leading: Sequence[Dim], rows: int, symbols: dict[str, int]) ->
     return math.prod(found)
 
 
+def trailing_sizes(trailing: Sequence[Dim], channels: int, symbols: dict[str, int]) -> int:
+    """Gives the symbols among the trailing dimensions sizes for about so many channels, and returns their product."""
+    names = list(dict.fromkeys(dim for dim in trailing if isinstance(dim, str) and dim not in symbols))
+    for index, name in enumerate(names):
+        known = math.prod(value_of(dim, symbols) for dim in trailing if dim not in names[index:])
+        left = sum(dim in names[index:] for dim in trailing)
+        symbols[name] = max(1, round(max(1, channels // known) ** (1 / left)))
+    return math.prod(value_of(dim, symbols) for dim in trailing)
+
+
 def with_leading(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     """The sizes that the values of all symbols give where the spec's inputs have leading dimensions, or a batch."""
     chain = plan.chain
     given = tuple(value_of(dim, symbols) for dim in chain.inputs[0].shape)
     channels = value_of(chain.channels, symbols)
-    rows, width = math.prod(given[:-1]), given[-1] if chain.has_anchor else None
-    return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (*given[:-1], channels))
+    count = len(chain.trailing) or 1
+    rows, width = math.prod(given[:-count]), given[-1] if chain.has_anchor else None
+    made = given if chain.trailing else (*given[:-1], channels)
+    return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, made)
 
 
 def image_sizes(plan: Plan, rows: int, source: int, channels: int) -> Sizes:
@@ -190,7 +208,8 @@ def with_rows(plan: Plan, size: Sizes, rows: int) -> Sizes:
     has several of these; else as it is."""
     if not (plan.chain.leading or plan.chain.batched):
         return size
-    (batch, *others), (_, *usual) = plan.chain.inputs[0].shape[:-1], typical(plan).given[:-1]
+    count = len(plan.chain.trailing) or 1
+    (batch, *others), (_, *usual) = plan.chain.inputs[0].shape[:-count], typical(plan).given[:-count]
     symbols = {**size.symbols, **dict(zip(map(str, others), usual, strict=True))}
     return sizes_at(plan, {**symbols, str(batch): max(1, rows // math.prod(usual))})
 

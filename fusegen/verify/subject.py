@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from fusegen.chain.model import Chain
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
+from fusegen.plan.sizes import samples_of
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Launcher
 from fusegen.verify.drawn import replay_all
-from fusegen.verify.joined import eager_class, joined
+from fusegen.verify.joined import eager_class, joined, of_several_widths
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
 from fusegen.verify.run import drawn_like, mark_images, wanting
@@ -55,7 +56,9 @@ class Subject:
     def original_class(self) -> Callable[..., nn.Module]:
         """The original, or the generated module with its `fusegen_reference` as forward."""
         if self.original is not None:
-            return self._with_targets(self.original)
+            # Where rows come behind the channels, not all parameters meet values of the result's shape.
+            exchanged = isinstance(self.original, type) and any(chain.exchanged for chain in self._chains())
+            return self._with_targets(of_several_widths(self.original) if exchanged else self.original)
         return self._with_targets(eager_class(self._generated))
 
     def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -80,7 +83,9 @@ class Subject:
         if split and self.plan.in_epilogue(program):
             symbols.insert(0, f"{symbol}_product")
         call = [mode.index, sizes.rows, sizes.channels, sizes.groups(program)]
-        call += [math.prod(sizes.made[2:])] if program.outer else []
+        if program.outer or program.samples:
+            positions = math.prod(sizes.made[2:]) if program.outer else 0
+            call += [positions, samples_of(self.plan, program, sizes.symbols)]
         found = (choice(extension.explain(each, *call)) for each in symbols)
         return next((each for each in found if each.schedule), Choice((), ()))
 

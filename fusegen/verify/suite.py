@@ -178,7 +178,8 @@ class Suite:
     def leading(self) -> Iterator[Finding]:
         """Inputs with more dimensions than two, and with one; of images, in other memory formats."""
         chain = self.subject.plan.chain
-        if chain.leading or (chain.batched and fixed_dimensions(chain)):
+        spread = chain.trailing and chain.spread
+        if chain.leading or spread or (chain.batched and fixed_dimensions(chain)):
             return  # the spec says how many there are
         of_positions = chain.spatial > 0
         check = "memory formats" if of_positions else "leading dimensions"
@@ -274,7 +275,8 @@ class Suite:
     def _leading(self, size: Sizes, mode: Mode) -> list[Comparison]:
         chain = self.subject.plan.chain
         free = has_free_rows(chain) and not chain.targets  # which the checks make for [rows, channels]
-        return leading.leading_dimensions(*self._pair("leading", size, mode), free_rows=free)
+        pair, trailing = self._pair("leading", size, mode), len(chain.trailing) or 1
+        return leading.leading_dimensions(*pair, free_rows=free, trailing=trailing)
 
     def _tails(self, mode: Mode) -> list[Comparison]:
         dtype, size = getattr(torch, mode.roles["activation"]), self._size()

@@ -177,7 +177,7 @@ def compare_steps(
             module.train().zero_grad(set_to_none=True)
             with autocast(module, inputs, autocast_dtype), seeded(module, inputs[0]):
                 output = module(*(x[order] if has_batch(x, given[0]) else x for x in given))
-            grad = grad_output[order] if grad_output.dim() else grad_output
+            grad = grad_output[_of_rows(fused, order)] if grad_output.dim() else grad_output
             output.backward(grad.to(output.dtype))
         terms = exact_pass(exact, plain, grad_output).terms
         for optimiser in optimisers:
@@ -187,6 +187,12 @@ def compare_steps(
             moved[name] = moved.get(name, 0.0) + learning_rate * velocity[name]
         results += _compare_step(step + 1, modules, start, moved, dtype, rows)
     return results
+
+
+def _of_rows(fused: nn.Module, order: Tensor | slice) -> tuple[Tensor | slice, ...]:
+    """An index of the result's dimension of rows, which may come behind the channels."""
+    form: Sequence[object] = getattr(fused, "_fusegen_exchanged", ())
+    return (*[slice(None)] * (form.index("rows") if form else 0), order)
 
 
 def same_state(fused: nn.Module, original: nn.Module) -> bool:

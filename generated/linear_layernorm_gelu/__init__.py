@@ -58,7 +58,7 @@ _package = _support.Package(
     name="linear_layernorm_gelu",
     module=__name__,
     file=__file__,
-    sources="4c7128af794d",  # the digest of what _C.so is compiled from
+    sources="17ce859847d1",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -179,7 +179,7 @@ class LinearLayernormGelu(_support.FusedModule):
             _support.misfit_operand("linear.weight", linear_weight, _activation, _autocast)
             or _misfit(("linear.bias", "norm.weight", "norm.bias"), (linear_bias, norm_weight,
                 norm_bias), _parameter, (_channels,))
-            or _support.other_shape(norm, _channels)
+            or _support.other_shape(norm, (_channels,))
         )
         if _why:
             return None, _why

@@ -39,6 +39,7 @@ def call_on_images(operator, given, stays_last):
     """
     package = operator.package
     batch, channels, *positions = given[0].shape
+    channels //= operator.parts
     if operator.tiled and not stays_last and channels > 1 and max(positions) > 1:
         for index in operator.with_rows:
             given[index] = given[index].flatten(2)

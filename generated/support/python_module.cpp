@@ -33,11 +33,12 @@ py::dict info() {
 // What a launcher would launch for tensors of a size on the current device, as lines of JSON.
 std::string explain(
     const std::string& launcher, int64_t mode, int64_t rows, int64_t channels, int64_t groups,
-    int64_t positions) {
+    int64_t positions, int64_t samples) {
   for (const fusegen::Launcher* each = fusegen_package_info.launchers; each->name; ++each) {
     if (launcher != each->name) continue;
     fusegen::Call call{mode, rows, channels, groups};
     call.positions = positions;
+    call.samples = samples;
     std::string text(4096, '\0');
     int64_t bytes = each->explain(&call, text.data(), int64_t(text.size()));
     if (bytes > int64_t(text.size())) {
@@ -57,5 +58,6 @@ PYBIND11_MODULE(_C, module) {
   module.def("info", &info);
   module.def(
       "explain", &explain, py::arg("launcher"), py::arg("mode"), py::arg("rows"),
-      py::arg("channels"), py::arg("groups") = 1, py::arg("positions") = 0);
+      py::arg("channels"), py::arg("groups") = 1, py::arg("positions") = 0,
+      py::arg("samples") = 0);
 }

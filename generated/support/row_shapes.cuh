@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "row_work.cuh"
+#include "samples.cuh"
 #include "shapes.cuh"
 
 namespace fusegen {
@@ -29,6 +30,7 @@ struct Row {
   int cluster;      // blocks that share a segment
   int resident;     // blocks that a multiprocessor has registers for, by the launch bounds
   int64_t step;     // rows from one iteration of a block to the next
+  int64_t sample_blocks = 0;  // with sums of samples: blocks that share the rows of one
 };
 
 // Lanes of a warp for a segment of up to 32 vectors. The sum over a power of two is simpler, so the
@@ -101,6 +103,21 @@ inline void set_row_blocks(
   if (down * row.period > 65535) down = 65535 / row.period;
   row.grid = dim3(unsigned(blocks_per_row), unsigned(down * row.period), unsigned(row.cluster));
   row.step = down * row.rows_per_iteration * row.period;
+}
+
+// The same with sums of samples. Blocks go on to other rows of a sample as they do to others.
+inline void set_row_blocks_of_samples(
+    Row& row, const Shapes& shapes, int64_t rows, int64_t samples, int64_t groups,
+    int multiprocessors) {
+  const int64_t blocks_per_row = ceil_div(groups, row.segments_per_block);
+  const int64_t at_once = int64_t(row.resident) * multiprocessors * shapes.row_waves;
+  const int64_t iterations =
+      ceil_div(rows / samples, int64_t(row.rows_per_iteration) * row.period);
+  const int64_t most =
+      std::max<int64_t>(iterations / ceil_div(4, row.rows_per_iteration), 1) * row.period;
+  row.sample_blocks = blocks_of_sample(samples, most, row.period, at_once / blocks_per_row);
+  row.grid = dim3(unsigned(blocks_per_row), sample_grid(samples, row.sample_blocks));
+  row.step = row.sample_blocks * row.rows_per_iteration;
 }
 
 // All of a launch but the number of blocks, which set_row_blocks() decides. items is 0 where a

@@ -62,7 +62,7 @@ _PLAIN = frozenset({Tensor, nn.Parameter})
 
 TRANSFORM = Eager("the call is inside a torch.func transform")
 FORWARD_MODE = Eager("forward-mode differentiation is active, and the kernels have no forward mode")
-OTHER_SHAPE = Eager("a norm's normalized_shape is not the number of channels")
+OTHER_SHAPE = Eager("a norm's normalized_shape is not that of the channels")
 OTHER_GROUPS = Eager("the numbers of groups of several norms were changed to differ")
 HALF_TRACKED = Eager("a batch norm has only one of its running statistics")
 SOME_FROZEN = Eager("some batch norms are in training and some in evaluation")
@@ -222,9 +222,9 @@ def misfit_statistics(name, mean, variance, batches, dtype, channels):
     return None
 
 
-def other_shape(norm, channels):
+def other_shape(norm, shape):
     """Whether a norm over the channels was given another shape since."""
-    return None if norm.normalized_shape == (channels,) else OTHER_SHAPE
+    return None if norm.normalized_shape == shape else OTHER_SHAPE
 
 
 def no_mode(modes, key):

@@ -22,6 +22,7 @@ struct ImageTiles {
   int64_t positions;  // of an image
   int64_t per_image, count, per_block;
   int shift;  // the logarithm of the positions of a tile
+  int64_t sample_blocks;  // with sums of samples: blocks that share the tiles of an image
 
   __host__ __device__ int size() const { return 1 << shift; }
   template <int kVec>
@@ -97,6 +98,20 @@ inline TileShape tile_shape(
   tiles.per_block = ceil_div(tiles.count, blocks);
   blocks = ceil_div(tiles.count, tiles.per_block);
   return {dim3(unsigned(across), unsigned(blocks)), dim3(unsigned(width), unsigned(down)), tiles};
+}
+
+// The same with sums of samples, which are images: a block has tiles of one at a time.
+inline TileShape tile_shape_of_samples(
+    TileShape shape, const Shapes& shapes, int multiprocessors) {
+  ImageTiles& tiles = shape.tiles;
+  const int64_t images = tiles.count / tiles.per_image;
+  const int64_t usual = shapes.pointwise_blocks != 0 ? shapes.pointwise_blocks : 12;
+  const int64_t blocks =
+      blocks_of_sample(images, tiles.per_image, 1, usual * multiprocessors / shape.grid.x);
+  tiles.per_block = ceil_div(tiles.per_image, blocks);
+  tiles.sample_blocks = ceil_div(tiles.per_image, tiles.per_block);
+  shape.grid.y = sample_grid(images, tiles.sample_blocks);
+  return shape;
 }
 
 }  // namespace fusegen

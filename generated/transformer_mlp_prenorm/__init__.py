@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "8c84e4575f57",
+    "2a791cbf1a24",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "77b96c0f624c",
+    "ddd59797510e",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "afa5182eef1f",
+    "33616c9d6926",
 )
 
 _package = _support.Composition(

@@ -56,7 +56,7 @@ _package = _support.Package(
     name="transformer_mlp_prenorm_norm",
     module=__name__,
     file=__file__,
-    sources="8c84e4575f57",  # the digest of what _C.so is compiled from
+    sources="2a791cbf1a24",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter"),
@@ -150,7 +150,7 @@ class TransformerMlpPrenormNorm(_support.FusedModule):
             return None, _support.no_mode(_modes, _key)
         _why = (
             _misfit(("norm.weight",), (norm_weight,), _parameter, (_channels,))
-            or _support.other_shape(norm, _channels)
+            or _support.other_shape(norm, (_channels,))
         )
         if _why:
             return None, _why

@@ -21,6 +21,7 @@ from .stand_in import (
     NEGATIVE_MOMENTUM,
     NO_ROWS,
     OTHER_GROUPS,
+    OTHER_SHAPE,
     REFUSED,
     SOME_FROZEN,
     UNEQUAL_PARTS,
@@ -37,6 +38,7 @@ from .stand_in import (
     tensor,
     unexpected,
 )
+from .trailing import Flattened, flat_parameter, widened
 
 __all__ = [
     "DROPS_FROZEN",
@@ -47,6 +49,7 @@ __all__ = [
     "OTHER_BATCH",
     "OTHER_GROUPS",
     "OTHER_POSITIONS",
+    "OTHER_SHAPE",
     "RANKS_COMPILED",
     "RANKS_PRECISION",
     "REFUSED",
@@ -59,6 +62,7 @@ __all__ = [
     "Dimensions",
     "DropPath",
     "Eager",
+    "Flattened",
     "FusedModule",
     "KernelUse",
     "Loss",
@@ -75,6 +79,7 @@ __all__ = [
     "draw_seed",
     "elsewhere",
     "far_from_one",
+    "flat_parameter",
     "group_of",
     "has_no_variance",
     "is_autocast",
@@ -97,4 +102,5 @@ __all__ = [
     "tensor",
     "uncounted",
     "unexpected",
+    "widened",
 ]

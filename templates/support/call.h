@@ -17,6 +17,7 @@ struct Call {
   void* workspace = nullptr;       // of as many bytes as the launcher's `_workspace` says
   void* stream = nullptr;          // a cudaStream_t
   int64_t positions = 0;           // of an image: see Sizes in kernels/program.cuh
+  int64_t samples = 0;             // likewise; 0: one, or each image
 };
 
 }  // namespace fusegen

@@ -16,6 +16,7 @@ from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, 
 from .ranks import RankOperator
 from .stand_in import COMPUTED, NO_ROWS, elsewhere
 from .state_names import OriginalNames
+from .trailing import Flattened, exchanged, with_trailing
 
 
 class KernelUse(NamedTuple):
@@ -41,6 +42,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
 
     fusegen_strict: bool = False
     _fusegen_loss = None
+    _fusegen_exchanged = ()  # the result's dimensions, where its rows come behind the channels
     _fusegen_split_always = False  # for tests: fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
@@ -103,11 +105,19 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
             elif type(found[0]) is Pictured:
                 result = call_pictured(operator, found)
             else:
+                trailing = None
                 if type(found[0]) is Multiplied:
                     found = (found[0].result(), *found[1:])
+                elif type(found[0]) is Flattened:
+                    trailing = found[0].trailing
+                    found = (found[0].flat(), *found[1:])
                 if operator.split is not None and found[-3] == FP32_SPLIT:
                     found = with_pieces(self, operator, found)
                 result = operator(*found)
+                if trailing is not None:
+                    result = with_trailing(result, trailing)
+            if self._fusegen_exchanged:
+                result = exchanged(result, self._fusegen_exchanged)
             loss = (part or self)._fusegen_loss
             return result if loss is None else loss(result, inputs)
         if found is COMPUTED:

@@ -85,10 +85,10 @@ class Operator:
     `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
     first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
     gradient is that of the first argument. own_source: whether the first argument is one of the
-    module's, and [batch, channels, positions] then. same: gradients by their place, each with the place of
-    what it equals: a gradient before it, or as a negative number one that comes to a result, of
-    which -1 is the last. Where both have one dtype, the op is not asked for it, and autograd gets
-    one tensor for both.
+    module's, and [batch, channels, positions] then. same: gradients by their place, each with the
+    place of what it equals: a gradient before it, or as a negative number one that comes to a
+    result, of which -1 is the last. Where both have one dtype, the op is not asked for it, and
+    autograd gets one tensor for both.
     """
 
     split = None
@@ -196,7 +196,8 @@ class Operator:
         sizes["groups"] = given.get("_groups")
         outer = None
         if first.dim() == 3:
-            outer = tuple(first.shape if self.own_source else first.mT.shape)
+            batch, one, other = first.shape
+            outer = tuple(first.shape) if self.own_source else (batch, other // self.parts, one)
             sizes["channels"] = outer[1]
         made = tuple(self._new(first, given, sizes, each, outer) for each in self.results)
         return made if len(made) > 1 else made[0]
@@ -207,7 +208,9 @@ class Operator:
         grad = arguments[0]
         sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
         outer = tuple(grad.shape) if grad.dim() == 3 else None
-        inner = outer if self.own_source else outer and (outer[0], outer[2], outer[1])
+        inner = outer
+        if outer and not self.own_source:
+            inner = (outer[0], outer[2], outer[1] * self.parts)
         if self.linear:
             # An operand of the product is there where the other one's gradient is wanted.
             operand = self._operand(arguments)
@@ -220,7 +223,7 @@ class Operator:
         """image: the shape of what has rows and channels, where these are not its dimensions."""
         role, *shape = result
         dtype = self.package.dtypes[given["_dtype_mode"]][role]
-        if image is not None and shape == ["rows", "channels"]:
+        if image is not None and shape[:1] == ["rows"] and shape[1:] != [1]:
             return like.new_empty(image, dtype=dtype)
         known = {**given, **sizes}
         return like.new_empty([_size(known, size) for size in shape], dtype=dtype)

@@ -11,10 +11,12 @@
 
 namespace fusegen {
 
-// Of all elements of a unit: their sum; their mean and the squares of the distances to it; the
+// Of all elements of a unit: their sum; the sum over the rows of each sample, which one row of a
+// tensor with fewer rows stands for; their mean and the squares of the distances to it; the
 // largest, which is NaN if one of them is; the channel of the first one that is the largest; how
 // many there are of the largest, none where it is NaN.
 struct Sum {};
+struct SampleSum {};
 struct MeanAndSquares {};
 struct Largest {};
 struct FirstLargest {};

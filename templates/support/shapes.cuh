@@ -7,6 +7,8 @@
 
 #include <cuda_runtime.h>
 
+#include "samples.cuh"
+
 namespace fusegen {
 
 // Hands out 256-byte aligned pieces of a workspace, which may be null where no piece is taken.
@@ -113,6 +115,7 @@ struct PointwiseShape {
   int64_t tiles;
   int64_t tiles_per_block;
   int period;
+  int64_t sample_blocks = 0;  // with sums of samples: blocks that share the rows of one
 };
 
 // Threads per tile of a block, with neighbouring vectors: a warp, if there are so many vectors.
@@ -166,6 +169,22 @@ inline PointwiseShape pointwise_shape(
   down = ceil_div(tiles, tiles_per_block);
   return {dim3(unsigned(blocks_per_tile), unsigned(down)), dim3(width, at_once), tiles,
           tiles_per_block, period};
+}
+
+// The same with sums of samples: tiles are of the rows of one.
+inline PointwiseShape pointwise_shape_of_samples(
+    const Shapes& shapes, int64_t rows, int64_t samples, int64_t channels, int vector, bool packed,
+    int multiprocessors) {
+  PointwiseShape shape = pointwise_shape(
+      shapes, rows / samples, channels, vector, packed, PointwiseWork::kSums, multiprocessors);
+  const int64_t usual = shapes.pointwise_blocks != 0 ? shapes.pointwise_blocks : 8;
+  const int64_t down = shape.block.y, most = ceil_div(shape.tiles, 4 * down);
+  const int64_t blocks =
+      blocks_of_sample(samples, most, 1, usual * multiprocessors / shape.grid.x);
+  shape.tiles_per_block = ceil_div(ceil_div(shape.tiles, blocks), down) * down;
+  shape.sample_blocks = ceil_div(shape.tiles, shape.tiles_per_block);
+  shape.grid.y = sample_grid(samples, shape.sample_blocks);
+  return shape;
 }
 
 // A launch in which a block adds up the partial results of some columns.

@@ -47,6 +47,7 @@ struct RowGrid {
   int64_t step, item_step, at_step;
   int64_t size;        // elements of a tensor
   int64_t vector_end;  // see load_pack()
+  int64_t sample_blocks;  // see Row
 
   template <bool kShort>
   __device__ __forceinline__ ThreadPosition position(int thread) const {

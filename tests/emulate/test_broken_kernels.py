@@ -24,6 +24,7 @@ from tests.emulate.mutants.l2 import L2  # noqa: E402
 from tests.emulate.mutants.moments import MOMENTS  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
 from tests.emulate.mutants.odd_sizes import ODD_SIZES  # noqa: E402
+from tests.emulate.mutants.samples import SAMPLES  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
 from tests.emulate.mutants.shared_memory import SHARED  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
@@ -172,7 +173,7 @@ def test_mutant_is_caught(number, libraries, root):
 
 
 def untouched_in(sources: dict[str, str]) -> list[tuple[str, int]]:
-    return untouched(sources, [*MUTANTS.values(), *CONTRACTION, *TILES, *IMAGE_COPIES])
+    return untouched(sources, [*MUTANTS.values(), *CONTRACTION, *TILES, *IMAGE_COPIES, *SAMPLES])
 
 
 def test_every_barrier_and_shuffle_of_the_kernels_has_a_mutant():

@@ -19,6 +19,7 @@ MUTANTS = dict(enumerate(TILES, start=1))
 SEEDS = range(2)
 SCENARIOS = {
     "a tile": {"batch": 2, "positions": 130, "channels": 12},
+    "odd": {"batch": 1, "positions": 1049, "channels": 12},
     "several tiles": {"batch": 9, "positions": 400, "channels": 32, "blocks": 1},
 }
 

@@ -187,6 +187,12 @@ REFUSED = {
         "",
         "x.sum()",
     ),
+    "a norm over two dimensions": (
+        Source("self.n = nn.LayerNorm((1, 24))", "return self.n(y.unsqueeze(1)).squeeze(1)"),
+        "FG707",
+        "layer_norm over the last 2 dimensions",
+        "self.n(y",
+    ),
     "a norm over part of the channels": (
         Source("", "return F.layer_norm(y.view(-1, 2, 12), (12,)).view(-1, 24)"),
         "FG703",

@@ -75,10 +75,11 @@ def test_bytes_are_of_the_rows_that_an_input_has() -> None:
     scale, place, gate = 4 * BATCH * CHANNELS, 4 * POSITIONS * CHANNELS, 4 * rows
     masks = rows + full // 4  # a byte each
     assert forward["floor_bytes"] == full + scale + place + gate + masks + full
-    # What has fewer rows gets a gradient of full size, which is then summed.
-    assert backward["floor_bytes"] == full + full + scale + place + gate + masks + 3 * full + 4 * rows
+    # What has the same rows again and again gets a gradient of full size, which is then summed.
+    assert backward["floor_bytes"] == full + full + scale + place + gate + masks + 2 * full + scale + 4 * rows
     text = report(plan)
-    assert "the gradient of scale is written for every row, and then summed by PyTorch" in text
+    assert "the gradient of place is written for every row, and then summed by PyTorch" in text
+    assert "the gradient of scale is summed in the last pass: blocks have rows of one sample each" in text
     assert "the gradient of gate is written" not in text
 
 

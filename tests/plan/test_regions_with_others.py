@@ -119,13 +119,6 @@ def test_each_region_has_an_exchange_between_ranks() -> None:
     [
         (
             HEAD,
-            "  - {op: linear, name: up, out_features: 2 * hidden}\n  - {op: layer_norm, name: ln}\n  - {op: glu}\n"
-            "  - {op: linear, name: down, out_features: width}\n",
-            "",
-            "the value that is divided must be the chain's input, or the result of a layer",
-        ),
-        (
-            HEAD,
             "  - {op: linear, name: up, out_features: hidden}\n  - {op: batch_norm, name: bn, sync: true, save: b}\n"
             "  - {op: relu}\n  - {op: linear, name: down, out_features: hidden}\n  - {op: add, value: b}\n",
             "",

@@ -28,9 +28,9 @@ constexpr int kPointwiseThreads = 256;
 template <class P, int kPass, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     const __grid_constant__ P p, int64_t tiles, int64_t tiles_per_block, int period,
-    int64_t vector_end) {
+    int64_t vector_end, int64_t sample_blocks) {
   using Acc = typename P::Acc;
-  constexpr bool kStores = kPass == P::kPasses - 1;
+  constexpr bool kStores = kPass == P::kPasses - 1, kSamples = kSumsSamples<P, kPass>;
   constexpr bool kRows = P::kRowTensorsBy[kPass] > 0;
   constexpr bool kGroups = P::kGroupTensorsBy[kPass] > 0;
   wait_for_earlier_kernels();
@@ -38,6 +38,17 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   const auto columns = tile_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, p.channels, period);
   const bool active = columns.any();
+
+  // With sums of samples, tiles are those of the rows of one, from row `origin` on. Vectors move
+  // them if all samples begin with one.
+  const int64_t rows = kSamples ? p.rows / p.samples : p.rows, size = rows * p.channels;
+  const unsigned shares = kSamples ? unsigned(sample_blocks) : 1u;
+  const int64_t part = kSamples ? blockIdx.y % shares : blockIdx.y;
+  int64_t sample = kSamples ? blockIdx.y / shares : 0, origin = 0;
+  if (kSamples && !kPacked && size % kVec != 0) vector_end = 0;
+  const auto element_of = [&](int64_t tile) {
+    return kSamples ? tile * length + origin * p.channels : tile * length;
+  };
 
   // The group and the row of each of the thread's columns, counted from the first of the tile.
   const int64_t groups_of_tile = kPacked ? p.groups : period * p.groups;
@@ -73,13 +84,14 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     Values values = {};
     p.template row_tensors<kPass>([&](auto uses, auto pointer, bool present, auto field) {
       if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-        const auto from = pointer + tile * rows_of_tile + row_of[v];
+        const auto from = pointer + tile * rows_of_tile + row_of[v] + (kSamples ? origin : 0);
         values.row.*field = present ? Acc(widen(read(from))) : Acc(0);
       }
     });
     p.template group_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
       if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-        auto* const from = pointer + tile * groups_of_tile + group_of[v];
+        auto* const from =
+            pointer + tile * groups_of_tile + group_of[v] + (kSamples ? origin * p.groups : 0);
         values.group.*field = present ? Acc(widen(read(from))) : Acc(0);
       }
     });
@@ -94,7 +106,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
                         const Vectors& in) {
     [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
     typename P::Drawn drawn[kVec];
-    draw(p, here, tile * length, drawn);
+    draw(p, here, element_of(tile), drawn);
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
@@ -123,76 +135,92 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
       each(
           [&](auto i, const auto& vector, const auto& to) {
             constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
-            if (!kMayLack || to != nullptr) store_pack(here, to, tile * length, vector_end, vector);
+            if (!kMayLack || to != nullptr) {
+              store_pack(here, to, element_of(tile), vector_end, vector);
+            }
           },
           out, p.writes);
     }
   };
 
-  const int64_t begin = blockIdx.y * tiles_per_block;
+  const int64_t begin = part * tiles_per_block;
   const int64_t end = begin + tiles_per_block < tiles ? begin + tiles_per_block : tiles;
   // First the tiles with all their rows, if vectors may move them.
   const auto packed = over_rows<P::kHasParts>(
       Columns<kVec, true>{columns.first, 1, kVec}, columns);
   using Packed = std::remove_const_t<decltype(packed)>;
   int64_t full = tiles;
-  if (!kPacked && tiles * length > vector_end) full = vector_end > 0 ? tiles - 1 : 0;
+  const int64_t movable = kSamples && vector_end > 0 ? size : vector_end;
+  if (!kPacked && tiles * length > movable) full = vector_end > 0 ? tiles - 1 : 0;
   const int64_t full_end = end < full ? end : full;
-  for (int64_t tile = begin + threadIdx.y; active && tile < full_end;
-       tile += kRowsInFlight * blockDim.y) {
-    Vectors in[kRowsInFlight];
-    Values values[kRowsInFlight];
+  const auto run = [&] {
+    for (int64_t tile = begin + threadIdx.y; active && tile < full_end;
+         tile += kRowsInFlight * blockDim.y) {
+      Vectors in[kRowsInFlight];
+      Values values[kRowsInFlight];
 #pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = tile + u * blockDim.y;
-      if (at >= full_end) break;
-      if constexpr (kEarly && (kRows || kGroups)) values[u] = values_of(at, 0);
-      each(LoadVectors<kReads, Packed>{packed, at * length, vector_end}, in[u], p.reads);
-    }
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        const int64_t at = tile + u * blockDim.y;
+        if (at >= full_end) break;
+        if constexpr (kEarly && (kRows || kGroups)) values[u] = values_of(at, 0);
+        each(LoadVectors<kReads, Packed>{packed, element_of(at), vector_end}, in[u], p.reads);
+      }
 #pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = tile + u * blockDim.y;
-      if (at >= full_end) break;
-      take(packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        const int64_t at = tile + u * blockDim.y;
+        if (at >= full_end) break;
+        take(packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);
+      }
     }
-  }
-  if constexpr (!kPacked) {
-    // Then the others, masked. Each is of the thread that would have it in the order above.
-    const int64_t rest = begin < full ? full : begin;
-    const unsigned owner = unsigned(rest - begin) % blockDim.y;  // threadIdx.y of the first one
-    const unsigned skipped = (threadIdx.y + blockDim.y - owner) % blockDim.y;
-    for (int64_t at = rest + skipped; active && at < end; at += blockDim.y) {
-      const auto here = over_rows<P::kHasParts>(
-          part_of(columns, at * length, p.rows * p.channels), columns);
-      if (!here.any()) break;
-      Vectors in;
-      using Masked = std::remove_const_t<decltype(here)>;
-      each(LoadVectors<kReads, Masked>{here, at * length, vector_end}, in, p.reads);
-      take(here, at, at == begin + threadIdx.y, values_of(at, 0), in);
+    if constexpr (!kPacked) {
+      // Then the others, masked. Each is of the thread that would have it in the order above.
+      const int64_t rest = begin < full ? full : begin;
+      const unsigned owner = unsigned(rest - begin) % blockDim.y;  // threadIdx.y of the first one
+      const unsigned skipped = (threadIdx.y + blockDim.y - owner) % blockDim.y;
+      for (int64_t at = rest + skipped; active && at < end; at += blockDim.y) {
+        const auto here =
+            over_rows<P::kHasParts>(part_of(columns, at * length, size), columns);
+        if (!here.any()) break;
+        Vectors in;
+        using Masked = std::remove_const_t<decltype(here)>;
+        each(LoadVectors<kReads, Masked>{here, element_of(at), vector_end}, in, p.reads);
+        take(here, at, at == begin + threadIdx.y, values_of(at, 0), in);
+      }
     }
-  }
 
-  if constexpr (Terms<P, kPass>::kFields > 0) {
-    // The last tile may lack some rows, or parts of them.
-    const auto lacks = [&](int64_t tile, int v) {
-      return tile == tiles - 1 && !part_of(columns, tile * length, p.rows * p.channels).has(v);
-    };
-    const int64_t own = end - begin - threadIdx.y;  // tiles from the thread's first on
-    const int64_t mine = (own + blockDim.y - 1) / blockDim.y;
-    const auto count = [&](int v) {
-      return own > 0 ? Acc(mine - lacks(begin + threadIdx.y + (mine - 1) * blockDim.y, v)) : Acc(0);
-    };
-    const auto total = [&](int v) {
-      const int64_t all = end - begin - lacks(end - 1, v);
-      return Acc(all > 0 ? all : 1);
-    };
-    constexpr int kSlots = Terms<P, kPass>::kComponents;
-    store_column_sums<kVec>(
-        shared_memory<Acc>(), sums, count, total, [&](int slot, const Acc(&value)[kVec]) {
-          if (threadIdx.y != 0 || !active) return;
-          store_partials(
-              columns, p.partials, blockIdx.y, kSlots, slot, p.channels, period, value);
-        });
+    if constexpr (Terms<P, kPass>::kFields > 0) {
+      // The last tile may lack some rows, or parts of them.
+      const auto lacks = [&](int64_t tile, int v) {
+        return tile == tiles - 1 && !part_of(columns, tile * length, size).has(v);
+      };
+      const int64_t own = end - begin - threadIdx.y;  // tiles from the thread's first on
+      const int64_t mine = (own + blockDim.y - 1) / blockDim.y;
+      const auto count = [&](int v) {
+        const int64_t last = begin + threadIdx.y + (mine - 1) * blockDim.y;
+        return own > 0 ? Acc(mine - lacks(last, v)) : Acc(0);
+      };
+      const auto total = [&](int v) {
+        const int64_t all = end - begin - lacks(end - 1, v);
+        return Acc(all > 0 ? all : 1);
+      };
+      const int64_t slot_of_block = kSamples ? sample * shares + part : blockIdx.y;
+      constexpr int kSlots = Terms<P, kPass>::kComponents;
+      store_column_sums<kVec>(
+          shared_memory<Acc>(), sums, count, total, [&](int slot, const Acc(&value)[kVec]) {
+            if (threadIdx.y != 0 || !active) return;
+            store_partials(
+                columns, p.partials, slot_of_block, kSlots, slot, p.channels, period, value);
+          });
+    }
+  };
+  if constexpr (kSamples) {
+    for (; sample < p.samples; sample += gridDim.y / shares) {
+      origin = sample * rows;
+      sums = {};
+      run();
+    }
+  } else {
+    run();
   }
 }
 
@@ -215,7 +243,7 @@ cudaError_t launch_pointwise(
   const size_t shared_bytes = kSums ? kPointwiseThreads * 2 * kVec * sizeof(typename P::Acc) : 0;
   return launch(
       pointwise_kernel<P, kPass, kVec, kPacked>, shape.grid, shape.block, shared_bytes, stream, p,
-      shape.tiles, shape.tiles_per_block, shape.period, vector_end);
+      shape.tiles, shape.tiles_per_block, shape.period, vector_end, shape.sample_blocks);
 }
 
 }  // namespace fusegen

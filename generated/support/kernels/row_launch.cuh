@@ -99,7 +99,9 @@ RowLaunch row_fit(const P& p, const Shapes& shapes) {
       row_shape(shapes, work, p.rows, groups, length, vector, kPacked, most_items, doubles,
                 kMultiprocessors),
       full_vector};
-  if (Instances::kSums && row.items > 0) {
+  if (kHasSamples<P> && row.items > 0) {
+    set_row_blocks_of_samples(row, shapes, p.rows, p.samples, groups, kMultiprocessors);
+  } else if (Instances::kSums && row.items > 0) {
     set_row_blocks(
         row, shapes, work, p.rows, groups, length, row.resident, kMultiprocessors);
   }
@@ -145,7 +147,8 @@ cudaError_t launch_row(
                      row.step * groups,
                      row.step * p.channels,
                      p.rows * p.channels,
-                     vector_end};
+                     vector_end,
+                     row.sample_blocks};
   return launch(kernel, row.grid, row.block, shared_bytes, stream, p, grid);
 }
 

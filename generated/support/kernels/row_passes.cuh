@@ -89,7 +89,9 @@ struct RowPasses {
 
   // Whether a cluster can share a segment that is too long for a block. Not with moments or
   // extremes: these are of forward programs, which have no column sums and so have full blocks.
-  static constexpr bool kClusters = kHasColumnSums && !kHasMoments && kMostCombined == 0;
+  // Nor with sums of samples, as blocks go on from one sample to another.
+  static constexpr bool kClusters =
+      kHasColumnSums && !kHasMoments && kMostCombined == 0 && !kHasSamples<P>;
 };
 
 // Calls f(Index<kPass>{}) for each pass from kFirst on.

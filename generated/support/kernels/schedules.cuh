@@ -26,6 +26,7 @@
 #include "reasons.cuh"
 #include "row_launch.cuh"
 #include "row_reduction.cuh"
+#include "sample_reduction.cuh"
 #include "scalar_reduction.cuh"
 #include "tile.cuh"
 
@@ -89,6 +90,10 @@ class ProgramRun {
 
   template <int kPass>
   PointwiseShape pointwise_shape_of() const {
+    if constexpr (kSumsSamples<P, kPass>) {
+      return pointwise_shape_of_samples(
+          shapes_, p_.rows, p_.samples, p_.channels, kVec, kPacked, P::kTarget.multiprocessors);
+    }
     return pointwise_shape(shapes_, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),
                         P::kTarget.multiprocessors);
   }
@@ -99,20 +104,33 @@ class ProgramRun {
       (kOuterReadsOf<P, kPass> | kOuterWritesOf<P, kPass>) != 0;
   template <int kPass>
   TileShape tile_shape_of() const {
-    return tile_shape(
+    const TileShape shape = tile_shape(
         shapes_, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
         kTileBytes<P, kPass>, pointwise_work<P, kPass>(), P::kTarget.multiprocessors);
+    if constexpr (!kSumsSamples<P, kPass>) return shape;
+    return tile_shape_of_samples(shape, shapes_, P::kTarget.multiprocessors);
   }
 
   // Partial results of the column sums of a pass over memory, of each column.
   template <int kPass>
   int64_t partial_blocks() const {
     if constexpr (!kLeavesPartials<kPass>) return 0;
+    if constexpr (kSumsSamples<P, kPass>) return p_.samples * sample_partials<kPass>();
     if constexpr (kMayMeetTiles<kPass>) {
       if (p_.positions > 0) return tile_shape_of<kPass>().grid.y;
     }
     const PointwiseShape shape = pointwise_shape_of<kPass>();
     return int64_t(shape.grid.y) * shape.period;
+  }
+
+  // Those of one sample.
+  template <int kPass>
+  int64_t sample_partials() const {
+    if constexpr (kMayMeetTiles<kPass>) {
+      if (p_.positions > 0) return tile_shape_of<kPass>().tiles.sample_blocks;
+    }
+    const PointwiseShape shape = pointwise_shape_of<kPass>();
+    return shape.sample_blocks * shape.period;
   }
 
   // The most elements that partial results take, of passes from memory before pass kEnd.
@@ -168,6 +186,7 @@ class ProgramRun {
   }
   template <int kPass>
   cudaError_t finish_partials() {
+    if constexpr (kSumsSamples<P, kPass>) return finish_samples(sample_partials<kPass>());
     if constexpr (kMayMeetTiles<kPass>) {
       if (p_.positions > 0) {
         next("final_reduction", kPass, kPass);
@@ -182,6 +201,17 @@ class ProgramRun {
     next("final_reduction", kPass, kPass);
     return launch_final_reduction<kPass>(
         p_, partial_blocks<kPass>(), shape.tiles_per_block, shape.period, stream_);
+  }
+
+  // Sums of samples, `blocks` partial results each, and what else the last pass sums.
+  cudaError_t finish_samples(int64_t blocks) {
+    next("sample_reduction", kLast, kLast);
+    cudaError_t error = launch_sample_reduction(p_, blocks, stream_);
+    int others = 0;
+    p_.template results<kLast, false>([&](auto*, auto) { ++others; });
+    if (error != cudaSuccess || others == 0) return error;
+    next("final_reduction", kLast, kLast);
+    return launch_final_reduction<kLast>(p_, p_.samples * blocks, 0, 1, stream_);
   }
 
   // All passes before kEnd, each from memory.
@@ -203,8 +233,9 @@ class ProgramRun {
 
   cudaError_t row(const RowLaunch& fit) {
     constexpr bool kSums = kLeavesPartials<kLast>;
-    const int64_t own =
-        kSums ? int64_t(fit.grid.y) * Totals<P, kLast>::kComponents * p_.channels : 0;
+    const int64_t blocks =
+        kSumsSamples<P, kLast> ? p_.samples * fit.sample_blocks : int64_t(fit.grid.y);
+    const int64_t own = kSums ? blocks * Totals<P, kLast>::kComponents * p_.channels : 0;
     if (take_workspace<kFirst>(std::max(own, partials_before<kFirst>()))) return cudaSuccess;
     cudaError_t error = reduce_before<kFirst>();
     if (error != cudaSuccess) return error;
@@ -212,8 +243,12 @@ class ProgramRun {
     error = launch_row<kFirst, kVec, kPacked>(p_, fit, shapes_, vector_end_, stream_);
     if constexpr (kSums) {
       if (error != cudaSuccess) return error;
-      next("final_reduction", kLast, kLast);
-      error = launch_final_reduction<kLast>(p_, int64_t(fit.grid.y), 0, 1, stream_);
+      if constexpr (kSumsSamples<P, kLast>) {
+        error = finish_samples(fit.sample_blocks);
+      } else {
+        next("final_reduction", kLast, kLast);
+        error = launch_final_reduction<kLast>(p_, blocks, 0, 1, stream_);
+      }
     }
     return error != cudaSuccess ? error : reduce_channels();
   }

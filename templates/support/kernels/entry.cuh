@@ -161,10 +161,18 @@ cudaError_t run_program(
 template <template <typename...> class P, class Modes, class Arguments, typename F>
 cudaError_t with_program(const Call& call, const Arguments& arguments, const F& f) {
   if (call.rows == 0 || call.channels == 0) return cudaSuccess;
+  const int64_t images = call.positions > 0 ? call.rows / call.positions : 1;
+  const int64_t samples = call.samples > 0 ? call.samples : images;
   const Sizes sizes{
-      call.rows, call.channels, call.groups, call.channels / call.groups, call.positions};
+      call.rows, call.channels,  call.groups, call.channels / call.groups,
+      call.positions, samples};
   return Modes::with(call.mode, [&](auto types) {
-    return f(decltype(types)::template Of<P>::of(sizes, arguments));
+    using Program = typename decltype(types)::template Of<P>;
+    if constexpr (kHasSamples<Program>) {
+      const bool are_images = call.positions == 0 || samples == images;
+      if (call.rows % samples != 0 || !are_images) return cudaErrorInvalidValue;
+    }
+    return f(Program::of(sizes, arguments));
   });
 }
 

@@ -89,9 +89,10 @@ namespace fusegen {
 enum class Unit { kNone, kChannel, kRow, kGroup, kScalar };
 
 // positions: of an image, where outer tensors are [batch, channels, positions] and rows are
-// batch * positions; 0 where all tensors are [rows, channels].
+// batch * positions; 0 where all tensors are [rows, channels]. samples: blocks of rows that have
+// sums of their own, in programs with such.
 struct Sizes {
-  int64_t rows, channels, groups, group_length, positions = 0;
+  int64_t rows, channels, groups, group_length, positions = 0, samples = 1;
 };
 
 template <int kIndex>
@@ -117,6 +118,13 @@ __host__ __device__ constexpr int count_of() {
       fields);
   return count;
 }
+
+// Whether the last pass has sums of samples. Then each of its blocks has rows of one sample at a
+// time, and leaves partial results of it.
+template <class P>
+constexpr bool kHasSamples = count_of<P, P::kPasses - 1, SampleSum>() > 0;
+template <class P, int kPass>
+constexpr bool kSumsSamples = kPass == P::kPasses - 1 && kHasSamples<P>;
 
 // How many values the largest combined record has (reductions.cuh), of the sums of a pass.
 template <class P, int kPass>
@@ -193,6 +201,8 @@ struct Program : Sizes {
   FUSEGEN_BOTH void results(const F&) const {}
   template <int kPass>
   FUSEGEN_DEVICE void count() const {}
+  template <typename F>
+  FUSEGEN_BOTH void sample_results(const F&) const {}
   template <typename F>
   void scratch(const F&) {}
 };

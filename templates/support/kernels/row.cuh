@@ -26,13 +26,11 @@
 
 namespace fusegen {
 
-// kFullBlock: for blocks of up to 1024 threads, which keep values of their columns in shared
-// memory. kCluster: the blocks of a cluster share a segment.
-template <class P, int kFirst, int kVec, bool kPacked, int kItems, bool kFullBlock = false,
-          bool kCluster = false>
-__global__ void __launch_bounds__(
-    row_threads(kItems, kVec, P::kRowBlocks, kFullBlock), row_blocks(kItems, kVec, P::kRowBlocks))
-    row_kernel(const __grid_constant__ P p, const __grid_constant__ RowGrid g) {
+// The rows from `begin` to `end` that a block has, as number `part` of the blocks that share them.
+// It leaves partial results number `slot`.
+template <class P, int kFirst, int kVec, bool kPacked, int kItems, bool kFullBlock, bool kCluster>
+__device__ __forceinline__ void row_block(
+    const P& p, const RowGrid& g, unsigned part, int64_t slot, int64_t begin, int64_t end) {
   using T = typename P::T;
   using Acc = typename P::Acc;
   using Passes = RowPasses<P, kFirst>;
@@ -43,7 +41,7 @@ __global__ void __launch_bounds__(
   constexpr bool kUnaligned = kHasUnaligned<T, kVec, kPacked, kItems, (kColumnSums > 0)>;
   // In float32, column sums need the register that would keep the lane.
   constexpr bool kKeepsLane = kColumnSums == 0 || sizeof(T) < 4;
-  wait_for_earlier_kernels();
+  const int64_t size = kHasSamples<P> ? end * p.channels : g.size;  // elements up to the end
   const int64_t groups = kOfRows ? 1 : p.groups;  // segments of a row
   const int64_t length = kOfRows ? p.channels : p.group_length;
   const ThreadPosition position = g.position<kShort>(threadIdx.x);
@@ -56,16 +54,16 @@ __global__ void __launch_bounds__(
   // have sums of the same columns: row_stride rows are between them. Unaligned vectors begin
   // anywhere.
   const unsigned row_stride = kColumnSums == 0 || kPacked || kUnaligned ? 1 : g.period;
-  int64_t base = int64_t(blockIdx.y / row_stride) * g.rows_per_iteration * row_stride +
-      blockIdx.y % row_stride;
+  int64_t base = int64_t(part / row_stride) * g.rows_per_iteration * row_stride +
+      part % row_stride + begin;
   const int64_t first = base + position.row * row_stride;
   RowColumns<kVec, kPacked, kUnaligned> columns[kItems];
   const int rank = kCluster ? blockIdx.z : 0;  // among the blocks that share the segment
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const int64_t end = segment < groups ? (segment + 1) * length : 0;
+    const int64_t segment_end = segment < groups ? (segment + 1) * length : 0;
     columns[i] = row_columns<kVec, kPacked, kUnaligned>(
-        first * p.channels, segment * length, end,
+        first * p.channels, segment * length, segment_end,
         int64_t((rank * kItems + i) * g.lanes + lane) * kVec);
   }
   RowCounts<Acc> counts;
@@ -80,7 +78,7 @@ __global__ void __launch_bounds__(
   typename P::Row next_row;
   typename P::Group next_group;
   const auto load_row = [&](int64_t at, int64_t item, int64_t row) {
-    const bool exists = at < g.size && segment < groups;
+    const bool exists = at < size && segment < groups;
     p.template row_tensors<kFirst>([&](auto, auto from, bool present, auto field) {
       const auto value = from + (kOfRows ? item : row);
       next_row.*field = exists && present ? Acc(widen(read(value))) : Acc(0);
@@ -93,7 +91,7 @@ __global__ void __launch_bounds__(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       next[i] = {};
-      if (at >= g.size || !columns[i].any()) continue;
+      if (at >= size || !columns[i].any()) continue;
       each(
           [&](auto n, auto& vector, const auto& from) {
             if constexpr (has_bit(Passes::kReads, decltype(n)::value)) {
@@ -124,8 +122,8 @@ __global__ void __launch_bounds__(
   }
 
   // Every thread takes part in every iteration, with or without a row: the sums need all lanes.
-  for (; base < p.rows; base += g.step, at += g.at_step, item += g.item_step, row += g.step) {
-    const bool valid = at < g.size;
+  for (; base < end; base += g.step, at += g.at_step, item += g.item_step, row += g.step) {
+    const bool valid = at < size;
     typename P::template Reads<VectorsOf<kVec>::template Loaded> in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -139,7 +137,7 @@ __global__ void __launch_bounds__(
     }
     Known<P> known{scalars, {}, next_row, next_group};
     // In a branch: else the compiler may sink the loads to their uses, which is too late.
-    if ((kColumnSums > 0 && !kFullBlock) || base + g.step < p.rows) {
+    if ((kColumnSums > 0 && !kFullBlock) || base + g.step < end) {
       load_row(at + g.at_step, item + g.item_step, row + g.step);
     }
     p.derive_row(known);
@@ -258,12 +256,34 @@ __global__ void __launch_bounds__(
     // The position is computed again, from another expression, so that it takes no registers of the
     // loop.
     const ThreadPosition again = g.position<kShort>(thread_index());
-    Acc* const partials = p.partials + blockIdx.y * kColumnSums * p.channels;
+    Acc* const partials = p.partials + slot * kColumnSums * p.channels;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       sums.store(i, columns[i], again, g.lanes * g.segments_per_block,
                  kShort ? g.rows_per_iteration : 1, shared, partials, p.channels);
     }
+  }
+}
+
+// kFullBlock: for blocks of up to 1024 threads, which keep values of their columns in shared
+// memory. kCluster: the blocks of a cluster share a segment.
+template <class P, int kFirst, int kVec, bool kPacked, int kItems, bool kFullBlock = false,
+          bool kCluster = false>
+__global__ void __launch_bounds__(
+    row_threads(kItems, kVec, P::kRowBlocks, kFullBlock), row_blocks(kItems, kVec, P::kRowBlocks))
+    row_kernel(const __grid_constant__ P p, const __grid_constant__ RowGrid g) {
+  wait_for_earlier_kernels();
+  if constexpr (kHasSamples<P>) {
+    const int64_t rows = p.rows / p.samples;
+    const unsigned shares = unsigned(g.sample_blocks), part = blockIdx.y % shares;
+    for (int64_t sample = blockIdx.y / shares; sample < p.samples; sample += gridDim.y / shares) {
+      const int64_t begin = sample * rows;
+      row_block<P, kFirst, kVec, kPacked, kItems, kFullBlock, kCluster>(
+          p, g, part, sample * shares + part, begin, begin + rows);
+    }
+  } else {
+    row_block<P, kFirst, kVec, kPacked, kItems, kFullBlock, kCluster>(
+        p, g, blockIdx.y, blockIdx.y, 0, p.rows);
   }
 }
 

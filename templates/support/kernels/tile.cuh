@@ -15,6 +15,7 @@
 
 #include "../fetch.cuh"
 #include "../launch.cuh"
+#include "../spread.cuh"
 #include "../tile_shapes.cuh"
 #include "elements.cuh"
 #include "pointwise_sums.cuh"
@@ -41,12 +42,37 @@ class TileThread {
     set_scalars(p_, known_);
     load_channels<kPass, 1u << kPass>(p_, columns_, columns_.any(), known_);
     derive_channels(p_, known_);
-    const int64_t begin = blockIdx.y * tiles_.per_block;
-    const int64_t end = begin + tiles_.per_block < tiles_.count ? begin + tiles_.per_block
-                                                                 : tiles_.count;
-    int64_t image = begin / tiles_.per_image;
-    int64_t tile = begin - image * tiles_.per_image;
-    for (int64_t left = end - begin; left > 0; --left) {
+    if constexpr (kSumsSamples<P, kPass>) {
+      const unsigned shares = unsigned(tiles_.sample_blocks), part = blockIdx.y % shares;
+      const int64_t tile = part * tiles_.per_block;
+      const int64_t rest = tiles_.per_image - tile;
+      for (int64_t image = blockIdx.y / shares; image < p_.samples; image += gridDim.y / shares) {
+        sums_ = {};
+        run_tiles(image, tile, rest < tiles_.per_block ? rest : tiles_.per_block);
+        leave_sums(image * shares + part);
+        __syncthreads();
+      }
+    } else {
+      const int64_t begin = blockIdx.y * tiles_.per_block;
+      const int64_t end = begin + tiles_.per_block < tiles_.count ? begin + tiles_.per_block
+                                                                   : tiles_.count;
+      const int64_t image = begin / tiles_.per_image;
+      run_tiles(image, begin - image * tiles_.per_image, end - begin);
+      if constexpr (Terms<P, kPass>::kFields > 0) leave_sums(blockIdx.y);
+    }
+  }
+
+ private:
+  static constexpr bool kStores = kPass == P::kPasses - 1;
+  using Arrays = TileArrays<P, kPass, kVec>;
+  static constexpr unsigned kReads = Arrays::kReads, kWrites = Arrays::kWrites;
+  static constexpr unsigned kInnerReads = P::kReadBy[kPass] & ~P::kOuterReads;
+
+  using Inner = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
+
+  // So many tiles, from one of an image on.
+  __device__ __forceinline__ void run_tiles(int64_t image, int64_t tile, int64_t left) {
+    for (; left > 0; --left) {
       place(image, tile);
       run_tile();
       // Where tensors are both read and written through shared memory, each has an array of its
@@ -59,16 +85,7 @@ class TileThread {
         ++image;
       }
     }
-    if constexpr (Terms<P, kPass>::kFields > 0) leave_sums();
   }
-
- private:
-  static constexpr bool kStores = kPass == P::kPasses - 1;
-  using Arrays = TileArrays<P, kPass, kVec>;
-  static constexpr unsigned kReads = Arrays::kReads, kWrites = Arrays::kWrites;
-  static constexpr unsigned kInnerReads = P::kReadBy[kPass] & ~P::kOuterReads;
-
-  using Inner = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
 
   __device__ __forceinline__ void place(int64_t image, int64_t tile) {
     const int64_t first = tile * tiles_.size();
@@ -95,7 +112,7 @@ class TileThread {
       each(
           [&](auto i, auto& vector, const auto& from) {
             if constexpr (has_bit(kInnerReads, decltype(i)::value)) {
-              vector = load_pack(columns_, from + row);
+              load_inner(vector, from, row, u);
             }
           },
           inner[u], p_.reads);
@@ -108,7 +125,7 @@ class TileThread {
 #pragma unroll
     for (int u = 0; u < kTileVectors; ++u, row += step) {
       if (!has_position(u)) break;
-      use(u, row, inner[u]);
+      use(u, row, inner[u], inner[0]);
       ++rows_;
     }
     if constexpr (kWrites != 0) {
@@ -117,13 +134,51 @@ class TileThread {
     }
   }
 
+  // Loads the thread's vector of its position u, in the row that begins at `row`.
+  template <typename Vector, typename Pointer>
+  __device__ __forceinline__ void load_inner(
+      Vector& vector, const Pointer& from, int64_t row, int) const {
+    vector = load_pack(columns_, row_at(from, row));
+  }
+  // Of a tensor with fewer rows. Where one row may be for all of the tile, it is loaded once: a
+  // vector for each position would take registers.
+  template <typename Vector, typename E, bool kAgain>
+  __device__ __forceinline__ void load_inner(
+      Vector& vector, const SpreadPointer<E, kAgain>& from, int64_t, int u) const {
+    if (kAgain || u == 0) vector = load_pack(columns_, from.row(own_row_ + u * blockDim.y));
+  }
+  // Completes the vectors of position u: with those of the first one, or with what lies in another
+  // row after all.
+  struct Complete {
+    const TileThread& thread;
+    int u;
+
+    template <int kField, typename Vector, typename Pointer>
+    __device__ __forceinline__ void operator()(
+        Index<kField>, Vector&, const Vector&, const Pointer&) const {}
+    template <int kField, typename Vector, typename E>
+    __device__ __forceinline__ void operator()(
+        Index<kField>, Vector& vector, const Vector& first,
+        const SpreadPointer<E, false>& from) const {
+      if constexpr (has_bit(kInnerReads, kField)) {
+        vector = first;
+        if (u > 0 && from.turn != thread.tiles_.positions) {
+          const int64_t row = thread.own_row_ + u * blockDim.y;
+          vector = load_pack(thread.columns_, from.row(row));
+        }
+      }
+    }
+  };
+
   // Whether the thread has elements of its position u of the tile.
   __device__ __forceinline__ bool has_position(int u) const {
     return columns_.any() && int(threadIdx.y + u * blockDim.y) < arrays_.count;
   }
 
-  // Computes the thread's vector of its position u, in the row that begins at `row`.
-  __device__ __forceinline__ void use(int u, int64_t row, const Inner& inner) {
+  // Computes the thread's vector of its position u, in the row that begins at `row`. first: what it
+  // has loaded for its first position.
+  __device__ __forceinline__ void use(
+      int u, int64_t row, const Inner& inner, const Inner& first) {
     typename P::Row row_values{};
     if constexpr (P::kRowTensorsBy[kPass] > 0) {
       p_.template row_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
@@ -136,6 +191,8 @@ class TileThread {
       p_.derive_row(k);
       row_values = k;
     }
+    Inner own = inner;
+    each(Complete{*this, u}, own, first, p_.reads);
     const unsigned position = threadIdx.y + u * blockDim.y;
     [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
 #pragma unroll
@@ -143,7 +200,7 @@ class TileThread {
       if (!columns_.has(v)) continue;
       const int at = arrays_.index_of(own_channel(v), position);
       Elements<P> x{};
-      each(TakeElement<kInnerReads>{v}, x, inner);
+      each(TakeElement<kInnerReads>{v}, x, own);
       each(
           [&](auto i, Acc& value, const auto& from) {
             constexpr int kField = decltype(i)::value;
@@ -162,10 +219,10 @@ class TileThread {
       each(AddElement{v, rows_ == 0}, sums_, term);
       if constexpr (kStores) {
         each(
-            [&](auto i, auto& vector, const Acc& value, auto* to) {
+            [&](auto i, auto& vector, const Acc& value, const auto& to) {
               constexpr int kField = decltype(i)::value;
-              using E = std::remove_pointer_t<decltype(to)>;
               if constexpr (has_bit(kWrites, kField)) {
+                using E = ElementAt<std::decay_t<decltype(to)>>;
                 store_value(arrays_.template write_array<kField, E>() + at, value);
               } else {
                 store_value(&vector[v], value);
@@ -176,19 +233,19 @@ class TileThread {
     }
     if constexpr (kStores) {
       each(
-          [&](auto i, const auto& vector, auto* to) {
+          [&](auto i, const auto& vector, const auto& to) {
             constexpr int kField = decltype(i)::value;
             if constexpr (!has_bit(kWrites, kField)) {
               constexpr bool kMayLack = has_bit(P::kOptionalWrites, kField);
-              if (!kMayLack || to != nullptr) store_pack(columns_, to + row, vector);
+              if (!kMayLack || to != nullptr) store_pack(columns_, row_at(to, row), vector);
             }
           },
           out, p_.writes);
     }
   }
 
-  // Stores the sums of the block as partial results.
-  __device__ __forceinline__ void leave_sums() {
+  // Stores the sums of the block as partial results number `block`.
+  __device__ __forceinline__ void leave_sums(int64_t block) {
     constexpr int kSlots = Terms<P, kPass>::kComponents;
     const Acc own = Acc(rows_), all = Acc(tiles_.rows_of_block(blockIdx.y));
     store_column_sums<kVec>(
@@ -196,7 +253,7 @@ class TileThread {
         [&](int slot, const Acc(&value)[kVec]) {
           if (threadIdx.y != 0 || !columns_.any()) return;
           store_values(
-              columns_, p_.partials + (int64_t(blockIdx.y) * kSlots + slot) * p_.channels, value);
+              columns_, p_.partials + (block * kSlots + slot) * p_.channels, value);
         });
   }
 
@@ -225,7 +282,7 @@ cudaError_t launch_tile(const P& p, const TileShape& shape, bool aligned, cudaSt
   const size_t arrays = size_t(threads) * kTileVectors * kVec * kTileBytes<P, kPass>;
   const size_t sums = Terms<P, kPass>::kFields > 0 ? size_t(threads) * 2 * kVec * sizeof(Acc) : 0;
   int step = aligned ? kVec : 1;
-  if (p.positions % step != 0) step = p.positions % (kVec / 2) == 0 ? kVec / 2 : 1;
+  if (p.positions % step != 0) step = p.positions % (kVec / 2) == 0 ? kVec / 2 : 0;
   return launch(
       tile_kernel<P, kPass, kVec, kPacked>, shape.grid, shape.block, arrays > sums ? arrays : sums,
       stream, p, shape.tiles, step);

@@ -29,7 +29,8 @@ constexpr int kTileBytes =
     read_bytes<P>(kOuterReadsOf<P, kPass>) + write_bytes<P>(kOuterWritesOf<P, kPass>);
 
 // step: how many neighbouring elements one access to memory moves: a vector of kVec, half of it, or
-// 1. The positions of a channel are a multiple of it.
+// 1. The positions of a channel are a multiple of it. 0: vectors of kVec where channels begin
+// anywhere in one, so that those of shared memory lie elsewhere.
 template <class P, int kPass, int kVec>
 class TileArrays {
  public:
@@ -75,6 +76,8 @@ class TileArrays {
   __device__ __forceinline__ void bring_all() const {
     if (step_ == kVec) {
       bring_by<kVec>();
+    } else if (step_ == 0) {
+      bring_by<0>();
     } else if (kVec > 2 && step_ > 1) {
       bring_by<kVec / 2>();
     } else {
@@ -85,6 +88,8 @@ class TileArrays {
   __device__ __forceinline__ void take_all() const {
     if (step_ == kVec) {
       take_by<kVec>();
+    } else if (step_ == 0) {
+      take_by<0>();
     } else if (kVec > 2 && step_ > 1) {
       take_by<kVec / 2>();
     } else {
@@ -113,9 +118,54 @@ class TileArrays {
     }
   }
 
+  // Where vectors are shifted: calls vector(channel, position, place in an outer tensor) for those of
+  // the thread that the tile has whole, and element(channel, position, place) for elements of
+  // others. A channel's first vector and its last one are of one thread.
+  template <typename Vector, typename Element>
+  __device__ __forceinline__ void each_shifted(const Vector& vector, const Element& element) const {
+    const unsigned threads = blockDim.x * blockDim.y;
+    const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+    for (int u = 0; u < kTileVectors; ++u) {
+      const unsigned at = (thread + u * threads) * kVec;
+      const unsigned channel = at >> tiles_.shift;
+      if (int(channel) >= channels_) break;
+      const int64_t begin = begin_ + channel * tiles_.positions;
+      const int before = int(begin % kVec);  // elements of the first vector
+      const int first = int(at - (channel << tiles_.shift)) - before;
+      const auto elements = [&](int from, int to) {
+        for (int p = from < 0 ? 0 : from; p < (to < count ? to : count); ++p) {
+          element(channel, unsigned(p), begin + p);
+        }
+      };
+      if (first >= 0 && first + kVec <= count) {
+        vector(channel, unsigned(first), begin + first);
+      } else {
+        elements(first, first + kVec);
+      }
+      if (first == -before) elements(tiles_.size() - before, tiles_.size());
+    }
+  }
+
   // Brings the tile of an outer tensor to shared memory.
   template <int kStep, typename E>
   __device__ __forceinline__ void bring(E* to, const E* from) const {
+    if constexpr (kStep == 0) {
+      each_shifted(
+          [&](unsigned channel, unsigned position, int64_t at) {
+            const auto vector = load_words<kVec>(from + at, [](auto* word) { return read(word); });
+#pragma unroll
+            for (int v = 0; v < kVec; ++v) to[index_of(channel, position + v)] = vector[v];
+          },
+          [&](unsigned channel, unsigned position, int64_t at) {
+            to[index_of(channel, position)] = read(from + at);
+          });
+    } else {
+      bring_aligned<kStep>(to, from);
+    }
+  }
+  template <int kStep, typename E>
+  __device__ __forceinline__ void bring_aligned(E* to, const E* from) const {
     each_outer<kStep>([&](int index, int64_t at) {
       if constexpr (kStep * sizeof(E) >= 4) {  // what an asynchronous copy moves at least
         constexpr int kWords = sizeof(Pack<E, kStep>) / sizeof(Word<E, kStep>);
@@ -133,6 +183,23 @@ class TileArrays {
   // Stores it out of shared memory.
   template <int kStep, typename E>
   __device__ __forceinline__ void take(const E* from, E* to) const {
+    if constexpr (kStep == 0) {
+      each_shifted(
+          [&](unsigned channel, unsigned position, int64_t at) {
+            Pack<E, kVec> pack;
+#pragma unroll
+            for (int v = 0; v < kVec; ++v) pack[v] = from[index_of(channel, position + v)];
+            store_pack(Columns<kVec, true>{0, 1, kVec}, to + at, pack);
+          },
+          [&](unsigned channel, unsigned position, int64_t at) {
+            to[at] = from[index_of(channel, position)];
+          });
+    } else {
+      take_aligned<kStep>(from, to);
+    }
+  }
+  template <int kStep, typename E>
+  __device__ __forceinline__ void take_aligned(const E* from, E* to) const {
     each_outer<kStep>([&](int index, int64_t at) {
       const auto vector = load_words<kStep>(from + index, [](auto* word) { return *word; });
       Pack<E, kStep> pack;
@@ -156,10 +223,10 @@ class TileArrays {
   template <int kStep>
   __device__ __forceinline__ void take_by() const {
     each(
-        [&](auto i, auto* to) {
+        [&](auto i, const auto& to) {
           constexpr int kField = decltype(i)::value;
-          using E = std::remove_pointer_t<decltype(to)>;
           if constexpr (has_bit(kWrites, kField)) {
+            using E = ElementAt<std::decay_t<decltype(to)>>;
             constexpr bool kMayLack = has_bit(P::kOptionalWrites, kField);
             if (!kMayLack || to != nullptr) take<kStep>(write_array<kField, E>(), to);
           }

@@ -11,11 +11,11 @@ _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
 _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
 _LOAD = "load_pack(columns, from, row, vector_end)"
-_STORE = "store_pack(here, to, tile * length, vector_end, vector);"
+_STORE = "store_pack(here, to, element_of(tile), vector_end, vector);"
 _TO_INPUT = """each([&](auto, auto* in) {
   using Out = std::remove_pointer_t<std::decay_t<decltype(to)>>;
   using In = std::remove_const_t<std::remove_pointer_t<decltype(in)>>;
-  if constexpr (std::is_same_v<In, Out>) store_pack(here, const_cast<Out*>(in), tile * length, vector_end, vector);
+  if constexpr (std::is_same_v<In, Out>) store_pack(here, const_cast<Out*>(in), element_of(tile), vector_end, vector);
 }, p.reads);"""
 
 
@@ -38,7 +38,7 @@ INPUTS = [
          rf"reads .*{_FULL} \(read-only\){_PAST}", 0, 2),
         ("writes to an input", "pointwise", None, _STORE, _TO_INPUT, rf"writes .*{_FULL} \(read-only\), at element"),
         ("reads an output before it is written", "pointwise", None, _STORE,
-         f"if (widen(to[tile * length + here.first]) != 1) {_STORE}", rf"{UNWRITTEN}, .*{_FULL}, at element"),
+         f"if (widen(to[element_of(tile) + here.first]) != 1) {_STORE}", rf"{UNWRITTEN}, .*{_FULL}, at element"),
     )),
     *_mutants("columns.cuh", None, (
         ("a column past the end", "two_pass", "tile_columns", "first < channels ? kVec : 0",
@@ -48,7 +48,7 @@ INPUTS = [
         ("a row of a tile past the end", "column", "run_passes", "here.at < end_", "here.at <= end_", EARLY, 0, 2),
     )),
     *_mutants(_ROW, "row_kernel", (
-        ("a row of an iteration past the end", "short rows", None, "at < g.size", "at <= g.size",
+        ("a row of an iteration past the end", "short rows", None, "at < size", "at <= size",
          rf"writes .*Buffer\(float32, \[41, (2|264)\]\){_PAST}", 1, 2),
         ("a group too many", "five groups", None, "segment < groups ? (segment + 1) * length : 0",
          "(segment + 1) * length", rf"(reads|writes) .*{_PAST}"),
@@ -70,7 +70,7 @@ INPUTS = [
 ]  # fmt: skip
 
 _STATISTIC = "store_value(pointer + column, k.*field);"
-_PARTIALS = "store_partials( columns, p.partials, blockIdx.y, kSlots, slot, p.channels, period, value);"
+_PARTIALS = "store_partials( columns, p.partials, slot_of_block, kSlots, slot, p.channels, period, value);"
 
 OUTPUTS = [
     *_mutants(_POINTWISE, "pointwise_kernel", (
@@ -83,7 +83,7 @@ OUTPUTS = [
          f"{_STORE} if (tile == 0 && columns.first == 0) to[-1] = vector[0];",
          rf"writes .*{_FULL}, 4 bytes before its start"),
         ("every block writes the first one's partial results", "two_pass", None, _PARTIALS,
-         _PARTIALS.replace("blockIdx.y", "0"), rf"writes .*, {BLOCKS}"),
+         _PARTIALS.replace("slot_of_block", "0"), rf"writes .*, {BLOCKS}"),
     )),
     Mutant("a partial result in the next block's place", "two_pass", _POINTWISE, None, _PARTIALS,
            _PARTIALS.replace("slot,", "slot + 1,"), rf"writes .*, {BLOCKS}|{UNWRITTEN}",

@@ -33,5 +33,5 @@ SEGMENT_EXCHANGES = [
     _mutant("a thread's own values", "sum_in_warp(32, first, more...);", NOTHING, wrong("grad_gemm_product"), None,
             of=2),
     _mutant("the first part of the row for all blocks", "(rank * kItems + i)", "(i)",
-            f"{BLOCKS}|{OTHER_BLOCK}|{nan('grad_gemm_product')}", None, within="row_kernel", file="kernels/row.cuh"),
+            f"{BLOCKS}|{OTHER_BLOCK}|{nan('grad_gemm_product')}", None, within="row_block", file="kernels/row.cuh"),
 ]  # fmt: skip

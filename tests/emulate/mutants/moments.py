@@ -8,7 +8,7 @@ _COLUMN, _POINTWISE, _FINAL = "kernels/column.cuh", "kernels/pointwise.cuh", "ke
 _VALUES, _REDUCTION = "kernels/row_totals.cuh", "kernels/row_reduction.cuh"
 _BOTH = wrong("y", "bn_running_var")
 _ROWS = "(own + blockDim.y - 1) / blockDim.y"
-_LACKS = "lacks(begin + threadIdx.y + (mine - 1) * blockDim.y, v)"
+_LACKS = "lacks(last, v)"
 _FIRST = "u == 0 && tile == begin + threadIdx.y"
 
 

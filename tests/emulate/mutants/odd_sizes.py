@@ -34,7 +34,7 @@ SINGLE = _mutants((
 TILES = _mutants((
     ("the end of the last tile", "odd", _COLUMNS, None, "elements - tile", "elements", rf"{_PAST}"),
     ("an element less of the last tile", "odd", _COLUMNS, None, "elements - tile", "elements - tile - 1", nan("y")),
-    ("the last tile by vectors", "odd", _POINTWISE, None, "tiles * length > vector_end", "vector_end <= 0",
+    ("the last tile by vectors", "odd", _POINTWISE, None, "tiles * length > movable", "vector_end <= 0",
      rf"reads .*{_PAST}"),
     ("the last tile by nobody", "odd", _POINTWISE, None, "active && at < end", "active && at < end - 1", nan("y")),
     ("another thread's tile", "odd, two_pass", _POINTWISE, None, "(threadIdx.y + blockDim.y - owner)",

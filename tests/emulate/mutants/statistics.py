@@ -24,7 +24,7 @@ STATISTICS = {
         ("a thread of a slice without rows counts", "kernels/l2_sums.cuh", "leave_l2_sums",
          "own > 0 ? Acc((own + kRowsPerIteration - 1) / kRowsPerIteration) : Acc(0)", "Acc(1)"),
         ("a thread of a block without rows counts", "kernels/pointwise.cuh", None,
-         "own > 0 ? Acc(mine - lacks(begin + threadIdx.y + (mine - 1) * blockDim.y, v)) : Acc(0)", "Acc(1)"),
+         "own > 0 ? Acc(mine - lacks(last, v)) : Acc(0)", "Acc(1)"),
         ("a difference of squares", "kernels/row_totals.cuh", "moments_in_registers", _SQUARE,
          "value[i][v] * value[i][v] - moments.mean * moments.mean"),
         ("half of a row's squares", "kernels/row_totals.cuh", "moments_in_registers", _SQUARE, f"{_SQUARE} / 2"),

@@ -6,7 +6,7 @@ from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan
 
 _POINTWISE, _COLUMN, _ROW = "kernels/pointwise.cuh", "kernels/column.cuh", "kernels/row.cuh"
-_STORE = "store_pack(here, to, tile * length, vector_end, vector);"
+_STORE = "store_pack(here, to, element_of(tile), vector_end, vector);"
 _TILE_STORE = "store_pack(columns_, row_at(to, here.row), vector);"
 _ROW_STORE = "store_pack(columns[i], to, at, g.vector_end, pack);"
 _TAKE = "take(packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);"
@@ -27,8 +27,8 @@ FULL = [
         ("the last row", _STORE, "tile != tiles - 1", nan("y")),
         ("the first row", _STORE, "tile != 0", nan("y")),
         ("the last column", _STORE, "columns.first + kVec < p.channels", nan("y")),
-        ("the last element of each vector", _STORE, _LANES.format(row="tile * length", columns="here", pack="vector"),
-         nan("y")),
+        ("the last element of each vector", _STORE,
+         _LANES.format(row="element_of(tile)", columns="here", pack="vector"), nan("y")),
         ("a block", _STORE, "blockIdx.x != 1", nan("y")),
         ("a block of rows", _STORE, "blockIdx.y != 2", nan("y")),
         ("a row of a batch", _TAKE, "u != kRowsInFlight - 2", nan("y")),
@@ -41,7 +41,7 @@ FULL = [
         ("a block", _TILE_STORE, "blockIdx.x != 1", nan("y")),
     )),
     *_skips("short rows", _ROW, (
-        ("the last row", _ROW_STORE, "at < g.size - p.channels", nan("y")),
+        ("the last row", _ROW_STORE, "at < size - p.channels", nan("y")),
         ("the last column", _ROW_STORE, "columns[i].first + kVec < p.channels", nan("y")),
         ("the last vector of a thread", _ROW_STORE, "i + 1 < kItems", nan("y")),
         ("the last element of each vector", _ROW_STORE, _LANES.format(row="at", columns="columns[i]", pack="pack"),
@@ -53,7 +53,7 @@ FULL = [
 
 _RESULT = "if (to != nullptr) store_values(columns_, to, value);"
 _STATISTIC = "if (pointer != nullptr) store_value(pointer + column, k.*field);"
-_SLOT = "store_partials( columns, p.partials, blockIdx.y, kSlots, slot, p.channels, period, value);"
+_SLOT = "store_partials( columns, p.partials, slot_of_block, kSlots, slot, p.channels, period, value);"
 _ROW_SLOT = "store_values(columns, partials + n * channels, value[n][own]);"
 _SEGMENT = "if (pointer != nullptr) store_value(pointer + item, known.*field);"
 

@@ -115,12 +115,12 @@ _GARBAGE = f"{nan('y')}|{wrong('y')}"
 
 # The row that is used while the next one is on its way.
 ROWS = [
-    Mutant(f"{run}: {name}", run, "kernels/row.cuh", "row_kernel", old, new, caught, None, nth, of)
+    Mutant(f"{run}: {name}", run, "kernels/row.cuh", "row_block", old, new, caught, None, nth, of)
     for name, run, old, new, caught, nth, of in (
         ("the first row is not loaded", "long rows", "load_row(at, item, row);", "", _GARBAGE, 0, 1),
         ("the next row is not loaded", "long rows",
          "load_row(at + g.at_step, item + g.item_step, row + g.step);", "", wrong("y"), 0, 1),
-        ("the last row is not loaded", "long rows", "base + g.step < p.rows", "base + 2 * g.step < p.rows", wrong("y"),
+        ("the last row is not loaded", "long rows", "base + g.step < end", "base + 2 * g.step < end", wrong("y"),
          0, 1),
         ("the row after the next is loaded", "long rows", "at + g.at_step", "at + 2 * g.at_step", wrong("y"), 0, 1),
         ("a row is taken again", "long rows", "at += g.at_step", "at += 0",

@@ -18,6 +18,10 @@ TILES = [
         ("no copy is waited for", "a tile", _TILE, "run_tile", "wait_for_rows<0>();", UNWRITTEN_SHARED, 0, 1),
         ("computed before all threads have copied", "a tile", _TILE, "run_tile", _BARRIER, EARLY, 0, 2),
         ("stored before all threads have computed", "a tile", _TILE, "run_tile", _BARRIER, EARLY, 1, 2),
-        ("nothing is copied", "a tile", _ARRAYS, "bring", _COPY, UNWRITTEN_SHARED, 0, 1),
+        ("the end of a channel is nobody's", "odd", _ARRAYS, "each_shifted",
+         "elements(tiles_.size() - before, tiles_.size());", UNWRITTEN_SHARED, 0, 1),
+        ("no vector begins before the tile", "odd", _ARRAYS, "each_shifted", "elements(first, first + kVec);",
+         UNWRITTEN_SHARED, 0, 1),
+        ("nothing is copied", "a tile", _ARRAYS, "bring_aligned", _COPY, UNWRITTEN_SHARED, 0, 1),
     )
 ]  # fmt: skip

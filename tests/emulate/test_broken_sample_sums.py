@@ -1,0 +1,147 @@
+"""Each mistake in sums of samples is caught, where blocks go on from one sample to others, and by what should catch it.
+
+For a GPU of one multiprocessor, and with grids of a few blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional as F  # noqa: E402
+
+from fusegen.emulate import EmulationError  # noqa: E402
+from fusegen.verify.emulated import EmulatedTail  # noqa: E402
+from tests.emulate.building import forced_shapes, kernels_of, module_class, write  # noqa: E402
+from tests.emulate.mutants.mutant import with_mutants  # noqa: E402
+from tests.emulate.mutants.samples import SAMPLES  # noqa: E402
+from tests.emulate.mutants.scenario import choose  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+_HEAD = "fusegen: 1\nname: {name}\ndims: {{batch: 4, {dims}}}\narguments: {{{arguments}}}\ndtypes: [float32]\n"
+ROWS = (
+    _HEAD.format(name="sampled_rows", dims="positions: 16, features: 32", arguments="features: {type: dim}")
+    + """\
+inputs: {x: [batch, positions, features], scale: [batch, features]}
+chain:
+  - {op: layer_norm, name: norm, affine: false}
+  - {op: mul, input: scale}
+"""
+)
+IMAGES = (
+    _HEAD.format(
+        name="sampled_images",
+        dims="c: 3, height: 8, width: 9, hidden: 16",
+        arguments="c: {type: dim}, hidden: {type: dim}",
+    )
+    + """\
+inputs: {x: [batch, c, height, width], scale: [batch, hidden, 1, 1]}
+chain:
+  - {op: conv2d, name: conv, out_channels: hidden, kernel_size: 1, bias: false}
+  - {op: tanh}
+  - {op: mul, input: scale}
+"""
+)
+MUTANTS = dict(enumerate(SAMPLES, start=1))
+# The spec, the schedule, samples, rows of each, and channels.
+SCENARIOS = {
+    "row": (ROWS, "persistent", 9, 40, 20),
+    "pointwise": (ROWS, "two_pass", 9, 90, 20),
+    "tile": (IMAGES, "automatic", 9, 300, 20),
+}
+
+
+class Tail(EmulatedTail):
+    """Of which samples are images, if there are positions."""
+
+    positions = 0
+
+    def _call(self, groups, shapes):
+        return replace(super()._call(groups, shapes), positions=self.positions)
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory, emulation_cache):
+    """By the text of a spec: its plan, its module's class and its library, with all mutants."""
+    found = {}
+    for text in (ROWS, IMAGES):
+        root = tmp_path_factory.mktemp("samples")
+        plan = write(re.search(r"name: (\w+)", text)[1], text, root, multiprocessors=1)
+        small = {"samples.cuh": ("65535 / blocks", "5 / blocks"), "kernels/sample_reduction.cuh": ("65535", "2")}
+        for name, (old, new) in small.items():
+            path = root / "support" / name
+            assert path.read_text(encoding="utf-8").count(old) == 1
+            path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+        for name in {mutant.file for mutant in SAMPLES}:
+            path = root / "support" / name
+            chosen = [each for each in MUTANTS.items() if each[1].file == name]
+            path.write_text(with_mutants(path.read_text(encoding="utf-8"), chosen), encoding="utf-8")
+        kernels = root / plan.spec.name / "kernels.cu"
+        kernels.write_text('extern "C" { int fusegen_mutant = 0; }\n' + kernels.read_text(encoding="utf-8"))
+        library = kernels_of(kernels.parent, plan.modes[0], emulation_cache)
+        found[text] = plan, module_class(plan, root), library
+    return found
+
+
+def reference(plan, x, scale, grad):
+    """The result and both gradients in double precision, by the plan's names."""
+    leaves = [each.double().requires_grad_() for each in (x.view(len(scale), -1, x.shape[1]), scale)]
+    made = torch.tanh(leaves[0]) if plan.chain.convolution else F.layer_norm(leaves[0], x.shape[1:])
+    y = made * leaves[1][:, None]
+    names = (plan.variants[0].result, f"grad_{plan.chain.source.name}", "grad_scale")
+    found = (y, *torch.autograd.grad(y, leaves, grad.double().view_as(y)))
+    return {name: each.detach().view(-1, x.shape[1]) for name, each in zip(names, found, strict=True)}
+
+
+def verdict(libraries, scenario: str, number: int, seed: int) -> str:
+    """What a run with a mutant ends with."""
+    text, schedule, samples, count, channels = SCENARIOS[scenario]
+    plan, cls, library = libraries[text]
+    variant, mode, images = plan.variants[0], plan.modes[0], text is IMAGES
+    torch.manual_seed(seed)
+    module = cls(*(3, channels) if images else (channels,))
+    source, name = plan.chain.source.name, variant.result_gradient
+    x, grad = (torch.randn(samples * count, channels) for _ in range(2))
+    scale = torch.randn(samples, channels)
+    wanted = reference(plan, x, scale, grad)
+    tail = Tail(plan, variant, library, module, samples)
+    tail.positions = count if images else 0
+    if images:  # gradient and result are [samples, channels, positions] in memory
+        grad = grad.view(samples, count, channels).mT.reshape(grad.shape)
+    choose(library, number)
+    try:
+        found = tail.run(
+            {source: x, "scale": scale, name: grad}, mode, shapes=forced_shapes(schedule), seed=seed
+        ).values
+    except EmulationError as error:
+        return str(error)
+    finally:
+        choose(library, 0)
+    if images:
+        found[variant.result] = found[variant.result].view(samples, channels, count).mT.reshape(x.shape)
+    problems = []
+    for key in wanted:
+        if found[key].isnan().any():
+            problems.append(f"NaN in {key}")
+        elif not torch.allclose(found[key].double(), wanted[key], rtol=0, atol=2e-5 * float(wanted[key].abs().max())):
+            problems.append(f"wrong {key}")
+    return "; ".join(problems) or "fine"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_copy_without_a_mutant_is_right(scenario: str, libraries) -> None:
+    for seed in range(2):
+        assert verdict(libraries, scenario, 0, seed) == "fine"
+
+
+@pytest.mark.parametrize("number", MUTANTS, ids=[f"{mutant.run} {mutant.name}" for mutant in SAMPLES])
+def test_mutant_is_caught(number: int, libraries) -> None:
+    mutant = MUTANTS[number]
+    for seed in range(2):
+        found = verdict(libraries, mutant.run, number, seed)
+        assert re.search(mutant.caught, found), f"seed {seed}: {found}"
