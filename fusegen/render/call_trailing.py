@@ -39,10 +39,11 @@ def shape_with_rows(call: CallNames, node: Node) -> str:
 
 def widened(call: CallNames) -> list[str]:
     """Statements that bring further inputs into float32 under autocast where some of them is repeated: autograd sums
-    what is repeated, in eager PyTorch in float32, as a norm's result is."""
+    what is repeated, in eager PyTorch in float32, as a norm's result is. Not where the module has several results: one
+    from before the norm has the dtype of its inputs."""
     chain = call.chain
     repeated = [each for each in chain.inputs if each.name in chain.further and _is_repeated(call, each.name)]
-    if not (chain.trailing and repeated):
+    if not (chain.trailing and repeated) or chain.further_results:
         return []
     return ["if _autocast:", *(f"    {name} = _support.widened({name})" for name in chain.further)]
 

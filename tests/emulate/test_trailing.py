@@ -162,3 +162,32 @@ def test_regions_of_several_views(emulation_cache, tmp_path) -> None:
     assert [len(part.region.steps) for part in plan.parts] == [1, 3, 3]  # gelu is in front of the norm
     found = [*suite.numerics(suite.modes()[0])]
     assert len(found) > 50 and not [each for each in found if not each.item.ok]
+
+
+# A result from before the norm, and an input that is repeated.
+BEFORE = """
+fusegen: 1
+name: before_the_norm
+dims: {batch: 16, positions: 12, features: 20}
+arguments: {positions: {type: dim}, features: {type: dim}}
+inputs: {x: [batch, positions, features], place: [features]}
+dtypes: [float32, bfloat16]
+chain:
+  - {op: add, input: place, save: sum}
+  - {op: layer_norm, name: norm, normalized_shape: [positions, features]}
+outputs: [sum, result]
+"""
+
+
+def test_a_result_before_the_norm_keeps_its_dtype_under_autocast(emulation_cache, tmp_path) -> None:
+    plan = write("before_the_norm", BEFORE, tmp_path)
+    modes = [mode.index for mode in plan.modes if mode.name != "float64"]
+    module = emulate_package(tmp_path / plan.spec.name, cache=emulation_cache, modes=modes).BeforeTheNorm(4, 6)
+    module.fusegen_strict = True
+    x, place = torch.randn(3, 4, 6).bfloat16(), torch.randn(6).bfloat16().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        total, result = module(x, place)
+    assert (total.dtype, result.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(total, x + place)
+    (result.square().sum() + total.float().square().sum()).backward()
+    assert place.grad.dtype == torch.bfloat16
