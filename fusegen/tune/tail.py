@@ -16,6 +16,7 @@ from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.same import is_written
 from fusegen.plan.shapes import Shapes
+from fusegen.plan.sizes import samples_of
 from fusegen.render.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
@@ -42,7 +43,7 @@ class TailProgram:
     def __init__(self, tail: Tail, program: Program) -> None:
         self.tail, self.program = tail, program
         self.updated = {t.name: tail.read(t) for t in program.made if t.name in tail.plan.chain.buffers}
-        self.outputs = {t.name: tail.empty(t) for t in program.made if is_written(tail.mode, t)}
+        self.outputs = {t.name: tail.empty(t, program) for t in program.made if is_written(tail.mode, t)}
         given = [t for t in program.given if not in_product(tail.plan, tail.mode, t.name)]
         self._inputs = {t.name: tail.read(t) for t in given if t.name not in self.outputs}
         everything = (*self._inputs.values(), *self.updated.values(), *self.outputs.values())
@@ -56,7 +57,7 @@ class TailProgram:
     def launch(self, shapes: Shapes | None = None) -> Launch:
         """Keeps alive what the arguments point to. None: as the launcher chooses."""
         tail, launcher = self.tail, Launcher(self.tail.plan, self.program)
-        call = self._call(shapes)
+        call = self.call(shapes)
         bytes_ = tail.launchers.workspace(launcher.symbol, call)
         workspace = torch.empty(bytes_, dtype=torch.uint8, device=tail.device) if bytes_ else None
         stream = torch.cuda.current_stream().cuda_stream if tail.device == "cuda" else None
@@ -78,11 +79,13 @@ class TailProgram:
     def choice(self, shapes: Shapes | None = None) -> Choice:
         """What the launcher says that it runs in these shapes. None: as it chooses."""
         symbol = Launcher(self.tail.plan, self.program).symbol
-        return choice(self.tail.launchers.explain(symbol, self._call(shapes)))
+        return choice(self.tail.launchers.explain(symbol, self.call(shapes)))
 
-    def _call(self, shapes: Shapes | None) -> Call:
+    def call(self, shapes: Shapes | None = None) -> Call:
+        """The sizes of a call in these shapes."""
         tail = self.tail
-        return Call(tail.mode.index, tail.rows, tail.channels, tail.sizes.groups(self.program), shapes)
+        samples = samples_of(tail.plan, self.program, tail.sizes.symbols)
+        return Call(tail.mode.index, tail.rows, tail.channels, tail.sizes.groups(self.program), shapes, samples=samples)
 
 
 class Tail:
@@ -143,9 +146,12 @@ class Tail:
         rows, channels = self.sizes.shape(tensor.axes)
         return rows, tensor.parts * channels if "C" in tensor.axes else channels
 
-    def empty(self, tensor: PlanTensor) -> Tensor:
-        """Memory for a result."""
-        return torch.empty(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
+    def empty(self, tensor: PlanTensor, program: Program) -> Tensor:
+        """Memory for a result. A sum of samples has as many rows as there are of these."""
+        shape = self._shape(tensor)
+        if tensor.samples:
+            shape = samples_of(self.plan, program, self.sizes.symbols), shape[1]
+        return torch.empty(shape, dtype=dtype_of(self.mode, tensor), device=self.device)
 
 
 def _address(tensor: Tensor | None) -> int | None:

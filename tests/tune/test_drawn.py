@@ -1,4 +1,4 @@
-"""What stands in for the tensors of a call that is timed."""
+"""What stands in for the tensors of a call that is timed, and for its sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.tune.tail import Tail  # noqa: E402
+from fusegen.tune.tail import Tail, TailProgram  # noqa: E402
 from fusegen.verify.sizes import typical  # noqa: E402
 from tests.emulate.building import module_class, write  # noqa: E402
 
@@ -24,6 +24,16 @@ chain:
   - {op: rms_norm, name: norm, width: head}
   - {op: cross_entropy, target: target}
 """
+SAMPLES = """
+fusegen: 1
+name: samples
+dims: {batch: 6, positions: 10, features: 24}
+inputs: {x: [batch, positions, features], shift: [batch, 1, features]}
+dtypes: [float32]
+chain:
+  - {op: add, input: shift}
+  - {op: silu}
+"""
 
 
 def test_targets_and_shared_weights(tmp_path) -> None:
@@ -33,3 +43,13 @@ def test_targets_and_shared_weights(tmp_path) -> None:
     drawn = {tensor.name: tail.read(tensor) for tensor in plan.variants[0].forward.inputs}
     assert drawn["target"].dtype == torch.int64 and 0 <= drawn["target"].min() <= drawn["target"].max() < 96
     assert drawn["norm_weight"].shape == (96,)
+
+
+def test_as_many_samples_as_the_sizes_have(tmp_path) -> None:
+    """Their number decides how many blocks there are, so one of another has other times."""
+    plan = write("samples", SAMPLES, tmp_path)
+    tail = Tail(plan, plan.modes[0], typical(plan), {}, module_class(plan, tmp_path)(), "cpu")
+    backward = TailProgram(tail, plan.variants[0].backward)
+    assert backward.call().samples == 6
+    assert backward.outputs["grad_shift"].shape == (6, 24)
+    assert TailProgram(tail, plan.variants[0].forward).call().samples == 0
