@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.build.toolchain import find_toolchain  # noqa: E402
+from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.standalone.plan import standalone_plan  # noqa: E402
 from fusegen.standalone.sources import cpp_source, cuda_source  # noqa: E402
 from tests.export.emulated import EXTENSION  # noqa: E402
@@ -47,6 +48,14 @@ def test_the_kernels(standard: str, name: str, dtypes: list[str], architecture: 
     text = Path(f"{source}.ptx").read_text()
     assert ".entry" in text
     assert ("wgmma" in text) == (architecture == "compute_90a")
+
+
+def test_no_kernel_but_the_pointwise_one(emulation_cache: Path, tmp_path: Path) -> None:
+    """What stands in for the headers of the others is enough for a host compiler, which looks at all templates."""
+    source = cuda_source(standalone_plan(ROOT / "specs" / "gemm_multiply_leakyrelu.yaml", ["float32"]))
+    assert "row_kernel(" not in source and "column_kernel(" not in source
+    (tmp_path / "kernels.cu").write_text(source)
+    compile_kernels(tmp_path / "kernels.cu", cache=emulation_cache, modes=[0])
 
 
 def test_the_ops_for_cuda(tmp_path: Path) -> None:
