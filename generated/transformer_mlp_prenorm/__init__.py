@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "72bba2cfcc0f",
+    "274dd134dec3",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "b3ff71ab2fa8",
+    "4271ec671bb4",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "0f89976abd1b",
+    "749811cf64dc",
 )
 
 _package = _support.Composition(
