@@ -12,17 +12,22 @@ constexpr int kSegmentSums = 2;
 // How many values of shared memory that takes: of the block's warps, then its own.
 constexpr int kSegmentExchange = (32 + 1) * kSegmentSums;
 
-// Reduces values over the threads that share a segment; every one of them gets the results, to the
-// same bits. `shared` holds kSegmentExchange numbers; a value is one or, as a record of
+// Reduces values over the threads that share a segment, in a block `lanes` neighbours: a power of two
+// up to 32, or all; every one of them gets the results, to the same bits. `shared` holds kSegmentExchange numbers; a value is one or, as a record of
 // reductions.cuh, several of them.
 template <typename Acc>
 struct SegmentReducer {
   Acc* shared;
+  int lanes;
 
   template <typename Op, typename T, typename... More>
   __device__ __forceinline__ void reduce(T& first, More&... more) const {
     constexpr int kSums = 1 + sizeof...(More);
     static_assert(kSums * sizeof(T) <= kSegmentSums * sizeof(Acc));
+    if (lanes <= 32) {
+      reduce_in_warp<Op>(lanes, first, more...);
+      return;
+    }
     reduce_over_block<Op>(next_array<T>(shared, 0), first, more...);
     if (!in_cluster()) return;
     T* const sums[kSums] = {&first, &more...};

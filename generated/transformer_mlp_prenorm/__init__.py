@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "72bba2cfcc0f",
+    "8dd7288af27c",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "b3ff71ab2fa8",
+    "9a7c9aff9293",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "0f89976abd1b",
+    "bb30ff037ab5",
 )
 
 _package = _support.Composition(

@@ -141,11 +141,15 @@ SEGMENT = [
         ("a vector of a batch for another", "longer segments", "in[u]", "in[0]", 3, 4),
         ("a batch is skipped", "longest segments", "base += kRowReductionVectors * stride",
          "base += 2 * kRowReductionVectors * stride", 0, 1),
-        ("a block has what another one has", "segments of a cluster", "(blockIdx.z * blockDim.x + threadIdx.x) * kVec",
-         "int(threadIdx.x) * kVec", 0, 1),
+        ("a block has what another one has", "segments of a cluster", "(blockIdx.z * lanes + lane) * kVec",
+         "lane * kVec", 0, 1),
+        ("a segment begins where another one does", "short segments", "first + threadIdx.x / lanes", "first", 0, 1),
         ("a column's constants of a batch for another", "longest segments", "channel_in[u][c++]", "channel_in[0][c++]",
          0, 1),
     )
+] + [
+    Mutant("short segments: half of the lanes", "short segments", "row_reduction_sums.cuh", "reduce",
+           "reduce_in_warp<Op>(lanes, first, more...)", "reduce_in_warp<Op>(lanes / 2, first, more...)", wrong("y")),
 ]  # fmt: skip
 
 SUMS = [*SHUFFLES, *NINES, *EXCHANGES, *ROWS, *SEGMENT]
