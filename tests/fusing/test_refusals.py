@@ -140,10 +140,12 @@ def test_several_numbers_of_rows_are_fine(tmp_path: Path) -> None:
     assert [each.path for each in report.replaced] == ["chain"]
 
 
-def test_too_many_dimensions(tmp_path: Path) -> None:
-    """Batch norm of [rows, channels] would take the channels elsewhere."""
+def test_a_layer_of_rows_in_front_of_images(tmp_path: Path) -> None:
+    """Batch norm of [rows, channels] would take the channels elsewhere: it is one of images, by itself."""
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(5), nn.ReLU())
-    assert any("batch_norm" in each for each in reasons(model, torch.randn(4, 5, 8), tmp_path=tmp_path).values())
+    report = fusegen.fuse(model, torch.randn(4, 5, 8), directory=tmp_path, dry_run=True)
+    assert [(each.path, each.ops) for each in report.replaced] == [("[1:3]", ("batch_norm", "relu"))]
+    assert "batch_norm" in next(each.reason for each in report.left if each.path == "0")
 
 
 def test_in_place_at_the_begin_of_a_run(tmp_path: Path) -> None:
