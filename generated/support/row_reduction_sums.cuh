@@ -12,8 +12,9 @@ constexpr int kSegmentSums = 2;
 // How many values of shared memory that takes: of the block's warps, then its own.
 constexpr int kSegmentExchange = (32 + 1) * kSegmentSums;
 
-// Reduces values over the threads that share a segment, in a block `lanes` neighbours: a power of two
-// up to 32, or all; every one of them gets the results, to the same bits. `shared` holds kSegmentExchange numbers; a value is one or, as a record of
+// Reduces values over the threads that share a segment; every one of them gets the results, to the
+// same bits. They are `lanes` neighbours of a warp, a power of two, or all of a block, and of its
+// cluster. `shared` holds kSegmentExchange numbers; a value is one or, as a record of
 // reductions.cuh, several of them.
 template <typename Acc>
 struct SegmentReducer {
