@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "274dd134dec3",
+    "b27e27bd0262",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "4271ec671bb4",
+    "bebce22def1d",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "749811cf64dc",
+    "383c00b7a1eb",
 )
 
 _package = _support.Composition(
