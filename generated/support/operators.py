@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
 from .dimensions import as_rows
+from .trailing import Flattened, with_trailing
 
 _NAMESPACE = "fusegen"
 _HERE = Path(__file__).parent
@@ -53,9 +54,7 @@ class Package:
             # Another copy has registered the ops. A second registration aborts the process.
             sys.modules[f"{self._module}._C"] = None
         if not _is_registered(name):
-            raise ImportError(
-                f"{self.library} was built from other sources than these: {self.command()}"
-            )
+            raise ImportError(f"{self.library} was built from other sources than these: {self.command()}")
         return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
     def command(self):
@@ -176,6 +175,9 @@ class Operator:
 
     def described(self, arguments, x):
         """What a call with these arguments gives, as tensors without values. x: its first input."""
+        if isinstance(arguments[0], Flattened):
+            flat, trailing = arguments[0].flat(), arguments[0].trailing
+            return with_trailing(self.described((flat, *arguments[1:]), flat), trailing)
         dtypes = self.package.dtypes[_named(self.forward, arguments)["_dtype_mode"]]
         if not isinstance(arguments[0], Tensor):
             return self._described_images(arguments, dtypes, x)
@@ -306,9 +308,7 @@ class Operator:
                     raise RuntimeError(refusal)
                 needs = ctx.needs_input_grad
                 tensors, scalars = iter(ctx.saved_tensors), iter(ctx.scalars)
-                values = [
-                    next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources
-                ]
+                values = [next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources]
                 owners = operator._owners(grads, ctx.dtypes)
                 asked = [False] * count
                 for index, owner in enumerate(owners):
@@ -366,9 +366,7 @@ def _import_once(module, file):
     """A second name would make a second class of the same file."""
     first = _imported.setdefault(file, module)
     if first != module and first in sys.modules:
-        raise ImportError(
-            f"{file} was imported as {first!r} before: import it by that name, not as {module!r}"
-        )
+        raise ImportError(f"{file} was imported as {first!r} before: import it by that name, not as {module!r}")
     _imported[file] = module
 
 
@@ -399,9 +397,7 @@ def _arguments(op):
 
 
 def _named(op, arguments):
-    return {
-        argument.name: value for argument, value in zip(_arguments(op), arguments, strict=False)
-    }
+    return {argument.name: value for argument, value in zip(_arguments(op), arguments, strict=False)}
 
 
 def _is_written(argument):

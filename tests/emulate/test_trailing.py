@@ -162,6 +162,8 @@ def test_regions_of_several_views(emulation_cache, tmp_path) -> None:
     assert [len(part.region.steps) for part in plan.parts] == [1, 3, 3]  # gelu is in front of the norm
     found = [*suite.numerics(suite.modes()[0])]
     assert len(found) > 50 and not [each for each in found if not each.item.ok]
+    x, module = torch.randn(3, 4, 6), package.TrailingRegions(4, 6, 5)
+    assert module.fusegen_kernels(x) and module(x).shape == x.shape
 
 
 # A result from before the norm, and an input that is repeated.
