@@ -176,3 +176,26 @@ def test_without_a_batch(packages) -> None:
     module.fusegen_strict = False
     with pytest.raises(ValueError, match="expected 4D input"):  # of batch_norm
         module.train()(torch.randn(5, 6, 7))
+
+
+NORM_FIRST = """
+fusegen: 1
+name: norm_first
+dims: {n: 4, channels: 8, h: 6, w: 5}
+arguments: {channels: {type: dim}}
+inputs: {x: [n, channels, h, w]}
+dtypes: [float32]
+chain:
+  - {op: batch_norm, name: bn}
+  - {op: relu}
+  - {op: conv2d, name: conv, out_channels: channels, kernel_size: 3, padding: 1}
+"""
+
+
+def test_a_first_region_that_begins_with_an_input(emulation_cache, tmp_path) -> None:
+    (tmp_path / "norm_first.yaml").write_text(NORM_FIRST)
+    write_files(render_all([planned_file(tmp_path / "norm_first.yaml")]), tmp_path / "made")
+    package = emulate_package(tmp_path / "made" / "norm_first", cache=emulation_cache, modes=[0])
+    module, x = package.NormFirst(4), torch.randn(3, 4, 6, 5)
+    assert module.fusegen_kernels(x)
+    torch.testing.assert_close(module(x), module.fusegen_reference(x))
