@@ -22,6 +22,10 @@ class Pictured(NamedTuple):
 
     x: Tensor
 
+    @property
+    def shape(self):
+        return self.x.shape
+
 
 class Multiplicand(NamedTuple):
     """The same: an operand of a product [batch, *positions, channels], a view of images."""
