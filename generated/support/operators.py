@@ -54,7 +54,9 @@ class Package:
             # Another copy has registered the ops. A second registration aborts the process.
             sys.modules[f"{self._module}._C"] = None
         if not _is_registered(name):
-            raise ImportError(f"{self.library} was built from other sources than these: {self.command()}")
+            raise ImportError(
+                f"{self.library} was built from other sources than these: {self.command()}"
+            )
         return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
     def command(self):
@@ -308,7 +310,9 @@ class Operator:
                     raise RuntimeError(refusal)
                 needs = ctx.needs_input_grad
                 tensors, scalars = iter(ctx.saved_tensors), iter(ctx.scalars)
-                values = [next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources]
+                values = [
+                    next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources
+                ]
                 owners = operator._owners(grads, ctx.dtypes)
                 asked = [False] * count
                 for index, owner in enumerate(owners):
@@ -366,7 +370,9 @@ def _import_once(module, file):
     """A second name would make a second class of the same file."""
     first = _imported.setdefault(file, module)
     if first != module and first in sys.modules:
-        raise ImportError(f"{file} was imported as {first!r} before: import it by that name, not as {module!r}")
+        raise ImportError(
+            f"{file} was imported as {first!r} before: import it by that name, not as {module!r}"
+        )
     _imported[file] = module
 
 
@@ -397,7 +403,9 @@ def _arguments(op):
 
 
 def _named(op, arguments):
-    return {argument.name: value for argument, value in zip(_arguments(op), arguments, strict=False)}
+    return {
+        argument.name: value for argument, value in zip(_arguments(op), arguments, strict=False)
+    }
 
 
 def _is_written(argument):
