@@ -50,9 +50,8 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
             symbols.setdefault(name, max(1, count // (number * groups)) * groups)
     batch, wanted = _unequal(rows, made.dimensions)
     (name, _, *positions) = plan.chain.inputs[0].shape
-    fixed = any(
-        isinstance(dim, int) and dim != 1 for each in plan.chain.inputs[1:] for dim in each.shape[-made.dimensions :]
-    )
+    others = [dim for each in plan.chain.inputs[1:] for dim in each.shape[-made.dimensions :]]
+    fixed = any(isinstance(dim, int) and dim != 1 for dim in others)
     given = tuple(spec.dims[dim] for dim in positions) if fixed else _least_input(plan, wanted, symbols)
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
     return {**spec.dims, **further_positions(plan, given, symbols), **symbols}
