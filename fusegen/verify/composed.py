@@ -16,6 +16,7 @@ from torch import nn
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import dividend
 from fusegen.ir.multiples import factors, value_of
+from fusegen.ops.reductions import OverChannels
 from fusegen.plan.composition import Composition
 from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
@@ -179,7 +180,9 @@ class ComposedSuite(Suite):
                 yield from self._one("leading dimensions", each, mode, "", self._leading, each, mode)
         if self.subject.plan.spatial:
             for each in self._fitting("memory formats", [size], mode):
-                work = functools.partial(self._behaviour, formats.memory_formats)
+                kept = any(isinstance(step, OverChannels) for step in self.subject.plan.spec.chain)
+                check = formats.memory_formats_kept if kept else formats.memory_formats
+                work = functools.partial(self._behaviour, check)
                 yield from self._one("memory formats", each, mode, "", work, each, mode)
 
     def numerics(self, mode: Mode, shapes: Sequence[Shape] | None = None) -> Iterator[Finding]:
