@@ -53,7 +53,7 @@ class ComposedImages(ComposedModule):
         return is_here and x.dim() == self._fusegen_dimensions.most
 
     def _fusegen_last(self, x):
-        """What a convolution takes that PyTorch calls: in channels_last, if it knows that format."""
+        """What a convolution of PyTorch takes: in channels_last, if PyTorch has that format."""
         if x.dim() == 3 or not self._fusegen_copies(x):
             return x
         return as_channels_last(self._fusegen_package.packages[0], x, x.dtype)

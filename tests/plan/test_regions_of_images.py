@@ -161,7 +161,8 @@ def test_which_regions_write_contiguous_results() -> None:
         (("conv2d, name: conv2", "conv1d, name: conv2"), "FG308 conv1d cannot be in a chain with conv2d"),
         (("kernel_size: 3, padding: 1, bias: false}\n  - {op: batch_norm, name: bn2", "kernel_size: 30, bias: false}\n"
           "  - {op: batch_norm, name: bn2"), "FG303 the result would have no positions"),
-        (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: sum, dim: 1}\n  - {op: conv2d, name: conv2"),
+        (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: sum, dim: 1, keepdim: false}\n"
+          "  - {op: conv2d, name: conv2"),
          "FG309 the next region takes values"),
         (("[batch, channels, height, width]", "[batch, channels]"), "FG303 the first input must have the shape"),
         (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: group_norm, name: g, num_groups: 2}\n"

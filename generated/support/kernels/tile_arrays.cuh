@@ -118,8 +118,8 @@ class TileArrays {
     }
   }
 
-  // Where vectors are shifted: calls vector(channel, position, place in an outer tensor) for those of
-  // the thread that the tile has whole, and element(channel, position, place) for elements of
+  // Where vectors are shifted: calls vector(channel, position, place in an outer tensor) for those
+  // of the thread that the tile has whole, and element(channel, position, place) for elements of
   // others. A channel's first vector and its last one are of one thread.
   template <typename Vector, typename Element>
   __device__ __forceinline__ void each_shifted(const Vector& vector, const Element& element) const {

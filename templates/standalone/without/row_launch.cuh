@@ -13,6 +13,7 @@ namespace fusegen {
 struct RowLaunch {
   dim3 grid;
   int items;
+  int64_t sample_blocks;
 };
 template <int kFirst, int kVec, bool kPacked, class P>
 RowLaunch row_fit(const P& p, const Shapes& shapes);
