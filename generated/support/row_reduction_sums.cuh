@@ -13,16 +13,22 @@ constexpr int kSegmentSums = 2;
 constexpr int kSegmentExchange = (32 + 1) * kSegmentSums;
 
 // Reduces values over the threads that share a segment; every one of them gets the results, to the
-// same bits. `shared` holds kSegmentExchange numbers; a value is one or, as a record of
+// same bits. They are `lanes` neighbours of a warp, a power of two, or all of a block, and of its
+// cluster. `shared` holds kSegmentExchange numbers; a value is one or, as a record of
 // reductions.cuh, several of them.
 template <typename Acc>
 struct SegmentReducer {
   Acc* shared;
+  int lanes;
 
   template <typename Op, typename T, typename... More>
   __device__ __forceinline__ void reduce(T& first, More&... more) const {
     constexpr int kSums = 1 + sizeof...(More);
     static_assert(kSums * sizeof(T) <= kSegmentSums * sizeof(Acc));
+    if (lanes <= 32) {
+      reduce_in_warp<Op>(lanes, first, more...);
+      return;
+    }
     reduce_over_block<Op>(next_array<T>(shared, 0), first, more...);
     if (!in_cluster()) return;
     T* const sums[kSums] = {&first, &more...};

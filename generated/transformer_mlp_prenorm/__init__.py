@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "72bba2cfcc0f",
+    "b27e27bd0262",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "b3ff71ab2fa8",
+    "bebce22def1d",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "0f89976abd1b",
+    "383c00b7a1eb",
 )
 
 _package = _support.Composition(

@@ -227,4 +227,12 @@ inline dim3 row_reduction_grid(
   return dim3(unsigned(std::min<int64_t>(segments, 0x7fffffff)), 1, unsigned(blocks));
 }
 
+// How many of the `threads` of each of the `blocks` that share a segment: all, or as many lanes of
+// a warp as a short segment has vectors. One that begins within a vector may have one more.
+inline int row_reduction_lanes(
+    int64_t length, int vector, bool packed, unsigned blocks, int threads) {
+  const int64_t vectors = ceil_div(packed ? length : length + vector - 1, int64_t(vector));
+  return blocks > 1 || vectors > 32 ? threads : power_of_two_from(vectors);
+}
+
 }  // namespace fusegen

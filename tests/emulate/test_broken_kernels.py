@@ -92,6 +92,8 @@ SCENARIOS = {
     # The last of three warps has fewer values than the others.
     "long odd rows": Tail("group norm", 9, 382, 1, schedule="persistent"),
     "segments": Tail("group norm", 41, 264, 2, schedule="two_pass"),
+    # 16 lanes each; the last block has two.
+    "short segments": Tail("group norm", 41, 66, 2, schedule="two_pass"),
     # A thread has several vectors, and several batches of them.
     "longer segments": Tail("group norm", 3, 2110, 1, schedule="two_pass"),
     "longer segments, far from zero": Tail("group norm", 3, 2112, 1, schedule="two_pass", mean=1000.0),

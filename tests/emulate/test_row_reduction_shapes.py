@@ -1,4 +1,4 @@
-"""How many blocks a launcher has share a segment that is read twice."""
+"""How many blocks, and lanes of them, a launcher has share a segment that is read twice."""
 
 from __future__ import annotations
 
@@ -20,13 +20,22 @@ extern "C" int shape(int cluster, int64_t* found, int64_t rows, int64_t groups, 
   found[2] = grid.z;
   return cudaGetLastError();
 }
+
+extern "C" int lanes(int vector, int packed, int blocks, int64_t* found, int64_t length) {
+  *found = fusegen::row_reduction_lanes(length, vector, packed != 0, blocks, 256);
+  return cudaGetLastError();
+}
 """
 LONG = 8 * 2048
 
 
 @pytest.fixture(scope="module")
-def grid(tmp_path_factory, emulation_cache):
-    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"), emulation_cache)
+def library(tmp_path_factory, emulation_cache):
+    return compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"), emulation_cache)
+
+
+@pytest.fixture(scope="module")
+def grid(library):
     found = Buffer.poisoned([3], torch.int64)
 
     def grid(rows, groups, length, asked=0, cluster=8):
@@ -57,3 +66,19 @@ def test_no_more_than_the_device_has_in_a_cluster(grid):
 
 def test_a_grid_is_as_long_as_it_may_be(grid):
     assert grid(2**31, 2, LONG)[:2] == (2**31 - 1, 1)
+
+
+def test_a_short_segment_has_as_many_lanes_as_vectors(library):
+    found = Buffer.poisoned([1], torch.int64)
+
+    def lanes(length, vector, *, packed=True, blocks=1):
+        library.call("lanes", vector, packed, blocks, found, length)
+        return found.tensor().item()
+
+    assert [lanes(length, 4) for length in (4, 8, 12, 16, 20, 64, 68, 128, 132, 1024)] == [
+        1, 2, 4, 4, 8, 16, 32, 32, 256, 256,
+    ]  # fmt: skip
+    assert [lanes(length, 1) for length in (1, 2, 3, 32, 33)] == [1, 2, 4, 32, 256]
+    # One that begins within a vector may have parts of one more.
+    assert [lanes(length, 4, packed=False) for length in (1, 2, 5, 6, 13, 125, 126)] == [1, 2, 2, 4, 4, 32, 256]
+    assert lanes(16, 4, blocks=2) == 256

@@ -170,7 +170,7 @@ __device__ __forceinline__ void row_block(
           static_cast<typename P::Channel&>(k) = channels.value[kInShared ? 0 : i][v];
           p.derive_channel(k);
           if constexpr (kLoadsGroups) {
-            const int64_t inner = columns[i].at(v) / p.group_length;
+            const int64_t inner = columns[i].at(kPacked ? 0 : v) / p.group_length;
             const int64_t place = item * p.groups + inner;
             p.template group_tensors<kFirst>([&](auto uses, auto* from, bool present, auto field) {
               if constexpr (has_bit(decltype(uses)::passes, kPass)) {

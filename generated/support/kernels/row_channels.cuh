@@ -58,8 +58,7 @@ struct RowChannels {
       each_place(p, i, [&](auto uses, auto*, bool present, auto field, const auto& place) {
         if constexpr (has_bit(decltype(uses)::passes, kPass)) {
           typename P::Acc widened[kVec];
-          const auto loaded = place;  // as a whole, not byte by byte
-          widen_values(loaded, present, widened);
+          widen_values(place, present, widened);
 #pragma unroll
           for (int v = 0; v < kVec; ++v) value[0][v].*field = widened[v];
         }

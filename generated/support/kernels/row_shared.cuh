@@ -282,7 +282,7 @@ class RowSharedThread {
       static_cast<typename P::Drawn&>(k) = drawn[v];
       p_.derive_channel(k);
       if constexpr (P::kGroupTensorsBy[kPass] > 0) {
-        const int64_t at = row * p_.groups + own.at(v) / p_.group_length;
+        const int64_t at = row * p_.groups + own.at(kPacked ? 0 : v) / p_.group_length;
         p_.template group_tensors<kFirst>([&](auto uses, auto* from, bool present, auto field) {
           if constexpr (has_bit(decltype(uses)::passes, kPass)) {
             k.*field = present ? Acc(widen(read(from + at))) : Acc(0);

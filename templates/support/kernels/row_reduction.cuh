@@ -2,9 +2,10 @@
 // and what follows from them. The next pass reads the elements once more.
 //
 // P::kUnit[kPass] says whether it is rows or groups; below, a segment is either. A segment has a
-// block, or a cluster where segments are few and long.
+// block, or a cluster where segments are few and long, or some lanes of a warp where it is short.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -83,10 +84,10 @@ __device__ __forceinline__ void sums_over_segment(
 
 // kPacked: every row, and group of it, begins at a multiple of a vector. Where it does not, a
 // thread has masked vectors, which its segment may share with the next one. vector_end: see
-// load_pack().
+// load_pack(). lanes: threads of a block that share a segment, as a SegmentReducer has them.
 template <class P, int kPass, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
-    const __grid_constant__ P p, int64_t vector_end) {
+    const __grid_constant__ P p, int64_t vector_end, int lanes) {
   using Acc = typename P::Acc;
   constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
   static_assert(kByGroup || P::kUnit[kPass] == Unit::kRow);
@@ -98,12 +99,19 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
 
   cluster_arrive();
   // The vectors of a segment are distributed over the threads of its blocks in a cyclic order.
-  const int64_t stride = int64_t(gridDim.z) * blockDim.x * kVec;
-  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
+  const int lane = threadIdx.x & (lanes - 1), at_once = blockDim.x / lanes;
+  const int64_t stride = int64_t(gridDim.z) * lanes * kVec;
+  const int offset = (blockIdx.z * lanes + lane) * kVec;
   // A cluster has several segments where there are more of them than clusters.
-  for (int64_t item = blockIdx.x; item < p.rows * segments; item += gridDim.x) {
+  const int64_t count = p.rows * segments;
+  for (int64_t first = int64_t(blockIdx.x) * at_once; first < count;
+       first += int64_t(gridDim.x) * at_once) {
+    // Lanes behind the last segment do its work once more, as a shuffle needs all of a warp.
+    const int64_t own = first + threadIdx.x / lanes;
+    const bool exists = own < count;
+    const int64_t item = exists ? own : count - 1;
     const int64_t row = item / segments;
-    const int64_t segment = item % segments;
+    const int64_t segment = item - row * segments;
 
     // What is known of the segment. All tensors: the compiler drops those that nothing below uses.
     Known<P> known{scalars, {}, {}, {}};
@@ -176,7 +184,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
           static_cast<typename P::Drawn&>(k) = drawn[v];
           p.derive_channel(k);
           if constexpr (!kByGroup && P::kGroupTensorsBy[kPass] > 0) {
-            const int64_t group = columns[u].at(v) / p.group_length;
+            const int64_t group = columns[u].at(kPacked ? 0 : v) / p.group_length;
             p.template group_tensors<kPass>(
                 [&](auto uses, auto* pointer, bool present, auto field) {
                   if constexpr (has_bit(decltype(uses)::passes, kPass)) {
@@ -219,10 +227,10 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
 
     Totals<P, kPass> total;
     sums_over_segment<count_of<P, kPass, Sum>()>(
-        SegmentReducer<Acc>{shared}, sums, Acc(seen), Acc(length), total);
+        SegmentReducer<Acc>{shared, lanes}, sums, Acc(seen), Acc(length), total);
     p.template follow<kPass>(known, total);
     p.template finish<kPass>(known, total);
-    if (threadIdx.x == 0 && blockIdx.z == 0) {
+    if (lane == 0 && blockIdx.z == 0 && exists) {
       p.template results<kPass, false>([&](auto* pointer, auto field) {
         if (pointer != nullptr) store_value(pointer + item, known.*field);
       });
@@ -236,12 +244,15 @@ cudaError_t launch_row_reduction(
     const P& p, const Shapes& shapes, int64_t vector_end, cudaStream_t stream) {
   constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
   constexpr int64_t kAtOnce = kRowReductionThreads * kRowReductionVectors * kVec;
-  const dim3 grid = row_reduction_grid(
-      shapes, p.rows, kByGroup ? p.groups : 1, kByGroup ? p.group_length : p.channels, kAtOnce,
-      P::kTarget.most_cluster, P::kTarget.multiprocessors);
+  const int64_t groups = kByGroup ? p.groups : 1, length = p.channels / groups;
+  dim3 grid = row_reduction_grid(
+      shapes, p.rows, groups, length, kAtOnce, P::kTarget.most_cluster, P::kTarget.multiprocessors);
+  const int lanes = row_reduction_lanes(length, kVec, kPacked, grid.z, kRowReductionThreads);
+  const int64_t blocks = ceil_div(p.rows * groups, kRowReductionThreads / lanes);
+  grid.x = unsigned(std::min<int64_t>(grid.x, blocks));
   return launch(
       row_reduction_kernel<P, kPass, kVec, kPacked>, grid, dim3(kRowReductionThreads),
-      kSegmentExchange * sizeof(typename P::Acc), stream, p, vector_end);
+      kSegmentExchange * sizeof(typename P::Acc), stream, p, vector_end, lanes);
 }
 
 }  // namespace fusegen

@@ -141,11 +141,22 @@ SEGMENT = [
         ("a vector of a batch for another", "longer segments", "in[u]", "in[0]", 3, 4),
         ("a batch is skipped", "longest segments", "base += kRowReductionVectors * stride",
          "base += 2 * kRowReductionVectors * stride", 0, 1),
-        ("a block has what another one has", "segments of a cluster", "(blockIdx.z * blockDim.x + threadIdx.x) * kVec",
-         "int(threadIdx.x) * kVec", 0, 1),
+        ("a block has what another one has", "segments of a cluster", "(blockIdx.z * lanes + lane) * kVec",
+         "lane * kVec", 0, 1),
         ("a column's constants of a batch for another", "longest segments", "channel_in[u][c++]", "channel_in[0][c++]",
          0, 1),
     )
+] + [
+    Mutant("short segments: half of the lanes", "short segments", "row_reduction_sums.cuh", "reduce",
+           "reduce_in_warp<Op>(lanes, first, more...)", "reduce_in_warp<Op>(lanes / 2, first, more...)", wrong("y")),
+    *(
+        Mutant(f"short segments: {name}", "short segments", "kernels/row_reduction.cuh", "row_reduction_kernel",
+               old, new, "which thread .* has written since the last barrier", "row_reduction_kernel")
+        for name, old, new in (
+            ("all of a block have one", "first + threadIdx.x / lanes", "first"),
+            ("lanes behind the last one store it, too", "lane == 0 && blockIdx.z == 0 && exists", "lane == 0"),
+        )
+    ),
 ]  # fmt: skip
 
 SUMS = [*SHUFFLES, *NINES, *EXCHANGES, *ROWS, *SEGMENT]
