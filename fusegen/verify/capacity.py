@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -124,7 +124,8 @@ def _taken(planned: Planned, size: Sizes) -> Iterator[_Taken]:
 
 def _taken_by_layer(composition: Composition, region: Region, size: Sizes) -> _Taken:
     """Of a layer that PyTorch calls."""
-    step, (source, made) = region.steps[0], map(size.number, region.channels)
+    step: Any = region.steps[0]
+    source, made = map(size.number, region.channels)
     weight = source * made
     if step.spatial:
         kernel = step.kernel_size if isinstance(step.kernel_size, tuple) else (step.kernel_size,) * step.spatial

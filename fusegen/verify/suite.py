@@ -304,7 +304,7 @@ class Suite:
     ) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         text = f"{self.seed} {check} {size} {mode.name}"
         fused, original, inputs = self.subject.pair(
-            size, mode, int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+            size, mode, int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         )
         return precisions.with_precision(fused, precision), original, inputs
 
