@@ -47,7 +47,11 @@ def portions(planned: Planned, mode: Mode, sizes: Sizes) -> list[Portion]:
 
 def why_no_precision(planned: Planned) -> str | None:
     """Why a module cannot be told how float32 is multiplied."""
-    if not has_anchor(planned) or not (isinstance(planned, Composition) or planned.chain.contraction):
+    plans = planned.plans if isinstance(planned, Composition) else [planned]
+    called = isinstance(planned, Composition) and any(
+        part.plan is None and not part.region.steps[0].spatial for part in planned.parts
+    )
+    if not called and not any(plan.chain.contraction for plan in plans):
         return "the chain has no matrix product"
     if isinstance(planned, Composition) and not planned.has_precisions:
         return "PyTorch makes the product of a layer that is a region alone"

@@ -24,7 +24,7 @@ _LAYERS = (*(getattr(nn, kind) for kind, _ in MODULES.values()), nn.BatchNorm2d,
 _ADVICE = "its parts are looked at: make an MLP, or the like, a module of its own"
 # A module of more layers is looked at by its parts, which others may have too.
 _MOST_LAYERS = 4
-_ONE = "a chain begins with its only one: make what follows each a module of its own"
+_ONE = "a convolution is replaced with what follows it alone: make that a module of its own, or write a spec by hand"
 # Names of runs have no more ops than that.
 _NAMED = 4
 

@@ -90,7 +90,7 @@ class Steps:
             raise lacking(value.op, value.place)
         source = self._source(value)
         if value.op in CONVOLUTIONS and self.found:
-            hint = "end the chain before it: import what is in front and behind as modules of their own"
+            hint = "a spec may have several: write it by hand, or import what is in front and behind as modules"
             raise refusal("FG707", "a convolution is not the first step", value.place, hint)
         check_inputs(value, self._first)
         data = self._data(value, source)

@@ -114,8 +114,11 @@ def _sizes(plan: Plan, options: Options) -> list[Sizes]:
         batch, *others = usual.given
         return [of_input(plan, (count, *others)) for count in sorted({max(1, int(batch * times)) for times in _TIMES})]
     wanted = options.rows or [max(1, int(usual.rows * times)) for times in _TIMES]
-    # The contraction is the vendor library's: its width matters only where it is that of the channels.
-    found = [with_rows(plan, sizes(plan, rows, 1, usual.channels, usual.free_groups(plan)), rows) for rows in wanted]
+    # The contraction is the vendor library's: its width matters only where it is that of the channels, which rows of
+    # channels settle first, and convolutions last.
+    width = usual.source or 1 if plan.chain.convolution else 1
+    groups = usual.free_groups(plan)
+    found = [with_rows(plan, sizes(plan, rows, width, usual.channels, groups), rows) for rows in wanted]
     return list({size.rows: size for size in found}.values())
 
 

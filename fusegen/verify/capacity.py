@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
 from fusegen.ops.step import WIDTH
+from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
-from fusegen.verify.sizes import Sizes, sizes
+from fusegen.plan.region import Region
+from fusegen.verify.sizes import Sizes, sizes, sizes_at
 
 # What an emulated package may take: tensors are the host's.
 EMULATED_BYTES = 4 << 30
@@ -19,6 +22,10 @@ EMULATED_BYTES = 4 << 30
 _USABLE = 3 / 4
 # Extents change by multiples of this, so that rows begin within vectors, lines and warps as they did.
 _STEP = 64
+# A weight with so many elements makes cuDNN access memory that is not its own. The weights of products have fewer, too.
+LIBRARY_ELEMENTS = 1 << 31
+# For each element of an activation: whatever the steps are, and for each of them.
+_STEPS_BYTES, _STEP_BYTES = 80, 16
 
 
 def capacity(device: str) -> int:
@@ -30,20 +37,32 @@ def capacity(device: str) -> int:
     return int(_USABLE * (free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()))
 
 
-def comparison_bytes(plan: Plan, mode: Mode, size: Sizes) -> int:
+def comparison_bytes(planned: Planned, mode: Mode, size: Sizes) -> int:
     """About what a fused module, eager and double precision take side by side at most, with all their gradients.
 
     tests/verify/test_capacity.py measures it. Fused and eager hold each parameter and its gradient. Double precision
     holds both and the size of the gradient's terms, and judging takes copies.
     """
     width = WIDTH[mode.roles["parameter"]]
-    return _weights(plan, size) * (4 * width + 38) + _elements(plan, size) * _element_bytes(plan)
+    return sum(each.weight * (4 * width + 38) + each.elements * each.bytes_ for each in _taken(planned, size))
 
 
-def training_bytes(plan: Plan, mode: Mode, size: Sizes) -> int:
+def training_bytes(planned: Planned, mode: Mode, size: Sizes) -> int:
     """The same of a few optimiser steps of both modules, and of the copies that say how far rounding carries them."""
     width = WIDTH[mode.roles["parameter"]]
-    return _weights(plan, size) * (30 * width + 110) + _elements(plan, size) * (_element_bytes(plan) + 40)
+    return sum(each.weight * (30 * width + 110) + each.elements * (each.bytes_ + 40) for each in _taken(planned, size))
+
+
+Bytes = Callable[[Planned, Mode, Sizes], int]
+
+
+def why_too_large(planned: Planned, mode: Mode, size: Sizes, bytes_: Bytes, available: int) -> str:
+    """Why a size cannot be compared; "" where it can. bytes_: what that takes. available: the bytes that there are."""
+    largest = max((each.weight for each in _taken(planned, size)), default=0)
+    if largest >= LIBRARY_ELEMENTS:
+        return f"a weight has {largest / 1e9:.1f} billion elements, and libraries take fewer than 2^31"
+    needed = bytes_(planned, mode, size)
+    return "" if needed <= available else f"it takes {needed / 1e9:.1f} GB of {available / 1e9:.1f}"
 
 
 def fitting(plan: Plan, size: Sizes, fits: Callable[[Sizes], bool], alike: Callable[[Sizes], bool]) -> Sizes | None:
@@ -84,7 +103,38 @@ def _largest(count: int, smaller: Callable[[int], Sizes], fits: Callable[[Sizes]
     return smaller(low) if low < count else None
 
 
-def _weights(plan: Plan, size: Sizes) -> int:
+class _Taken(NamedTuple):
+    """What a region holds. weight: elements of its anchor's. elements: of an activation. bytes_: for each of these."""
+
+    weight: int
+    elements: int
+    bytes_: int
+
+
+def _taken(planned: Planned, size: Sizes) -> Iterator[_Taken]:
+    if isinstance(planned, Plan):
+        yield _Taken(_weight(planned, size), _elements(planned, size), _element_bytes(planned))
+        return
+    for part in planned.parts:
+        if part.plan is not None:
+            yield from _taken(part.plan, sizes_at(part.plan, size.symbols))
+        else:
+            yield _taken_by_layer(planned, part.region, size)
+
+
+def _taken_by_layer(composition: Composition, region: Region, size: Sizes) -> _Taken:
+    """Of a layer that PyTorch calls."""
+    step: Any = region.steps[0]
+    source, made = map(size.number, region.channels)
+    weight = source * made
+    if step.spatial:
+        kernel = step.kernel_size if isinstance(step.kernel_size, tuple) else (step.kernel_size,) * step.spatial
+        weight = weight * math.prod(map(size.number, kernel)) // size.number(step.groups or 1)
+    elements = math.prod(map(size.number, composition.shapes[region.results[0]]))
+    return _Taken(weight, elements, _STEPS_BYTES + _STEP_BYTES)
+
+
+def _weight(plan: Plan, size: Sizes) -> int:
     """Elements of the anchor's weight."""
     made, width = plan.chain.convolution, plan.chain.number_of_parts * size.channels
     if made:
@@ -103,4 +153,4 @@ def _element_bytes(plan: Plan) -> int:
     """For each element of an activation: double precision keeps what each step returns, and makes copies of parameters
     and inputs."""
     chain = plan.chain
-    return 80 + 16 * len(plan.spec.chain) + 24 * len(chain.parameters) + 40 * (len(chain.inputs) - 1)
+    return _STEPS_BYTES + _STEP_BYTES * len(plan.spec.chain) + 24 * len(chain.parameters) + 40 * (len(chain.inputs) - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import time
@@ -15,10 +16,13 @@ from torch import nn
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import dividend
 from fusegen.ir.multiples import factors, value_of
+from fusegen.ops.reductions import OverChannels
 from fusegen.plan.composition import Composition
+from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
-from fusegen.verify import behaviour, execution, formats, leading, memory, operators
+from fusegen.verify import behaviour, execution, formats, leading, memory, operators, precisions
+from fusegen.verify.capacity import Bytes, comparison_bytes, training_bytes, why_too_large
 from fusegen.verify.composed_positions import symbols_of_images, with_positions
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.joined import of_several_widths
@@ -155,38 +159,62 @@ class ComposedSuite(Suite):
         return report
 
     def _checks(self) -> Iterator[Finding]:
-        yield from self._one("construction", self._size(), None, "", self.subject.same_initial_values, self._size())
+        size = self._size()
+        yield from self._one("construction", size, None, "", self.subject.same_initial_values, size)
         for mode in self.modes():
             yield from self.numerics(mode)
         for mode in self._representatives():
             for name, check in _BEHAVIOUR.items():
-                size = self._size(MEMORY_SIZE if name == "memory" else BEHAVIOUR_SIZE)
-                yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
-            if len(next(iter(self.subject.plan.spec.inputs.values()))) == 2:  # else the spec says how many there are
-                yield from self._one("leading dimensions", self._size(), mode, "", self._leading, self._size(), mode)
-            if self.subject.plan.spatial:
-                work = formats.memory_formats
-                yield from self._one(
-                    "memory formats", self._size(), mode, "", self._behaviour, work, self._size(), mode
-                )
-            yield from self._one("training", self._size(), mode, f"{STEPS} steps", self._steps, self._size(), mode)
+                wanted = self._size(MEMORY_SIZE if name == "memory" else BEHAVIOUR_SIZE)
+                for each in self._fitting(name, [wanted], mode):
+                    yield from self._one(name, each, mode, "", self._behaviour, check, each, mode)
+            yield from self._forms(size, mode)
+            for each in self._fitting("training", [size], mode, training_bytes):
+                yield from self._one("training", each, mode, f"{STEPS} steps", self._steps, each, mode)
         yield from self._splits()
+
+    def _forms(self, size: Sizes, mode: Mode) -> Iterator[Finding]:
+        """Inputs with other dimensions, unless the spec says how many there are; of images, in other memory formats."""
+        if len(next(iter(self.subject.plan.spec.inputs.values()))) == 2:
+            for each in self._fitting("leading dimensions", [size], mode):
+                yield from self._one("leading dimensions", each, mode, "", self._leading, each, mode)
+        if self.subject.plan.spatial:
+            for each in self._fitting("memory formats", [size], mode):
+                kept = any(isinstance(step, OverChannels) for step in self.subject.plan.spec.chain)
+                check = formats.memory_formats_kept if kept else formats.memory_formats
+                work = functools.partial(self._behaviour, check)
+                yield from self._one("memory formats", each, mode, "", work, each, mode)
 
     def numerics(self, mode: Mode, shapes: Sequence[Shape] | None = None) -> Iterator[Finding]:
         if mode.autocast and self._without_autocast():
             return
-        for shape in shapes or self._shapes():
+        chosen = [composed_sizes(self.subject.plan, *shape) for shape in shapes or self._shapes()]
+        for size in self._fitting("numerics", chosen, mode):
             for train in (True, False):
-                size = composed_sizes(self.subject.plan, *shape)
-                yield from self._numerics_at(size, mode, mode.autocast, train, "ieee")
+                yield from self._numerics_at(size, mode, mode.autocast, train, precisions.IEEE)
 
     def _splits(self) -> Iterator[Finding]:
         """In float32, products by pieces, where the module can make them so."""
         mode = next((mode for mode in self.modes() if mode.name == "float32"), None)
         if mode is None or not self.subject.plan.has_precisions:
             return
-        for train in (True, False):
-            yield from self._numerics_at(self._size(), mode, False, train, "fp32_split")
+        for size in self._fitting(f"numerics {SPLIT}", [self._size()], mode):
+            for train in (True, False):
+                yield from self._numerics_at(size, mode, False, train, SPLIT)
+
+    def _fitting(
+        self, check: str, chosen: Sequence[Sizes], mode: Mode, bytes_: Bytes = comparison_bytes
+    ) -> list[Sizes]:
+        """The sizes, each once, but for those that libraries do not take or for which the device has not the memory;
+        `self.sizes` says so. What kernels run at these is checked of regions."""
+        found: list[Sizes] = []
+        for size in chosen:
+            reason = why_too_large(self.subject.plan, mode, size, bytes_, self._capacity())
+            if reason:
+                self.sizes[f"{check} {size} {mode.name}"] = f"{reason}: left out"
+            elif size not in found:
+                found.append(size)
+        return found
 
     def _shapes(self) -> tuple[Shape, ...]:
         return (*SMALL, *LARGE[:6]) if self.full else SMALL[:4]

@@ -57,14 +57,15 @@ def _positions(
     composition: Composition, index: int, name: str, wanted: int, symbols: Mapping[str, int]
 ) -> dict[str, int]:
     """Of one dimension the sizes of all values: of the first input the least for which every region has a position, and
-    one has as many as wanted. Raises ValueError where no size fits all."""
+    one has as many as wanted. Those of the spec where none is found: of larger images than are tried, or for inputs
+    whose sizes are numbers."""
     dims = {_position(shape, index, composition.spatial) for shape in composition.spec.inputs.values()}
     for size in range(1, _MOST):
         for other in range(1, 2 * size + 4 if len(dims - {1}) > 1 else 2):
             found = {name: size}
             if _fits(composition, index, found, other, symbols) and max(found.values()) >= wanted:
                 return found
-    raise ValueError(f"{composition.spec.name}: no size of '{name}' fits all regions")
+    return {dim: composition.spec.dims[dim] for dim in dims if isinstance(dim, str)}
 
 
 def with_positions(composition: Composition, symbols: Mapping[str, int]) -> dict[str, int]:
@@ -94,7 +95,8 @@ def _fits(composition: Composition, index: int, found: dict[str, int], other: in
                 size = sizes[index] if sizes is not None else 0
         for name in (*part.region.results, *others):
             dim = _position(composition.shapes[name], index, composition.spatial)
-            if size < 1 or (isinstance(dim, str) and found.setdefault(dim, size) != size):
+            own = dim if isinstance(dim, int) else found.setdefault(dim, size)
+            if size < 1 or own not in (size, 1):
                 return False
     return True
 

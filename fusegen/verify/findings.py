@@ -22,7 +22,8 @@ class Finding:
 @dataclass
 class Report:
     """What was found about one package. skipped: checks that could not be made, with the reason. sizes: checks at a
-    size for which the device has not the memory, with the size in its place, if there is one."""
+    size that libraries do not take, or for which the device has not the memory, with the size in its place, if there is
+    one."""
 
     name: str
     seconds: float = 0.0

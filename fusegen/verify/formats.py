@@ -15,8 +15,17 @@ from fusegen.verify.run import CHANNELS_LAST, has_batch, run, wanting
 from fusegen.verify.training import compare_module
 
 
-def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
-    """Inputs in both formats, inputs without a batch, and inputs with a dimension too many."""
+def memory_formats_kept(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """The same of a module of several layers with a softmax or a reduction over the channels, which keeps the format
+    of its input. In PyTorch the result is contiguous, and decides together with what meets it."""
+    return memory_formats(fused, original, inputs, kept=True)
+
+
+def memory_formats(
+    fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor], kept: bool = False
+) -> list[Comparison]:
+    """Inputs in both formats, inputs without a batch, and inputs with a dimension too many. kept: whether a result of
+    several layers may have the format of the input where PyTorch's has another one."""
     found = []
     last = CHANNELS_LAST.get(inputs[0].dim())
     for format_ in (torch.contiguous_format, *([last] if last else [])):
@@ -26,7 +35,7 @@ def memory_formats(fused: nn.Module, original: nn.Module, inputs: Sequence[Tenso
         mine = run(fused, given, None, train=False).output
         # A result without channels has one format. Several layers' may have another one than the input's.
         alike = mine.is_contiguous(memory_format=format_ if mine.dim() == inputs[0].dim() else torch.contiguous_format)
-        if hasattr(fused, "_fusegen_formats"):
+        if hasattr(fused, "_fusegen_formats") and not (kept and alike):
             alike = mine.stride() == run(original, given, None, train=False).output.stride()
         found.append(Comparison.statement(f"{label}, the result's format", alike, f"strides {mine.stride()}"))
     kept = _own_dimensions(fused)

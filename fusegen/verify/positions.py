@@ -37,7 +37,8 @@ def symbols_of_images(plan: Plan, rows: int, channels: int) -> dict[str, int]:
 
 
 def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) -> dict[str, int]:
-    """Values of all symbols: about so many rows of the result, channels of the input and of the result."""
+    """Values of all symbols: about so many rows of the result, channels of the input and of the result. Where an input
+    has numbers of positions, so has the result."""
     made, spec = convolution_of(plan), plan.spec
     symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
     if isinstance(made.groups, str) and made.groups not in symbols:  # those of a depthwise convolution are a size, too
@@ -48,8 +49,10 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
         if name is not None:
             symbols.setdefault(name, max(1, count // (number * groups)) * groups)
     batch, wanted = _unequal(rows, made.dimensions)
-    given = _least_input(plan, wanted, symbols)
     (name, _, *positions) = plan.chain.inputs[0].shape
+    others = [dim for each in plan.chain.inputs[1:] for dim in each.shape[-made.dimensions :]]
+    fixed = any(isinstance(dim, int) and dim != 1 for dim in others)
+    given = tuple(spec.dims[dim] for dim in positions) if fixed else _least_input(plan, wanted, symbols)
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
     return {**spec.dims, **further_positions(plan, given, symbols), **symbols}
 

@@ -71,7 +71,8 @@ L2 = (16411, 33, 512, 1)
 # Beyond what a block holds, in each direction; sizes at which the vendor library takes other kernels; short
 # rows without vectors, so many that a thread has eight elements of 16 bits; rows of large blocks and of clusters, as
 # long as they are, with vectors and without, for few iterations and for more; large blocks beside column sums, and
-# several of them on a multiprocessor; few rows that clusters of eight read twice; L2-resident tiles.
+# several of them on a multiprocessor; few rows that clusters of eight keep in shared memory, or read twice;
+# L2-resident tiles.
 LARGE = (
     *((512, 1024, 2048, 32), (127, 251, 509, 1), (3, 64, 20001, 3), (20000, 64, 24, 4), (5000, 33, 7, 1)),
     *((13200, 33, 252, 4), (600, 64, 8184, 1), (531, 64, 4097, 1), (150, 64, 16376, 1), (900, 33, 5121, 1)),

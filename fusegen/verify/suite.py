@@ -28,7 +28,7 @@ from fusegen.verify import (
     precisions,
     tails,
 )
-from fusegen.verify.capacity import capacity, comparison_bytes, fitting, training_bytes
+from fusegen.verify.capacity import Bytes, capacity, comparison_bytes, fitting, training_bytes, why_too_large
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import drawn_like
@@ -214,16 +214,17 @@ class Suite:
         yield from self._one("gradcheck", size, mode, "", self._gradcheck, size, mode)
 
     def _fitting(
-        self, check: str, chosen: Sequence[Sizes], mode: Mode, bytes_: Callable[..., int] = comparison_bytes
+        self, check: str, chosen: Sequence[Sizes], mode: Mode, bytes_: Bytes = comparison_bytes
     ) -> list[Sizes]:
-        """The sizes, each once, with others in the place of those for which the device has not the memory; `self.sizes`
-        says so. A size may take another's place where the launchers run the same kernels."""
+        """The sizes, each once, with others in the place of those that libraries do not take or for which the device
+        has not the memory; `self.sizes` says so. A size may take another's place where the launchers run the same
+        kernels."""
         plan, found = self.subject.plan, []
         for size in chosen:
-            available = capacity(self.subject.device) if self.capacity is None else self.capacity
+            available = self._capacity()
 
             def fits(each: Sizes, most: int = available) -> bool:
-                return bytes_(plan, mode, each) <= most
+                return not why_too_large(plan, mode, each, bytes_, most)
 
             def alike(each: Sizes, wanted: Sizes = size) -> bool:
                 return self._kernels(each, mode) == self._kernels(wanted, mode)
@@ -231,10 +232,13 @@ class Suite:
             fitted = fitting(plan, size, fits, alike)
             if fitted is None or fitted != size:
                 place = f"{fitted} in its place" if fitted else "left out, as no smaller size runs the same kernels"
-                needed = f"it takes {bytes_(plan, mode, size) / 1e9:.1f} GB of {available / 1e9:.1f}"
-                self.sizes[f"{check} {size} {mode.name}"] = f"{needed}: {place}"
+                reason = why_too_large(plan, mode, size, bytes_, available)
+                self.sizes[f"{check} {size} {mode.name}"] = f"{reason}: {place}"
             found += [fitted] if fitted and fitted not in found else []
         return found
+
+    def _capacity(self) -> int:
+        return capacity(self.subject.device) if self.capacity is None else self.capacity
 
     def _kernels(self, size: Sizes, mode: Mode) -> list[object]:
         """What launchers run at a size: schedules and kernels, with the blocks of their clusters."""
@@ -300,7 +304,7 @@ class Suite:
     ) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         text = f"{self.seed} {check} {size} {mode.name}"
         fused, original, inputs = self.subject.pair(
-            size, mode, int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+            size, mode, int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         )
         return precisions.with_precision(fused, precision), original, inputs
 

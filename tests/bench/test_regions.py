@@ -15,7 +15,7 @@ from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.ceilings import Ceilings
 from fusegen.bench.names import EVAL, STEP, TRAIN
 from fusegen.bench.options import Options
-from fusegen.bench.regions import bytes_of_regions, mode_of, portions, products_work
+from fusegen.bench.regions import bytes_of_regions, mode_of, portions, products_work, why_no_precision
 from fusegen.bench.schedules import Ran, ran
 from fusegen.bench.shapes import sizes_of
 from fusegen.plan.load import planned_file
@@ -235,3 +235,14 @@ def test_of_images_each_layer_has_its_own_positions(tmp_path: Path) -> None:
     result = 2 * 4 * 4 * 3 * 4
     # Each kernel reads what its layer has made and writes its result; the last one reads another product, too.
     assert 0 <= forward - 5 * result < 300
+
+
+def test_why_no_precision_is_chosen(tmp_path: Path) -> None:
+    """Of convolutions there is no matrix product, however many there are."""
+    path, reasons = tmp_path / "bench_down.yaml", []
+    others = [line for line in DOWN.splitlines(keepends=True) if "linear" not in line]
+    for text in (DOWN, "".join(others)):
+        path.write_text(text)
+        reasons.append(why_no_precision(planned_file(path)))
+    alone = "PyTorch makes the product of a layer that is a region alone"
+    assert reasons == [alone, "the chain has no matrix product"]

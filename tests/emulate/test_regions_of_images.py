@@ -53,6 +53,13 @@ SEVERAL = """\
   - {op: tanh}
 outputs: [result, total]
 """
+# PyTorch's softmax is contiguous, and so is what a convolution makes of it.
+KEPT = """\
+  - {op: conv2d, name: conv1, out_channels: out, kernel_size: 3, padding: 1}
+  - {op: softmax, dim: 1}
+  - {op: conv2d, name: conv2, out_channels: channels, kernel_size: 1}
+  - {op: relu}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +69,7 @@ def packages(tmp_path_factory, emulation_cache):
 
     def package(name: str) -> ComposedSubject:
         if name not in found:
-            text = {"images_down": DOWN, "images_several": SEVERAL}[name]
+            text = {"images_down": DOWN, "images_several": SEVERAL, "images_kept": KEPT}[name]
             (root / f"{name}.yaml").write_text(HEAD % name + text)
             plan = planned_file(root / f"{name}.yaml")
             write_files(render_all([plan]), root)
@@ -199,3 +206,9 @@ def test_a_first_region_that_begins_with_an_input(emulation_cache, tmp_path) -> 
     module, x = package.NormFirst(4), torch.randn(3, 4, 6, 5)
     assert module.fusegen_kernels(x)
     torch.testing.assert_close(module(x), module.fusegen_reference(x))
+def test_a_softmax_keeps_the_format_of_its_input(packages) -> None:
+    suite = ComposedSuite(packages("images_kept"), full=False)
+    (mode,) = suite.modes()
+    found = list(suite._forms(suite._size(), mode))
+    assert found and {each.check for each in found} == {"memory formats"}
+    assert not [each.item for each in found if not each.item.ok]

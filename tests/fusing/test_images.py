@@ -121,3 +121,18 @@ def test_other_convolutions(tmp_path: Path) -> None:
     assert [(each.path, each.ops) for each in report.replaced] == [
         ("point[0:3]", ("conv_transpose1d", "batch_norm", "silu"))
     ]
+
+
+def test_a_block_of_two_convolutions_is_left_with_the_reason(tmp_path: Path) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv1d(6, 6, 3, padding=1), nn.Conv1d(6, 6, 1)
+
+        def forward(self, x):
+            return torch.relu(self.second(torch.relu(self.first(x))) + x)
+
+    report = fusegen.fuse(Block(), torch.randn(3, 6, 9), directory=tmp_path, dry_run=True)
+    assert not report.replaced and len(report.left) == 1
+    assert "2 convolutions" in report.left[0].reason
+    assert "a convolution is replaced with what follows it alone" in report.left[0].reason

@@ -157,17 +157,17 @@ def subject(tmp_path_factory, emulation_cache: Path) -> Subject:
 
 @pytest.mark.nvcc
 def test_kernels_of_another_kind_take_no_place(subject: Subject) -> None:
-    """Rows that clusters of eight blocks read twice: of float32 on a GPU with 80 GB there are shorter ones, of 16 bits
-    on one with 40 GB there are none."""
+    """Rows that clusters keep in shared memory: there are shorter ones for a GPU with 80 GB, and with 40 GB. Those for
+    1 GB fit the registers of a block."""
     size, (full, narrow) = sizes(subject.plan, 3, 33, 40001, 1), subject.plan.modes[:2]
     suite = Suite(subject, capacity=79 * GB)
     (found,) = suite._fitting("numerics", [size], full)
     assert 38_000 < found.channels < 40_001 and suite._kernels(found, full) == suite._kernels(size, full)
     assert suite._fitting("numerics", [size], narrow) == [size]
     assert suite.sizes == {f"numerics {size} float32": f"it takes 86.4 GB of 79.0: {found} in its place"}
-    suite = Suite(subject, capacity=37 * GB)
+    suite = Suite(subject, capacity=GB)
     assert suite._fitting("numerics", [size], narrow) == []
-    line = "it takes 73.6 GB of 37.0: left out, as no smaller size runs the same kernels"
+    line = "it takes 73.6 GB of 1.0: left out, as no smaller size runs the same kernels"
     assert suite.sizes == {f"numerics {size} bfloat16": line}
 
 
