@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "b27e27bd0262",
+    "d47090231b4d",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "bebce22def1d",
+    "6be5523a2c96",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "383c00b7a1eb",
+    "461d384375c7",
 )
 
 _package = _support.Composition(

@@ -120,6 +120,24 @@ __device__ __forceinline__ void draw_columns(
   draw_columns(dropout, columns.here, row, factor);
 }
 
+// The same where the row may begin anywhere in a vector, not only at a multiple of it.
+template <typename ColumnsOf, int N, typename Acc>
+__device__ __forceinline__ void draw_columns_anywhere(
+    const Dropout<Acc>& dropout, const ColumnsOf& columns, int64_t row, Acc (&factor)[N]) {
+  draw_columns(dropout, columns, row, factor);
+}
+template <int N, typename Acc>
+__device__ __forceinline__ void draw_columns_anywhere(
+    const Dropout<Acc>& dropout, const MaskedVector<N>& columns, int64_t row, Acc (&factor)[N]) {
+  draw_neighbours<false>(dropout, row + columns.first, factor);
+}
+template <int N, class Here, typename Acc>
+__device__ __forceinline__ void draw_columns_anywhere(
+    const Dropout<Acc>& dropout, const VectorOverRows<N, Here>& columns, int64_t row,
+    Acc (&factor)[N]) {
+  draw_columns_anywhere(dropout, columns.here, row, factor);
+}
+
 // The factors of samples as a tensor of one value per row that is not in memory: kernels read them
 // as they read such a tensor.
 template <typename Acc>

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
                         const Vectors& in) {
     [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
     typename P::Drawn drawn[kVec];
-    draw(p, here, element_of(tile), drawn);
+    draw<kSamples && !kPacked>(p, here, element_of(tile), drawn);
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;

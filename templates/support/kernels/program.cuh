@@ -242,13 +242,17 @@ template <class P>
 struct Known : P::Scalars, P::Channel, P::Row, P::Group, P::Drawn {};
 
 // Draws what the thread's elements of the row that begins at element `row` need. The compiler drops
-// what the pass does not use.
-template <class P, typename ColumnsOf, int N>
+// what the pass does not use. kAnywhere: that may be anywhere in a vector.
+template <bool kAnywhere = false, class P, typename ColumnsOf, int N>
 __device__ __forceinline__ void draw(
     const P& p, const ColumnsOf& columns, int64_t row, typename P::Drawn (&drawn)[N]) {
   p.dropouts([&](const auto& dropout, auto field) {
     typename P::Acc factor[N];
-    draw_columns(dropout, columns, row, factor);
+    if constexpr (kAnywhere) {
+      draw_columns_anywhere(dropout, columns, row, factor);
+    } else {
+      draw_columns(dropout, columns, row, factor);
+    }
 #pragma unroll
     for (int v = 0; v < N; ++v) drawn[v].*field = factor[v];
   });
