@@ -74,8 +74,8 @@ The constants are in `fusegen/verify/policy.py`.
   beyond 1.8e19 over the root of their number has an infinite variance, as in PyTorch's kernels for
   GPUs, and gives its bias. With deviations of 1e18 it is right. Around 1e19 squares about the first
   value may overflow a factor of 3 before Welford's do.
-- **Reproducibility.** Two runs on the same device, with the same sizes and alignment, give the same
-  bits.
+- **Reproducibility.** Two runs on the same device, with the same sizes, alignment and memory
+  formats, give the same bits.
 - **float64** exists in verification builds only. `torch.autograd.gradcheck` runs on it: the same
   kernels, instantiated for double, against finite differences. These see through a detach, so what
   a chain detaches is held as it was.

@@ -186,8 +186,11 @@ def test_tensors_anywhere(packages, name) -> None:
     shifted_grad = torch.empty(grad.numel() + 1)[1:].view(grad.shape).copy_(grad)
     y = fused(x.requires_grad_(), further.requires_grad_())
     results.append([y, *torch.autograd.grad(y, [x, further, *fused.parameters()], shifted_grad)])
-    for other in results[1:]:  # sums have the order of the rows, which is the same for all
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+    first, *others, in_last, shifted_in_grad = results
+    for other in (*others, shifted_in_grad):  # sums have the order of the rows, which is the same for all
+        assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+    # All tensors are in channels_last then, and other kernels sum them.
+    torch.testing.assert_close(in_last, first, rtol=2e-6, atol=2e-6)
 
 
 def test_training(packages) -> None:

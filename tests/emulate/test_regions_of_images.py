@@ -206,6 +206,8 @@ def test_a_first_region_that_begins_with_an_input(emulation_cache, tmp_path) -> 
     module, x = package.NormFirst(4), torch.randn(3, 4, 6, 5)
     assert module.fusegen_kernels(x)
     torch.testing.assert_close(module(x), module.fusegen_reference(x))
+
+
 def test_a_softmax_keeps_the_format_of_its_input(packages) -> None:
     suite = ComposedSuite(packages("images_kept"), full=False)
     (mode,) = suite.modes()
