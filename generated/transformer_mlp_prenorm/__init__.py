@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "d47090231b4d",
+    "3abd24f6bb9a",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "6be5523a2c96",
+    "2f1ca9894784",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "461d384375c7",
+    "7b17ed102eb9",
 )
 
 _package = _support.Composition(

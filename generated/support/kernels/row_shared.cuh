@@ -264,7 +264,8 @@ class RowSharedThread {
 #pragma unroll
           for (int v = 0; v < kVec; ++v) value[v] = first + Acc(v);
         } else {
-          const Loaded<E, kVec> loaded = *constants;  // as a whole, not byte by byte
+          Loaded<E, kVec> loaded = {};
+          if (present) loaded = *constants;  // as a whole, not byte by byte
           widen_values(loaded, present, value);
         }
 #pragma unroll
