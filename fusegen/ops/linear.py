@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
-from fusegen.ops.step import Dtypes, Step, over_channels
+from fusegen.ops.step import Dtypes, Step
 from fusegen.spec.base import meaning, problem
 from fusegen.spec.model import Width
 from fusegen.spec.names import AttributeName
@@ -54,8 +54,9 @@ class Linear(Step):
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
 
-    def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
-        return super().lines(x, local, spatial) if not spatial else over_channels(self, x, local)
+    @property
+    def is_over_channels(self) -> bool:
+        return True
 
     def construct(self, channels: Dim) -> list[str]:
         bias = "" if self.bias else ", bias=False"

@@ -9,7 +9,7 @@ from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.ops import parameters
 from fusegen.ops.linear import Precision
-from fusegen.ops.step import Dtypes, Step, over_channels
+from fusegen.ops.step import Dtypes, Step
 from fusegen.spec.base import Given, meaning
 from fusegen.spec.model import InputShape
 from fusegen.spec.names import AttributeName, Identifier
@@ -76,8 +76,9 @@ class Matmul(Step):
         bias = "" if self.bias is None else f", self.{self.bias}"
         return f"F.linear({x}, self.{self.parameter}{bias})"
 
-    def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
-        return super().lines(x, local, spatial) if not spatial else over_channels(self, x, local)
+    @property
+    def is_over_channels(self) -> bool:
+        return True
 
     def construct(self, channels: Dim) -> list[str]:
         lines = [parameters.made(self.parameter, self.shape, self.init)]

@@ -8,7 +8,7 @@ from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
-from fusegen.ops.step import Step, over_channels
+from fusegen.ops.step import Step
 from fusegen.spec.base import NO_TRUTH, Given, meaning
 from fusegen.spec.model import Dimension, Shape
 from fusegen.spec.names import AttributeName, Identifier
@@ -171,9 +171,6 @@ class OverChannels(Norm):
 
     def not_over_positions(self) -> str | None:
         return None if self.is_over_channels else _LAST
-
-    def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
-        return over_channels(self, x, local) if spatial and self.is_over_channels else super().lines(x, local, spatial)
 
     def over(self, chain) -> tuple[Axes, dict[str, Any]]:
         """What there is one value each of that is reduced to, and how the weight lies: the width of a block if there

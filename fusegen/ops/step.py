@@ -126,6 +126,8 @@ class Step(BaseModel):
         """The op as statements of such a method, and the variable of the result. local: one for a result without a
         name. spatial: how many dimensions of positions the values have."""
         result = self.save or local
+        if spatial and self.is_over_channels:
+            return [f"{result} = {self.eager(f'{x}.movedim(1, -1)')}.movedim(-1, 1)"], result
         return [f"{result} = {self.eager(x)}"], result
 
     def construct(self, channels: Dim) -> list[str]:
@@ -210,9 +212,3 @@ def promote(left: str, right: str) -> str:
     if WIDTH[left] == WIDTH[right]:
         return "float32"
     return max(left, right, key=WIDTH.__getitem__)
-
-
-def over_channels(step: Step, x: str, local: str) -> tuple[list[str], str]:
-    """As Step.lines(), of an op over the last dimension: of images it is the channels, which are dimension 1."""
-    result = step.save or local
-    return [f"{result} = {step.eager(f'{x}.movedim(1, -1)')}.movedim(-1, 1)"], result

@@ -27,8 +27,8 @@ def _behind(part: Part, found: dict[str, _Format], spatial: int) -> _Format:
         made = False  # PyTorch's convolution has no other format for one dimension of positions
     elif first.spatial and not isinstance(made, bool):
         made = (made[0], (*made[1], first.name))
-    over_channels = any((step.anchor and not step.spatial) or step.is_over_channels for step in part.region.steps)
-    return over_channels or made  # which work on [batch, *positions, channels]
+    # Those over the channels work on [batch, *positions, channels].
+    return any(step.is_over_channels for step in part.region.steps) or made
 
 
 def _text(known: _Format) -> str:
