@@ -7,7 +7,6 @@ from fusegen.chain.exchange import exchange
 from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import Loss
 from fusegen.chain.module import ModuleBuilder
-from fusegen.chain.trailing import reach_of_trailing
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
@@ -102,14 +101,7 @@ class OperandBuilder(ModuleBuilder):
             fits, form = self.positions.fits(self.channels), self.positions.form(self.channels)
             found = reach(shape, len(form), 1, fits)
         else:
-            form = self.form
-
-            def fits(index: int, dim: Dim) -> bool:
-                return form[index] == dim
-
-            found = reach_of_trailing(shape, len(form), len(self.trailing) or 1, fits)
-            if not self.trailing:
-                found = reach(shape, len(form), len(form) - 1, fits)
+            form, found = self.form, self.reach_of(shape)
         if found is None:
             to = shape_text(form)
             message = f"the input '{name}' has the shape {shape_text(shape)}, which does not broadcast to {to}"

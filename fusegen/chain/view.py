@@ -8,7 +8,7 @@ from fusegen.chain.convolution import Positions, shape_form
 from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.exchange import exchange
 from fusegen.chain.images import spatial_of
-from fusegen.chain.inputs import reach
+from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import ROWS, Input
 from fusegen.chain.symbols import Symbols
 from fusegen.chain.trailing import reach_of_trailing, trailing_dimensions
@@ -80,6 +80,17 @@ class ViewBuilder:
         """The shape of the running value, whose last dimensions are the channels."""
         return (*self.of_rows, *(self.trailing or (self.channels,)))
 
+    def reach_of(self, shape: tuple[Dim | None, ...]) -> Reach | None:
+        """What a tensor of this shape varies over where it is broadcast to `form`; None where it cannot be."""
+        form = self.form
+
+        def fits(index: int, dim: Dim) -> bool:
+            return form[index] in (dim, None)
+
+        if self.trailing:
+            return reach_of_trailing(shape, len(form), len(self.trailing), fits)
+        return reach(shape, len(form), len(form) - 1, fits)
+
     def shape(self, shape: Any, field: str = "shape") -> tuple[Dim | None, ...] | None:
         """The sizes of a step's `shape`: a list, or the name of a shape argument. field: its key."""
         if isinstance(shape, str):
@@ -113,16 +124,10 @@ class ViewBuilder:
         return Axes.of(*(name for name, size in (("N", rows), ("C", channels)) if size != 1))
 
     def _axes_of_leading(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
-        form = self.form
-
-        def fits(index: int, dim: Dim) -> bool:
-            return form[index] in (dim, None)
-
-        found = reach_of_trailing(shape, len(form), len(self.trailing) or 1, fits)
-        if not self.trailing:
-            found = reach(shape, len(form), len(form) - 1, fits)
+        found = self.reach_of(shape)
         if found is None or found.batched:
-            self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {shape_text(form)}", field)
+            to = shape_text(self.form)
+            self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {to}", field)
             return None
         if "N" in found.axes:
             hint = "make it an input"
