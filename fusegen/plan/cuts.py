@@ -46,6 +46,13 @@ def width_of(shape: Sequence[Dim], spatial: int = 0) -> Width:
     return shape[-1 - spatial] if len(shape) > spatial else 1
 
 
+def channels_behind_step(step: Any, channels: Width) -> Width:
+    """Those of a region behind a step. None where nobody can tell."""
+    if step.anchor:
+        return getattr(step, "out_channels" if step.spatial else "out_features", None)
+    return part_of(channels, step.number_of_parts) if step.divides and channels is not None else channels
+
+
 def operand_of(step: Any) -> str | None:
     """The value or input that a step takes besides the running value."""
     return step.taken_value or getattr(step, "input", None) or getattr(step, "mask", None)
@@ -73,10 +80,8 @@ def _shape(spec: Any, step: Any) -> Sequence[Dim]:
 
 
 def _behind(step: Any, width: Width, operand: Width) -> Width:
-    if step.anchor:
-        return getattr(step, "out_channels" if step.spatial else "out_features", None)
-    if step.divides:
-        return part_of(width, step.number_of_parts) if width is not None else None
+    if step.anchor or step.divides:
+        return channels_behind_step(step, width)
     if hasattr(step, "keepdim"):
         return 1 if step.keepdim and width is not None else None
     return operand if width == 1 else width

@@ -10,9 +10,8 @@ from fusegen.chain.images import spatial_of_values
 from fusegen.chain.parts import why_not_divided
 from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
-from fusegen.ir.multiples import part_of
 from fusegen.ops.step import Step
-from fusegen.plan.cuts import Width, is_cut, is_widened, operand_width, width_of, widths
+from fusegen.plan.cuts import Width, channels_behind_step, is_cut, is_widened, operand_width, width_of, widths
 
 Shape = tuple[Dim, ...]
 
@@ -53,7 +52,7 @@ class Region:
         """The channels of the running value in front of each step."""
         found: list[Dim | None] = [self.channels[0]]
         for step in self.steps[:-1]:
-            found.append(_channels_behind(step, found[-1]))
+            found.append(channels_behind_step(step, found[-1]))
         return found
 
 
@@ -77,7 +76,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
         divided = step.divides and why_not_divided(spec.chain, index) is not None
         if cut and (of_one or divided):
             return False
-        view = _channels_behind(step, view)
+        view = channels_behind_step(step, view)
         known.update((name, behind[index]) for name in step.saved)
         if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
             return False
@@ -102,11 +101,5 @@ def hides_source(steps: Sequence[Step | None]) -> bool:
 def channels_behind(steps: Iterable[Step], channels: Dim | None) -> Dim | None:
     """Of the running value; None where nobody can tell."""
     for step in steps:
-        channels = _channels_behind(step, channels)
+        channels = channels_behind_step(step, channels)
     return channels
-
-
-def _channels_behind(step: Step, channels: Dim | None) -> Dim | None:
-    if step.anchor:
-        return getattr(step, "out_channels" if step.spatial else "out_features", None)
-    return part_of(channels, step.number_of_parts) if step.divides and channels is not None else channels
