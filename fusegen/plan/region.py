@@ -80,8 +80,8 @@ def is_single(spec: Any, cut: bool = True) -> bool:
         known.update((name, behind[index]) for name in step.saved)
         if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
             return False
-        if hides_source(spec.chain[: index + 1]):
-            saved = set() if step.divides or index == 0 else saved
+        if step.divides or step.anchor:  # which hide the source
+            saved = set()
         saved |= set(step.saved)
     return True
 
