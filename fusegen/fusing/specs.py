@@ -12,7 +12,7 @@ from fusegen.errors import Diagnostic, SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.spec.model import spec_model
-from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name
+from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name, free_name
 from fusegen.spec.validate import validate
 from fusegen.spec.yaml import parse_yaml, read_yaml
 
@@ -38,10 +38,7 @@ class Specs:
         name = next((name for name, known in self.known.items() if known == chain), None)
         if name is None:
             wanted = next(each for each in (wanted, f"{wanted}_chain", "chain") if _is_usable(each))
-            name, number, taken = wanted, 1, {known.lower() for known in self.known}
-            while name in taken:
-                number += 1
-                name = f"{wanted}_{number}"
+            name = free_name(wanted, {known.lower() for known in self.known})
             self.known[name] = chain
             self.texts[name] = "\n".join(
                 f"name: {name}" if line.startswith("name: ") else line for line in text.split("\n")

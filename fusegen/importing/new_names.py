@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pydantic_core import PydanticCustomError
 
 from fusegen.importing.places import Place
-from fusegen.spec.names import check_identifier
+from fusegen.spec.names import check_identifier, free_name
 
 _ASSIGNED = re.compile(r"\s*([A-Za-z]\w*)\s*=[^=]")
 
@@ -30,9 +30,6 @@ class NewNames:
             check_identifier(wanted)
         except PydanticCustomError:
             wanted = "v"
-        number, name = 1, wanted
-        while name in self.taken:
-            number += 1
-            name = f"{wanted}_{number}"
+        name = free_name(wanted, self.taken)
         self.taken.add(name)
         return name

@@ -20,6 +20,7 @@ from fusegen.plan.images import Images
 from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, TWICE, SpecModel
+from fusegen.spec.names import free_name
 from fusegen.spec.wording import nearest
 
 
@@ -199,10 +200,7 @@ class Partition:
 
     def claim(self, name: str) -> str:
         """The name, or one like it that nothing has."""
-        number, found = 1, name
-        while found in self._taken:
-            number += 1
-            found = f"{name}_{number}"
+        found = free_name(name, self._taken)
         self._taken.add(found)
         return found
 

@@ -118,6 +118,15 @@ def symbol_of(written: Any) -> Any:
     return match[2] if match else written
 
 
+def free_name(wanted: str, taken: set[str]) -> str:
+    """The name, or where that is taken one like it."""
+    number, name = 1, wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
+
+
 # A name of a dim, an input or a saved value.
 Identifier = Annotated[str, AfterValidator(check_identifier), Plain("a name")]
 
