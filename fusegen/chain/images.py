@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fusegen.chain.symbols import shape_of
+
 MOST = 3
 """Dimensions of positions, for which PyTorch has layers."""
 
@@ -51,10 +53,8 @@ def with_layers_over_channels(spec: Any) -> Any:
         return spec
     steps, by_channel = [], set()
     for step in spec.chain:
-        shape = getattr(step, "shape", None)
-        if isinstance(shape, str) and shape in spec.arguments:
-            shape = getattr(spec.arguments[shape], "is_", None)
-        if not step.anchor and isinstance(shape, tuple) and len(shape) == 1 and shape != (1,):
+        shape = shape_of(spec, getattr(step, "shape", None))
+        if not step.anchor and shape is not None and len(shape) == 1 and shape != (1,):
             by_channel.add(step.parameter)
         is_by_channel = not step.anchor and getattr(step, "parameter", None) in by_channel - {None}
         steps.append(step.by_channel(spatial) if is_by_channel else step.over_channels_of_images())

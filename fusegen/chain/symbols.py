@@ -17,6 +17,17 @@ NO_SIZE = "the constructor needs the size '{}', but no argument gives it"
 SIZE_HINT = "add it to 'arguments' as {type: dim}"
 
 
+def shape_of(spec: Any, given: tuple[Dim, ...] | str | None) -> tuple[Dim, ...] | None:
+    """A shape as a step gives it, a list or a shape argument's name; None without one, or where nobody can tell.
+
+    spec: a SpecModel or PartialSpec.
+    """
+    if not isinstance(given, str):
+        return given
+    argument = spec.arguments.get(given)
+    return argument.is_ if argument is not None and argument.type == "shape" else None
+
+
 class Symbols:
     """Looks names up for the steps of a chain. None, as a size or an argument, is one that nobody could read."""
 

@@ -11,16 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusegen.chain.inputs import Fits, Reach
+from fusegen.chain.symbols import shape_of
 from fusegen.ir.axes import Axes, Dim
 
 
 def shape_of_norm(step: Any, spec: Any) -> tuple[Dim, ...] | None:
-    """The dimensions that a step normalises over, where it says which: a list, or those of a shape argument."""
-    given = getattr(step, "normalized_shape", None)
-    if not isinstance(given, str):
-        return given
-    argument = spec.arguments.get(given)
-    return argument.is_ if argument is not None and argument.type == "shape" else None
+    """The dimensions that a step normalises over, where it says which."""
+    return shape_of(spec, getattr(step, "normalized_shape", None))
 
 
 def wanted_dimensions(step: Any, spec: Any) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fusegen.chain.symbols import shape_of
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import part_of
 
@@ -33,7 +34,7 @@ def widths(spec: Any, spatial: int = 0) -> tuple[list[Width], list[Width]]:
             continue
         name = getattr(step, "parameter", None)
         if name is not None and name not in parameters:
-            parameters[name] = width_of(_shape(spec, step), spatial)
+            parameters[name] = width_of(shape_of(spec, getattr(step, "shape", None)) or (), spatial)
         operand = parameters[name] if name is not None else operand_width(step, known)
         width = _behind(step, width, operand)
         behind.append(width)
@@ -71,12 +72,6 @@ def is_widened(step: Any, width: Width, view: Width, operand: Width) -> bool:
     """Whether the operand of a step has a width that the region has not, and the value one channel."""
     plain = not any(getattr(step, key, None) for key in ("times", "plus", "detach", "mask"))
     return width == 1 and operand not in (1, view, None) and view is not None and not step.anchor and plain
-
-
-def _shape(spec: Any, step: Any) -> Sequence[Dim]:
-    shape = getattr(step, "shape", None) or ()
-    argument = spec.arguments.get(shape) if isinstance(shape, str) else None
-    return (getattr(argument, "is_", None) or ()) if isinstance(shape, str) else shape
 
 
 def _behind(step: Any, width: Width, operand: Width) -> Width:
