@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .precisions import call_operator
 from .stand_in import Eager
 
 EMPTY = Eager("the result has no elements", expected=True)
@@ -25,5 +26,7 @@ class Multiplied(NamedTuple):
     right: Tensor
     transposed: bool
 
-    def result(self):
-        return torch.matmul(self.left, self.right.mT if self.transposed else self.right)
+    def call(self, module, operator, arguments, last):
+        """As FusedModule._fusegen_run_part() calls it."""
+        product = torch.matmul(self.left, self.right.mT if self.transposed else self.right)
+        return call_operator(module, operator, (product, *arguments[1:]))

@@ -57,6 +57,14 @@ class Convolved(NamedTuple):
         channels = weight.shape[1] * module.groups if module.transposed else weight.shape[0]
         return result_shape(module, self.x, weight, channels)
 
+    def call(self, module, operator, arguments, last):
+        """As FusedModule._fusegen_run_part() calls it. Makes the convolution first."""
+        padded = _padded(self)
+        # PyTorch's result is in channels_last where an operand is.
+        stays_last = is_last(padded.x) or is_last(padded.weight) if last is None else last
+        given = [_convolve(operator.package, padded), *arguments[1:]]
+        return call_on_images(operator, given, stays_last)
+
 
 def misfit_convolution(name, module, weight):
     """Why the layer is no plain convolution of torch.nn."""
@@ -95,21 +103,6 @@ def result_shape(module, x, weight, channels):
         else:
             found.append((size + 2 * padding[index] - reach) // module.stride[index] + 1)
     return (x.shape[0], channels, *found)
-
-
-def call_convolved(operator, arguments, last=None):
-    """The operator's result where its first argument is a convolution: makes that first.
-
-    arguments: those of the operator; what has rows among them is [batch, channels, *positions].
-    last: whether the result is to be in channels_last; None: as PyTorch's convolution has it.
-    """
-    convolved = _padded(arguments[0])
-    # PyTorch's result is in channels_last where an operand is.
-    stays_last = last
-    if last is None:
-        stays_last = is_last(convolved.x) or is_last(convolved.weight)
-    given = [_convolve(operator.package, convolved), *arguments[1:]]
-    return call_on_images(operator, given, stays_last)
 
 
 def _padded(convolved):

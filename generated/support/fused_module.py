@@ -7,16 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
-from .batches import Multiplied
-from .convolution import Convolved, call_convolved
 from .dropout import DrawsFactors
-from .images import Multiplicand, Pictured, call_multiplied, call_pictured
 from .parametrised import once
-from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
+from .precisions import call_operator, forget_pieces, precision_name, without_pieces
 from .ranks import RankOperator
 from .stand_in import COMPUTED, NO_ROWS, elsewhere
 from .state_names import OriginalNames
-from .trailing import Flattened, exchanged, with_trailing
+from .trailing import exchanged
 
 
 class KernelUse(NamedTuple):
@@ -102,24 +99,10 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
         of_part = {} if part is None else {"part": part}
         operator, found = self._fusegen_choose(inputs, count=True, **of_part)
         if operator is not None:
-            if type(found[0]) is Convolved:
-                result = call_convolved(operator, found, last)
-            elif type(found[0]) is Pictured:
-                result = call_pictured(operator, found, last)
-            elif type(found[0]) is Multiplicand:
-                result = call_multiplied(self, operator, found)
-            else:
-                trailing = None
-                if type(found[0]) is Multiplied:
-                    found = (found[0].result(), *found[1:])
-                elif type(found[0]) is Flattened:
-                    trailing = found[0].trailing
-                    found = (found[0].flat(), *found[1:])
-                if operator.split is not None and found[-3] == FP32_SPLIT:
-                    found = with_pieces(self, operator, found)
-                result = operator(*found)
-                if trailing is not None:
-                    result = with_trailing(result, trailing)
+            if isinstance(found[0], Tensor):
+                result = call_operator(self, operator, found)
+            else:  # something that stands for a tensor, which says how it becomes one
+                result = found[0].call(self, operator, found, last)
             if self._fusegen_exchanged:
                 result = exchanged(result, self._fusegen_exchanged)
             loss = (part or self)._fusegen_loss

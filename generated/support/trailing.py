@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .precisions import call_operator
+
 
 class Flattened(NamedTuple):
     """Stands for the first argument of an operator: an input, whose dimensions the result has.
@@ -26,6 +28,11 @@ class Flattened(NamedTuple):
 
     def flat(self):
         return self.x.flatten(-len(self.trailing))
+
+    def call(self, module, operator, arguments, last):
+        """As FusedModule._fusegen_run_part() calls it."""
+        result = call_operator(module, operator, (self.flat(), *arguments[1:]))
+        return with_trailing(result, self.trailing)
 
 
 def widened(values):

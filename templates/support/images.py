@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from .memory_formats import as_contiguous, is_last, with_channels_innermost
-from .precisions import FP32_SPLIT, with_pieces
+from .precisions import call_operator
 from .stand_in import Eager
 
 OTHER_POSITIONS = Eager("the first input has other dimensions than the spec gives it")
@@ -26,6 +26,11 @@ class Pictured(NamedTuple):
     def shape(self):
         return self.x.shape
 
+    def call(self, module, operator, arguments, last):
+        """As FusedModule._fusegen_run_part() calls it."""
+        stays_last = is_last(self.x) if last is None else last
+        return call_on_images(operator, [self.x, *arguments[1:]], stays_last)
+
 
 class Multiplicand(NamedTuple):
     """The same: an operand of a product [batch, *positions, channels], a view of images."""
@@ -36,35 +41,22 @@ class Multiplicand(NamedTuple):
     def shape(self):
         return self.x.movedim(-1, 1).shape
 
+    def call(self, module, operator, arguments, last):
+        """As FusedModule._fusegen_run_part() calls it. Of F.linear comes channels_last, too."""
+        given = [self.x, *arguments[1:]]
+        for index in operator.with_rows[1:]:
+            given[index] = with_channels_innermost(operator.package, given[index])
+        result = call_operator(module, operator, tuple(given))
+        if operator.drops_channels:
+            return result
+        if isinstance(result, tuple):
+            return tuple(each.movedim(-1, 1) for each in result)
+        return result.movedim(-1, 1)
+
 
 def has_no_variance(shape):
     """Whether PyTorch refuses the statistics of a tensor of this shape, or the shape itself."""
     return min(shape[2:]) < 1 or (shape[0] == 1 and max(shape[2:]) == 1)
-
-
-def call_pictured(operator, arguments, last=None):
-    """The operator's result where its first argument is an input of images. last: see
-    call_convolved().
-    """
-    x = arguments[0].x
-    return call_on_images(operator, [x, *arguments[1:]], is_last(x) if last is None else last)
-
-
-def call_multiplied(module, operator, arguments):
-    """The operator's result where its first argument is an operand of a product: in channels_last,
-    as F.linear's is. arguments: what has rows among them is [batch, channels, *positions].
-    """
-    given = [arguments[0].x, *arguments[1:]]
-    for index in operator.with_rows[1:]:
-        given[index] = with_channels_innermost(operator.package, given[index])
-    if operator.split is not None and given[-3] == FP32_SPLIT:
-        given = with_pieces(module, operator, tuple(given))
-    result = operator(*given)
-    if operator.drops_channels:
-        return result
-    if isinstance(result, tuple):
-        return tuple(each.movedim(-1, 1) for each in result)
-    return result.movedim(-1, 1)
 
 
 def call_on_images(operator, given, stays_last):

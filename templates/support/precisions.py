@@ -72,9 +72,15 @@ def _is_worth_splitting(module, x, weight):
     )
 
 
-def with_pieces(module, operator, arguments):
-    """The arguments of a call in the precision fp32_split, with the pieces of both operands."""
-    split, weight = operator.split, arguments[1]
+def call_operator(module, operator, arguments):
+    """The operator's result; in the precision fp32_split, with the pieces of both operands."""
+    if operator.split is not None and arguments[-3] == FP32_SPLIT:
+        arguments = _with_pieces(module, operator.split, arguments)
+    return operator(*arguments)
+
+
+def _with_pieces(module, split, arguments):
+    weight = arguments[1]
     operand_pieces = split(as_rows(arguments[0]).detach())
     if not module.training and _may_keep(weight):
         return (*arguments[:-2], operand_pieces, _kept_pieces(module, split, weight))
