@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.names import STEP
 from fusegen.bench.work import Work, contraction_work, convolution_work
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Composition, Planned, compiled
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.verify.composed import composed_modes
@@ -47,11 +47,10 @@ def portions(planned: Planned, mode: Mode, sizes: Sizes) -> list[Portion]:
 
 def why_no_precision(planned: Planned) -> str | None:
     """Why a module cannot be told how float32 is multiplied."""
-    plans = planned.plans if isinstance(planned, Composition) else [planned]
     called = isinstance(planned, Composition) and any(
         part.plan is None and not part.region.steps[0].spatial for part in planned.parts
     )
-    if not called and not any(plan.chain.contraction for plan in plans):
+    if not called and not any(plan.chain.contraction for plan in compiled([planned])):
         return "the chain has no matrix product"
     if isinstance(planned, Composition) and not planned.has_precisions:
         return "PyTorch makes the product of a layer that is a region alone"

@@ -20,8 +20,7 @@ from fusegen.fusing.saving import Saving, eager, saving
 from fusegen.fusing.snapshot import attributes, plain
 from fusegen.fusing.widths import with_widths
 from fusegen.importing.positions import Positions
-from fusegen.plan.composition import Composition, Planned
-from fusegen.plan.dimensions import dimensions
+from fusegen.plan.composition import Planned, dimensions_of
 
 # The most in each leading dimension, by their number.
 _ROWS = {1: (24,), 2: (4, 6), 3: (2, 3, 4)}
@@ -120,8 +119,7 @@ def _few_rows(inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def misfit(chain: Chain, calls: Calls) -> str | None:
     """Why the kernels do not take all calls that were seen."""
-    plan = chain.plan
-    allowed = plan.dimensions() if isinstance(plan, Composition) else dimensions(plan)
+    allowed = dimensions_of(chain.plan)
     at = 1 if chain.of_images else -1
     width = calls.inputs[0].shape[at]
     for form in calls.forms:

@@ -42,13 +42,6 @@ class Region:
         """What the owner computes without kernels."""
         raise NotImplementedError
 
-    def _fusegen_run(self, *inputs: Tensor) -> Any:
-        """A module of several regions has no reference of the whole in a call: elsewhere the owner's forward runs."""
-        package = self._fusegen_package  # type: ignore[attr-defined]
-        if hasattr(self, "_fusegen_chain") and inputs[0].device.type != package.device:
-            return self.fusegen_reference(*inputs)
-        return super()._fusegen_run(*inputs)  # type: ignore[misc]
-
     def fusegen_obstacle(self, inputs: tuple[Any, ...] | None) -> str | None:
         """Why the original has to run, or None. Has the tensors follow the owner's."""
         owner = self._fusegen_owner
@@ -170,7 +163,15 @@ def _region_class(generated: Any, is_whole: bool) -> type[nn.Module]:
             x = child(x)
         return x
 
+    def here(self: Any, *inputs: Tensor) -> Any:
+        """A module of several regions has no reference of the whole in a call: elsewhere the owner's forward runs."""
+        if inputs[0].device.type != self._fusegen_package.device:
+            return self.fusegen_reference(*inputs)
+        return generated._fusegen_run(self, *inputs)
+
     names = {"fusegen_reference": whole if is_whole else run, "_fusegen_generated": generated}
+    if hasattr(generated, "_fusegen_chain"):
+        names["_fusegen_run"] = here
     return type(generated.__name__, (Region, generated), names)
 
 

@@ -6,13 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import PydanticCustomError
-
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.spec.model import spec_model
-from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name, free_name
+from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name, free_name, passes
 from fusegen.spec.validate import validate
 from fusegen.spec.yaml import parse_yaml, read_yaml
 
@@ -73,11 +71,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _is_usable(name: str) -> bool:
     """Whether a spec may be called that. A number may come behind it."""
-    try:
-        check_class(camel_case(check_spec_name(name)))
-    except PydanticCustomError:
-        return False
-    return len(name) < MAX_NAME_LENGTH - 8
+    fits = passes(check_spec_name, name) and passes(check_class, camel_case(name))
+    return fits and len(name) < MAX_NAME_LENGTH - 8
 
 
 def chain_of(data: dict[str, Any]) -> dict[str, Any]:

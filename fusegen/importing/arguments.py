@@ -9,14 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
-from pydantic_core import PydanticCustomError
 from torch import Tensor, fx, nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.constructor import Constructor, changed, is_number
 from fusegen.importing.positions import Positions
 from fusegen.importing.trace import Trace, trace
-from fusegen.spec.names import check_argument
+from fusegen.spec.names import check_argument, passes
 
 Position = tuple[str, int | str]
 # What facts about sizes end in.
@@ -252,8 +251,4 @@ def _numbers(trace: Trace) -> dict[Position, float]:
 
 def is_name(name: str) -> bool:
     """Whether an argument of a spec may be called that."""
-    try:
-        check_argument(name)
-    except PydanticCustomError:
-        return False
-    return True
+    return passes(check_argument, name)

@@ -93,7 +93,7 @@ PARTS = {"chunk": "count", "split.Tensor": "size"}
 SAME_ELEMENTS = frozenset(
     """
     view reshape flatten unflatten unsqueeze squeeze view_as reshape_as _unsafe_view expand expand_as broadcast_to
-    contiguous clone alias slice dropout feature_dropout alpha_dropout
+    contiguous clone alias slice
     """.split()
 )
 # Those of them that repeat a dimension of one element: such a value broadcasts wherever it is used.

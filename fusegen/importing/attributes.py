@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pydantic_core import PydanticCustomError
 from torch import nn
 
 from fusegen.importing.affine import ARITHMETIC
 from fusegen.importing.chain import Draft
 from fusegen.importing.new_names import NewNames
-from fusegen.spec.names import MAX_NAME_LENGTH, check_attribute
+from fusegen.spec.names import MAX_NAME_LENGTH, check_attribute, passes
 
 _KEYS = ("name", "parameter", "bias")
 
@@ -35,16 +34,11 @@ def name_attributes(drafts: Sequence[Draft], module: nn.Module, taken: set[str])
             if path not in known:
                 known[path] = _name(path, draft.data["op"], names)
             draft.data[key] = known[path]
-    stateful = {path: name for path, name in known.items() if _has_state(module, path)}
-    return {name: path for path, name in stateful.items()}
+    return {name: path for path, name in known.items() if _has_state(module, path)}
 
 
 def _is_attribute(path: str) -> bool:
-    try:
-        check_attribute(path)
-    except PydanticCustomError:
-        return False
-    return True
+    return passes(check_attribute, path)
 
 
 def _name(path: str, op: str, names: NewNames) -> str:

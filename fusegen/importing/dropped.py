@@ -12,7 +12,7 @@ from fusegen.importing.pattern import product
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import first_layout
 from fusegen.importing.trace import shape
-from fusegen.importing.values import HIDDEN, Number, Value, Values, walk
+from fusegen.importing.values import HIDDEN, Number, Value, Values, replaced
 
 _OPS = ("dropout", "drop_path")
 _KEPT = 1e-12
@@ -94,9 +94,8 @@ def drop_path(value: Value) -> tuple[str, tuple[Value | Number, ...], dict[str, 
 
 def without_drops(results: list[Value], values: Values) -> list[Value]:
     """What a module computes that drops nothing."""
-    done: dict[int, Value] = {}
-    for value in walk(*results):
-        operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
-        made = values.make(value.op, operands, value.keys, value.name, value.layout, value.place)
-        done[id(value)] = operands[0] if value.op in _OPS else made  # type: ignore[assignment]
-    return [done[id(each)] for each in results]
+
+    def made(value: Value, operands: tuple[Value | Number, ...]) -> Value:
+        return operands[0] if value.op in _OPS else values.again(value, operands)  # type: ignore[return-value]
+
+    return replaced(results, made)

@@ -21,7 +21,7 @@ def facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[
 
 
 # What norms without tensors call the channels.
-BARE = {
+_BARE = {
     "batch_norm": "num_features",
     "group_norm": "num_channels",
     "layer_norm": "normalized_shape[0]",
@@ -34,13 +34,19 @@ def facts_of_parts(drafts: list[Draft], tensors: dict[str, Any], parts: dict[str
     found = []
     for draft in drafts:
         name, op = draft.data.get("name"), draft.data["op"]
-        if name is None or op in ARITHMETIC:
-            continue
-        if MODELS[op].anchor and op != "linear":
+        if name is not None and MODELS[op].anchor and op != "linear":
             found += [f"{name}.bias[0]"] if f"{name}.bias" in tensors else []
-            continue
-        held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
-        found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
-        if not held and op in BARE and name in parts:
-            found.append(f"{name}.{BARE[op]}")
+        else:
+            found += facts_of_part(draft, tensors, parts)
     return found
+
+
+def facts_of_part(draft: Draft, tensors: dict[str, Any], parts: dict[str, Any]) -> list[str]:
+    """The sizes of one layer or norm that are the channels."""
+    name, op = draft.data.get("name"), draft.data["op"]
+    if name is None or op in ARITHMETIC:
+        return []
+    held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
+    if not held and op in _BARE and name in parts:
+        return [f"{name}.{_BARE[op]}"]
+    return [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusegen.importing.dropped import drop_path
 from fusegen.importing.pattern import match, parse, product
-from fusegen.importing.values import Number, Value, Values, walk
+from fusegen.importing.values import Number, Value, Values, replaced, walk
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def recognised(result: Value, values: Values) -> Value:
         for each in operands:  # a form that is only now one value
             if isinstance(each, Value) and id(each) not in done:
                 inner = tuple(done[id(part)] for part in each.values)
-                done[id(each)] = values.make(each.op, inner, each.keys, each.name, each.layout, each.place)
+                done[id(each)] = values.again(each, inner)
         operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in operands)
         done[id(value)] = values.make(op, operands, keys, value.name, value.layout, value.place)
     return done[id(result)]
@@ -139,12 +139,8 @@ def owned(result: Value, values: Values) -> Value:
 
     The state_dict has its weight under that name, which no parameter of the chain could have.
     """
-    done: dict[int, Value] = {}
-    for value in walk(result):
-        operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
-        made = values.make(value.op, operands, value.keys, value.name, value.layout, value.place)
-        done[id(value)] = _with_weight(made, values)
-    return done[id(result)]
+    (found,) = replaced([result], lambda value, operands: _with_weight(values.again(value, operands), values))
+    return found
 
 
 def _with_weight(value: Value, values: Values) -> Value:

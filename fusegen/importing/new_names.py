@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pydantic_core import PydanticCustomError
-
 from fusegen.importing.places import Place
-from fusegen.spec.names import check_identifier, free_name
+from fusegen.spec.names import check_identifier, free_name, passes
 
 _ASSIGNED = re.compile(r"\s*([A-Za-z]\w*)\s*=[^=]")
 
@@ -26,10 +24,7 @@ class NewNames:
 
     def new(self, wanted: str) -> str:
         """The name, or one like it."""
-        try:
-            check_identifier(wanted)
-        except PydanticCustomError:
-            wanted = "v"
+        wanted = wanted if passes(check_identifier, wanted) else "v"
         name = free_name(wanted, self.taken)
         self.taken.add(name)
         return name

@@ -8,7 +8,7 @@ from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import is_one, shown
 from fusegen.importing.trace import shape
-from fusegen.importing.values import CHANNELS, ROWS, Layout, Value, walk
+from fusegen.importing.values import CHANNELS, ROWS, Layout, Number, Value, replaced
 
 
 class Results(Operands):
@@ -39,18 +39,18 @@ class Results(Operands):
     def _without_views(self, results: list[Value]) -> list[Value]:
         """The same with one value for all shapes that it is viewed in. Of a result that has no dimension for the
         channels, the last reductions drop it."""
-        done: dict[int, Value] = {}
         at = self._layout.index(CHANNELS)
         dropped = (*self._layout[:at], *self._layout[at + 1 :])
         last = {each for result in results if result.layout == dropped for each in _last_reductions(result)}
-        for value in walk(*results):
-            operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
+
+        def made(value: Value, operands: tuple[Value | Number, ...]) -> Value:
             layout: Layout = tuple(label for label in value.layout if label is not None)
             if layout[:1] == (ROWS,):
                 layout = (*self._layout[:-1], *layout[1:])
             keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
-            done[id(value)] = self.values.make(value.op, operands, keys, value.name, layout, value.place)
-        return [done[id(each)] for each in results]
+            return self.values.make(value.op, operands, keys, value.name, layout, value.place)
+
+        return replaced(results, made)
 
 
 def _last_reductions(result: Value) -> set[int]:

@@ -10,8 +10,7 @@ from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.positions import NoResult, Positions
-from fusegen.plan.composition import Composition, Planned
-from fusegen.plan.dimensions import dimensions
+from fusegen.plan.composition import Planned, dimensions_of
 
 _ROWS = (1, 2, 3, 17)
 # The same of several dimensions of rows.
@@ -35,7 +34,7 @@ def check_rows(pair: Pair, case: Case, plan: Planned, sheet: Sheet, positions: P
     leading = case.inputs[0].shape[1:-1]
     for size in _ROWS[1:3] if pair.is_large else _ROWS:
         _check_shape(pair, sheet, (size, *leading))
-    allowed = plan.dimensions() if isinstance(plan, Composition) else dimensions(plan)
+    allowed = dimensions_of(plan)
     shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
     shapes += [()] if allowed.least == 1 else []
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,10 @@ class Values:
             self._known[key] = Value(op, operands, dict(keys or {}), name, layout, place)
         return self._known[key]
 
+    def again(self, value: Value, operands: tuple[Value | Number, ...]) -> Value:
+        """The same value of other operands."""
+        return self.make(value.op, operands, value.keys, value.name, value.layout, value.place)
+
 
 def walk(*results: Value) -> Iterator[Value]:
     """Every value that results are made of, operands first."""
@@ -84,3 +88,16 @@ def walk(*results: Value) -> Iterator[Value]:
             seen.add(id(value))
             waiting.append((value, True))
             waiting += [(each, False) for each in reversed(value.values)]
+
+
+Made = Callable[[Value, tuple[Value | Number, ...]], Value]
+"""What takes the place of a value, from its operands that have been replaced already."""
+
+
+def replaced(results: Sequence[Value], made: Made) -> list[Value]:
+    """The results with every value in them replaced, operands first."""
+    done: dict[int, Value] = {}
+    for value in walk(*results):
+        operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
+        done[id(value)] = made(value, operands)
+    return [done[id(each)] for each in results]

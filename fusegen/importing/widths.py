@@ -13,7 +13,7 @@ from torch import nn
 
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
-from fusegen.importing.facts import BARE
+from fusegen.importing.facts import facts_of_part
 from fusegen.importing.values import CHANNELS, Value
 
 
@@ -79,7 +79,7 @@ class Widths:
             behind = self._divide(before, 2)
         else:
             behind = before
-            self._of_norm(draft, before)
+            before.root.facts += facts_of_part(draft, self.tensors, self._parts)
             for each in value.values if op in (*ARITHMETIC, "masked_fill") else ():
                 behind = self._operand(each, behind)
         self._of[id(value)] = behind if CHANNELS in value.layout else Width(1)
@@ -149,14 +149,3 @@ class Widths:
         self.inner[name] = Width(self.arguments.shapes[at][-2], wanted="keys")
         self._all.append(self.inner[name])
         return self.inner[name]
-
-    def _of_norm(self, draft: Draft, width: Width) -> None:
-        name, op = draft.data.get("name"), draft.data["op"]
-        if name is None or op in ARITHMETIC:
-            return
-        held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in self.tensors]
-        width.root.facts += [
-            f"{each}[0]" for each in held if self.tensors[each].dim() and self.tensors[each].shape[0] != 1
-        ]
-        if not held and op in BARE and name in self._parts:
-            width.root.facts.append(f"{name}.{BARE[op]}")

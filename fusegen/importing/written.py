@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Composition, Planned, compiled
 from fusegen.render.composition import render_composition
 from fusegen.render.module import render_module
 from fusegen.render.package import support_files
@@ -39,7 +39,7 @@ def reference_class(planned: Planned) -> Iterator[type[nn.Module]]:
 def _files(planned: Planned) -> dict[str, str]:
     """The sources of Python."""
     files = {path: text for path, text in support_files().items() if path.endswith(".py")}
-    plans = planned.plans if isinstance(planned, Composition) else [planned]
+    plans = compiled([planned])
     files |= {f"{plan.spec.name}/__init__.py": render_module(plan, "") for plan in plans}
     if isinstance(planned, Composition):
         own = render_composition(planned, {plan.spec.name: "" for plan in plans})

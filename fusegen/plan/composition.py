@@ -89,6 +89,11 @@ def compiled(planned: Iterable[Planned]) -> list[Plan]:
     return [plan for each in planned for plan in (each.plans if isinstance(each, Composition) else [each])]
 
 
+def dimensions_of(planned: Planned) -> Dimensions:
+    """How many dimensions inputs may have."""
+    return planned.dimensions() if isinstance(planned, Composition) else dimensions(planned)
+
+
 def package_names(planned: Planned) -> list[str]:
     """Of all packages that a spec becomes, the module's own first."""
     return list(dict.fromkeys([planned.spec.name, *(plan.spec.name for plan in compiled([planned]))]))

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.names import camel_case, check_class, check_spec_name, is_spoilt, symbol_of
+from fusegen.spec.names import camel_case, check_class, check_spec_name, is_spoilt, passes, symbol_of
 from fusegen.spec.state_paths import check_state_paths
 from fusegen.spec.wording import suggest
 
@@ -133,11 +133,7 @@ def _defaults_fit(document: Document) -> Iterator[Diagnostic]:
 def _class_of_name(document: Document) -> Iterator[Diagnostic]:
     """A spec without `class` whose name gives a class that cannot be written."""
     name = document.data.get("name")
-    if "class" in document.data or not isinstance(name, str):
-        return
-    try:
-        check_spec_name(name)
-    except PydanticCustomError:
+    if "class" in document.data or not isinstance(name, str) or not passes(check_spec_name, name):
         return
     try:
         check_class(camel_case(name))

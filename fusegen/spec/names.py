@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from fusegen.errors import quote
 from fusegen.paths import SUPPORT
@@ -56,6 +57,15 @@ def check_identifier(name: str) -> str:
         if name in words:
             raise problem("FG206", f"the name {shown} {why}")
     return name
+
+
+def passes(check: Callable[[str], str], name: str) -> bool:
+    """Whether a name is one that this check lets through."""
+    try:
+        check(name)
+    except PydanticCustomError:
+        return False
+    return True
 
 
 def is_spoilt(name: str, known: Sequence[str]) -> bool:

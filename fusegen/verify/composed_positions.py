@@ -11,6 +11,7 @@ from fusegen.ir.axes import Dim, dividend
 from fusegen.ir.multiples import factors
 from fusegen.plan.composition import Composition
 from fusegen.plan.region import Shape
+from fusegen.verify.positions import unequal
 
 _MOST = 256
 """Positions of one dimension that are tried."""
@@ -22,12 +23,9 @@ def symbols_of_images(composition: Composition, rows: int, source: int, channels
     symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
     symbols |= _channels(composition, source, channels, groups, symbols)
     batch, _, *positions = next(iter(spec.inputs.values()))
-    symbols[str(batch)] = max(1, round(rows ** (1 / (composition.spatial + 1))))
-    rest = max(1, rows // symbols[str(batch)])
-    for index, name in enumerate(positions):
-        wanted = max(1, round(rest ** (1 / (composition.spatial - index))))
-        rest = max(1, rest // wanted)
-        symbols |= _positions(composition, index, str(name), wanted, symbols)
+    symbols[str(batch)], wanted = unequal(rows, composition.spatial)
+    for index, (name, count) in enumerate(zip(positions, wanted, strict=False)):
+        symbols |= _positions(composition, index, str(name), count, symbols)
     return {**spec.dims, **symbols}
 
 

@@ -31,7 +31,7 @@ def symbols_of_images(plan: Plan, rows: int, channels: int) -> dict[str, int]:
     if symbol is not None:
         symbols.setdefault(symbol, max(1, channels // number))
     (name, _, *positions) = chain.inputs[0].shape
-    batch, given = _unequal(rows, chain.spatial)
+    batch, given = unequal(rows, chain.spatial)
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
     return {**spec.dims, **symbols}
 
@@ -48,7 +48,7 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
         number, name = factors(dim)
         if name is not None:
             symbols.setdefault(name, max(1, count // (number * groups)) * groups)
-    batch, wanted = _unequal(rows, made.dimensions)
+    batch, wanted = unequal(rows, made.dimensions)
     (name, _, *positions) = plan.chain.inputs[0].shape
     others = [dim for each in plan.chain.inputs[1:] for dim in each.shape[-made.dimensions :]]
     fixed = any(isinstance(dim, int) and dim != 1 for dim in others)
@@ -57,7 +57,7 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
     return {**spec.dims, **further_positions(plan, given, symbols), **symbols}
 
 
-def _unequal(rows: int, dimensions: int) -> tuple[int, list[int]]:
+def unequal(rows: int, dimensions: int) -> tuple[int, list[int]]:
     """A batch and positions of so many dimensions, of odd and unequal lengths as the rows are."""
     batch = max(1, round(rows ** (1 / (dimensions + 1))))
     rest, wanted = max(1, rows // batch), []
