@@ -181,25 +181,16 @@ class Operator:
             flat, trailing = arguments[0].flat(), arguments[0].trailing
             return with_trailing(self.described((flat, *arguments[1:]), flat), trailing)
         dtypes = self.package.dtypes[_named(self.forward, arguments)["_dtype_mode"]]
-        if not isinstance(arguments[0], Tensor):
-            return self._described_images(arguments, dtypes, x)
-        channels = (arguments[1].shape[0] if self.linear else x.shape[-1]) // self.parts
+        at, shape = -1, list(x.shape)
+        if not isinstance(arguments[0], Tensor):  # of images
+            at, shape = 1, list(arguments[0].shape)
+        channels = (arguments[1].shape[0] if self.linear else shape[at]) // self.parts
         made = []
         for role, *sizes in self.results:
-            shape = (*x.shape[:-1], 1 if sizes[1:] == [1] else channels)
+            shape[at] = 1 if sizes[1:] == [1] else channels
             made.append(x.new_empty(shape, dtype=dtypes[role]))
         result = self._returned(made)
-        return result.squeeze(-1) if self.drops_channels else result
-
-    def _described_images(self, arguments, dtypes, x):
-        """The same of images."""
-        shape = arguments[0].shape
-        channels, made = (arguments[1].shape[0] if self.linear else shape[1]) // self.parts, []
-        for role, *sizes in self.results:
-            own = 1 if sizes[1:] == [1] else channels
-            made.append(x.new_empty((shape[0], own, *shape[2:]), dtype=dtypes[role]))
-        result = self._returned(made)
-        return result.squeeze(1) if self.drops_channels else result
+        return result.squeeze(at) if self.drops_channels else result
 
     def _forward_fake(self, *arguments):
         _check_devices(self.forward, arguments)
