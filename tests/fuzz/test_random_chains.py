@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import Composition
 from fusegen.plan.load import planned_document
-from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
 from tests.fuzz.claims import check_error
@@ -82,10 +80,7 @@ def test_chains_of_a_seed_are_the_same() -> None:
 def test_kernels(seed: int, kind: str, tmp_path: Path, emulation_cache: Path) -> None:
     """Results and every gradient against double precision, in training and evaluation, on the emulator."""
     pytest.importorskip("torch")
-    from fusegen.emulate.package import emulate_package
-    from fusegen.verify.composed import ComposedSubject, ComposedSuite
-    from fusegen.verify.subject import Subject
-    from fusegen.verify.suite import Suite
+    from tests.emulate.suites import compared, emulated_suite
 
     name = f"drafted_{kind or 'any'}_{seed}"
     dtype = "bfloat16" if seed % 2 else "float32"
@@ -96,12 +91,5 @@ def test_kernels(seed: int, kind: str, tmp_path: Path, emulation_cache: Path) ->
         assert not kind, f"RUN has seeds whose chains are planned: {error}"
         check_refusal(error, seed, text)
         return
-    write_files(render_all([plan]), tmp_path)
-    package = emulate_package(tmp_path / name, cache=emulation_cache)
-    if isinstance(plan, Composition):
-        suite: Suite = ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False)
-    else:
-        suite = Suite(Subject(plan, package, "cpu"), full=False)
-    found = [finding for mode in suite.modes() for finding in suite.numerics(mode, SHAPES)]
-    wrong = [f"{each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in found if not each.item.ok]
+    found, wrong = compared(emulated_suite(plan, tmp_path, emulation_cache), SHAPES)
     assert not wrong and found, text
