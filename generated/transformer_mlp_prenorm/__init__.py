@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "3abd24f6bb9a",
+    "465afc9b2ee5",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "2f1ca9894784",
+    "6402b33fc0a0",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "7b17ed102eb9",
+    "71331458b414",
 )
 
 _package = _support.Composition(
