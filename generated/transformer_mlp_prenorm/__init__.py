@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "465afc9b2ee5",
+    "eb35422d019f",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "6402b33fc0a0",
+    "25eada8aee3e",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "71331458b414",
+    "b5ac6db871f4",
 )
 
 _package = _support.Composition(
