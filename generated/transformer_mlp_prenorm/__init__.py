@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "eb35422d019f",
+    "923fe4c9d800",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "25eada8aee3e",
+    "f40f83c1a164",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "b5ac6db871f4",
+    "412d55e53503",
 )
 
 _package = _support.Composition(
