@@ -13,7 +13,8 @@ from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
 from .images import OTHER_POSITIONS, Multiplicand, Pictured, has_no_variance
 from .losses import Loss
-from .operators import Operator, Package
+from .operators import Operator
+from .package import Package
 from .precisions import check_precision, choose_precision
 from .ranks import RANKS_COMPILED, RANKS_PRECISION, RankOperator, Ranks, group_of
 from .stand_in import (

@@ -1,10 +1,8 @@
-"""The torch ops of a generated package: loaded once, differentiated, described to tracers."""
+"""The torch ops of a generated package: differentiated, and described to tracers."""
 
 import ctypes
 import functools
 import hashlib
-import os
-import sys
 import warnings
 from pathlib import Path
 
@@ -15,58 +13,7 @@ from torch.utils.flop_counter import flop_registry
 from .dimensions import as_rows
 from .trailing import Flattened, with_trailing
 
-_NAMESPACE = "fusegen"
 _HERE = Path(__file__).parent
-
-_imported = {}  # by file: the name under which a package was imported first
-
-
-class Package:
-    """The compiled library of one generated package.
-
-    sources: the digest of the C++ sources, which is part of every op's name. So a library of other
-    sources is noticed, and packages of one name live together in a process: they share their ops
-    where they are alike. dtypes: of the roles of tensors, by dtype mode. spec: the one that it is
-    made of, where that has another name. Raises ImportError for a library of other sources, and
-    where the package was imported under another name before.
-    """
-
-    def __init__(self, name, module, file, sources, device, roles, dtypes, spec=None):
-        self.name, self.sources, self.device, self._spec = name, sources, device, spec or name
-        self.dtypes = [dict(zip(roles, row, strict=True)) for row in dtypes]
-        for row in self.dtypes:
-            is_double = row["activation"] == torch.float64
-            row["accumulator"] = torch.float64 if is_double else torch.float32
-        self._module = module
-        self.library = Path(file).with_name("_C.so")
-        _import_once(module, Path(file).resolve())
-        self.built = self.library.exists()
-
-    def find_op(self, function):
-        """torch.ops.fusegen.<name>_<function>_<sources>, loaded if it has to be.
-
-        Raises ImportError where the library lacks it.
-        """
-        name = f"{self.name}_{function}_{self.sources}"
-        if not _is_registered(name):
-            torch.ops.load_library(self.library)
-        elif os.path.realpath(self.library) not in torch.ops.loaded_libraries:
-            # Another copy has registered the ops. A second registration aborts the process.
-            sys.modules[f"{self._module}._C"] = None
-        if not _is_registered(name):
-            raise ImportError(
-                f"{self.library} was built from other sources than these: {self.command()}"
-            )
-        return getattr(getattr(torch.ops, _NAMESPACE), name).default
-
-    def command(self):
-        return f"run `fusegen build specs/{self._spec}.yaml`"
-
-    def no_second_derivative(self):
-        return (
-            f"{self.name} has no second derivative: use create_graph=False, or call the module's "
-            "fusegen_reference, which is the chain in PyTorch's own operators"
-        )
 
 
 class Operator:
@@ -181,25 +128,16 @@ class Operator:
             flat, trailing = arguments[0].flat(), arguments[0].trailing
             return with_trailing(self.described((flat, *arguments[1:]), flat), trailing)
         dtypes = self.package.dtypes[_named(self.forward, arguments)["_dtype_mode"]]
-        if not isinstance(arguments[0], Tensor):
-            return self._described_images(arguments, dtypes, x)
-        channels = (arguments[1].shape[0] if self.linear else x.shape[-1]) // self.parts
+        at, shape = -1, list(x.shape)
+        if not isinstance(arguments[0], Tensor):  # of images
+            at, shape = 1, list(arguments[0].shape)
+        channels = (arguments[1].shape[0] if self.linear else shape[at]) // self.parts
         made = []
         for role, *sizes in self.results:
-            shape = (*x.shape[:-1], 1 if sizes[1:] == [1] else channels)
+            shape[at] = 1 if sizes[1:] == [1] else channels
             made.append(x.new_empty(shape, dtype=dtypes[role]))
         result = self._returned(made)
-        return result.squeeze(-1) if self.drops_channels else result
-
-    def _described_images(self, arguments, dtypes, x):
-        """The same of images."""
-        shape = arguments[0].shape
-        channels, made = (arguments[1].shape[0] if self.linear else shape[1]) // self.parts, []
-        for role, *sizes in self.results:
-            own = 1 if sizes[1:] == [1] else channels
-            made.append(x.new_empty((shape[0], own, *shape[2:]), dtype=dtypes[role]))
-        result = self._returned(made)
-        return result.squeeze(1) if self.drops_channels else result
+        return result.squeeze(at) if self.drops_channels else result
 
     def _forward_fake(self, *arguments):
         _check_devices(self.forward, arguments)
@@ -364,20 +302,6 @@ def _autograd_library():
         )
         return None
     return library
-
-
-def _import_once(module, file):
-    """A second name would make a second class of the same file."""
-    first = _imported.setdefault(file, module)
-    if first != module and first in sys.modules:
-        raise ImportError(
-            f"{file} was imported as {first!r} before: import it by that name, not as {module!r}"
-        )
-    _imported[file] = module
-
-
-def _is_registered(name):
-    return torch._C._dispatch_has_kernel(f"{_NAMESPACE}::{name}")
 
 
 def _describe(op, fake, flops):

@@ -181,6 +181,12 @@ __device__ __forceinline__ void load_values(
   });
 }
 
+// Loads a value of a row or a group, or 0 where it is not `present`.
+template <typename Acc, typename From>
+__device__ __forceinline__ Acc load_value(const From& from, int64_t at, bool present) {
+  return present ? Acc(widen(read(from + at))) : Acc(0);
+}
+
 template <int N, bool kPacked, typename Acc, typename T>
 __device__ __forceinline__ void store_values(
     const Columns<N, kPacked>& columns, T* row, const Acc (&value)[N]) {

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "3abd24f6bb9a",
+    "923fe4c9d800",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "2f1ca9894784",
+    "f40f83c1a164",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "7b17ed102eb9",
+    "412d55e53503",
 )
 
 _package = _support.Composition(

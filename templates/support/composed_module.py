@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .dimensions import check_dimensions, check_own_dimensions
 from .fused_module import FusedModule, KernelUse
-from .operators import _import_once
+from .package import import_once
 from .parametrised import without_data
 from .precisions import precision_name
 
@@ -64,7 +64,7 @@ class Composition:
         self.name, self.regions = name, regions
         self.packages = [each._fusegen_package for each in regions]
         self.device = self.packages[0].device
-        _import_once(module, Path(file).resolve())
+        import_once(module, Path(file).resolve())
 
     @property
     def built(self):

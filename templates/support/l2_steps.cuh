@@ -161,60 +161,54 @@ __device__ __forceinline__ Acc* leave_moments(
   return m2s + kL2Warps * columns;
 }
 
-// What is read a second time stays in the L2 before anything else.
-__device__ __forceinline__ uint4 load_word_to_keep(const uint4* from) {
+// What is read a second time stays in the L2 before anything else. A word is of one of the types in
+// types.cuh.
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+
+__device__ __forceinline__ uint64_t policy_to_keep() {
   uint64_t policy;
-  uint4 word;
   asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ uint4 load_word_to_keep(const uint4* from) {
+  uint4 word;
   asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
-               : "l"(from), "l"(policy));
+               : "l"(from), "l"(policy_to_keep()));
   return word;
-#else
-  return *from;
-#endif
 }
 __device__ __forceinline__ uint2 load_word_to_keep(const uint2* from) {
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-  uint64_t policy;
   uint2 word;
-  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   asm volatile("ld.global.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;"
                : "=r"(word.x), "=r"(word.y)
-               : "l"(from), "l"(policy));
+               : "l"(from), "l"(policy_to_keep()));
   return word;
-#else
-  return *from;
-#endif
 }
 // Those of a mask, whose elements have a byte each.
 __device__ __forceinline__ unsigned int load_word_to_keep(const unsigned int* from) {
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-  uint64_t policy;
   unsigned int word;
-  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   asm volatile("ld.global.L2::cache_hint.u32 %0, [%1], %2;"
                : "=r"(word)
-               : "l"(from), "l"(policy));
+               : "l"(from), "l"(policy_to_keep()));
   return word;
-#else
-  return *from;
-#endif
 }
 __device__ __forceinline__ unsigned short load_word_to_keep(const unsigned short* from) {
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-  uint64_t policy;
   unsigned short word;
-  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   asm volatile("ld.global.L2::cache_hint.u16 %0, [%1], %2;"
                : "=h"(word)
-               : "l"(from), "l"(policy));
+               : "l"(from), "l"(policy_to_keep()));
   return word;
-#else
-  return *from;
-#endif
 }
+
+#else
+
+template <typename Word>
+__device__ __forceinline__ Word load_word_to_keep(const Word* from) {
+  static_assert(sizeof(Word) > 1);
+  return *from;
+}
+
+#endif
 
 template <int N, typename T>
 __device__ __forceinline__ Loaded<T, N> load_to_keep(

@@ -17,7 +17,8 @@ from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.verify.emulated import EmulatedTail, tail_reference
 from tests.emulate.building import module_class
-from tests.emulate.mutants.mutant import Mutant, with_mutants
+from tests.emulate.mutants.mutant import Mutant
+from tests.emulate.mutants.scenario import add_mutants
 from tests.emulate.test_chains import compare
 
 SPEC = """
@@ -72,20 +73,14 @@ class SharedRows:
         self.plan = replace(plan, device=replace(plan.device, multiprocessors=4, shared_bytes=shared_bytes))
         self.variant, self.mode = self.plan.variants[0], self.plan.modes[mode]
         write_files(render_all([self.plan]), root)
-        kernels, support = root / name / "kernels.cu", root / "support"
         if not in_registers:
-            shapes = support / "row_shapes.cuh"
+            shapes = root / "support" / "row_shapes.cuh"
             text = shapes.read_text(encoding="utf-8")
             assert text.count(_REGISTERS) == 1
             shapes.write_text(text.replace(_REGISTERS, "return none;"), encoding="utf-8")
         if mutants:
-            for file in {mutant.file for mutant in mutants.values()}:
-                chosen = [each for each in mutants.items() if each[1].file == file]
-                text = (support / file).read_text(encoding="utf-8")
-                (support / file).write_text(with_mutants(text, chosen), encoding="utf-8")
-            text = kernels.read_text(encoding="utf-8")
-            kernels.write_text('extern "C" { int fusegen_mutant = 0; }\n' + text, encoding="utf-8")
-        self.library = compile_kernels(kernels, cache=cache, modes=[mode])
+            add_mutants(root / name, list(mutants.items()))
+        self.library = compile_kernels(root / name / "kernels.cu", cache=cache, modes=[mode])
         self.module_class = module_class(self.plan, root)
 
     def choices(self, rows: int, width: int) -> list[Choice]:

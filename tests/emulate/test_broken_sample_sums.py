@@ -17,9 +17,8 @@ from torch.nn import functional as F  # noqa: E402
 from fusegen.emulate import EmulationError  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail  # noqa: E402
 from tests.emulate.building import forced_shapes, kernels_of, module_class, write  # noqa: E402
-from tests.emulate.mutants.mutant import with_mutants  # noqa: E402
 from tests.emulate.mutants.samples import SAMPLES  # noqa: E402
-from tests.emulate.mutants.scenario import choose  # noqa: E402
+from tests.emulate.mutants.scenario import add_mutants, choose  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -77,14 +76,9 @@ def libraries(tmp_path_factory, emulation_cache):
             path = root / "support" / name
             assert path.read_text(encoding="utf-8").count(old) == 1
             path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-        for name in {mutant.file for mutant in SAMPLES}:
-            path = root / "support" / name
-            chosen = [each for each in MUTANTS.items() if each[1].file == name]
-            path.write_text(with_mutants(path.read_text(encoding="utf-8"), chosen), encoding="utf-8")
-        kernels = root / plan.spec.name / "kernels.cu"
-        kernels.write_text('extern "C" { int fusegen_mutant = 0; }\n' + kernels.read_text(encoding="utf-8"))
-        library = kernels_of(kernels.parent, plan.modes[0], emulation_cache)
-        found[text] = plan, module_class(plan, root), library
+        package = root / plan.spec.name
+        add_mutants(package, list(MUTANTS.items()))
+        found[text] = plan, module_class(plan, root), kernels_of(package, plan.modes[0], emulation_cache)
     return found
 
 

@@ -8,14 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.composition import Composition  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
-from fusegen.render.output import write_files  # noqa: E402
-from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
-from fusegen.verify.suite import Suite  # noqa: E402
+from tests.emulate.suites import compared, emulated_suite  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -107,13 +102,5 @@ def test_beside_the_chain_in_pytorch(name: str, tmp_path: Path, emulation_cache:
     path.write_text(HEAD.format(name=name, dtype=dtype, inputs=inputs) + chain, encoding="utf-8")
     plan = planned_file(path)
     assert (len(plan.parts) if isinstance(plan, Composition) else 1) == REGIONS[name]
-    write_files(render_all([plan]), tmp_path)
-    package = emulate_package(tmp_path / name, cache=emulation_cache)
-    suite: Suite = (
-        ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False)
-        if isinstance(plan, Composition)
-        else Suite(Subject(plan, package, "cpu"), full=False)
-    )
-    found = [finding for mode in suite.modes() for finding in suite.numerics(mode, SHAPES)]
-    wrong = [f"{each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in found if not each.item.ok]
+    found, wrong = compared(emulated_suite(plan, tmp_path, emulation_cache), SHAPES)
     assert not wrong and len(found) >= 2 * 2 * 2

@@ -14,8 +14,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 import fusegen  # noqa: E402
-from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.fusing import fuse as fusing  # noqa: E402
+from tests.fusing.emulated import fuse_emulated  # noqa: E402
 from tests.fusing.models import losses  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -50,17 +49,7 @@ def case(tmp_path_factory: pytest.TempPathFactory, emulation_cache: Path):
     torch.manual_seed(0)
     model, x = Model(), torch.randn(3, 5, 8)
     original, directory = copy.deepcopy(model), tmp_path_factory.mktemp("layers")
-    loaded: dict[str, type] = {}
-
-    def load(name: str, output: Path) -> type:
-        if name not in loaded:
-            package = emulate_package(output / name, cache=emulation_cache, modes=[0])
-            loaded[name] = getattr(package, package.__all__[0])
-        return loaded[name]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fusing, "load", load)
-        report = fusing.fuse(model, x, directory=directory, compile=False)
+    report = fuse_emulated(model, x, directory, emulation_cache)
     return model, original, x, report
 
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import Composition
 from fusegen.plan.load import planned_document
-from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
 from tests.fuzz.claims import check_error
@@ -43,6 +41,14 @@ SEEDS = (
 SHAPES = ((5, 6, 12, 3), (1, 8, 12, 2))
 
 
+def check_refusal(error: SpecError, seed: int, text: str) -> None:
+    """The reasons are of the table, and each is at a place."""
+    check_error(error, "spec.yaml", text)
+    assert all(each.location is not None for each in error.diagnostics), text
+    unknown = [each.message for each in error.diagnostics if not any(k in each.message for k in KNOWN)]
+    assert not unknown, f"seed {seed}: {unknown}\n{text}"
+
+
 def test_plans() -> None:
     """A chain that is refused has a reason of the table; one that is not has the same text twice."""
     refused = 0
@@ -51,10 +57,7 @@ def test_plans() -> None:
         try:
             files = render_all([planned_document(parse_yaml(text, "spec.yaml", lenient=True))])
         except SpecError as error:
-            check_error(error, "spec.yaml", text)
-            assert all(each.location is not None for each in error.diagnostics), text
-            unknown = [each.message for each in error.diagnostics if not any(k in each.message for k in KNOWN)]
-            assert not unknown, f"seed {seed}: {unknown}\n{text}"
+            check_refusal(error, seed, text)
             refused += 1
             continue
         if seed % 10 == 0:
@@ -77,10 +80,7 @@ def test_chains_of_a_seed_are_the_same() -> None:
 def test_kernels(seed: int, kind: str, tmp_path: Path, emulation_cache: Path) -> None:
     """Results and every gradient against double precision, in training and evaluation, on the emulator."""
     pytest.importorskip("torch")
-    from fusegen.emulate.package import emulate_package
-    from fusegen.verify.composed import ComposedSubject, ComposedSuite
-    from fusegen.verify.subject import Subject
-    from fusegen.verify.suite import Suite
+    from tests.emulate.suites import compared, emulated_suite
 
     name = f"drafted_{kind or 'any'}_{seed}"
     dtype = "bfloat16" if seed % 2 else "float32"
@@ -88,13 +88,8 @@ def test_kernels(seed: int, kind: str, tmp_path: Path, emulation_cache: Path) ->
     try:
         plan = planned_document(parse_yaml(text, "spec.yaml", lenient=True))
     except SpecError as error:
-        pytest.skip(str(error))
-    write_files(render_all([plan]), tmp_path)
-    package = emulate_package(tmp_path / name, cache=emulation_cache)
-    if isinstance(plan, Composition):
-        suite: Suite = ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False)
-    else:
-        suite = Suite(Subject(plan, package, "cpu"), full=False)
-    found = [finding for mode in suite.modes() for finding in suite.numerics(mode, SHAPES)]
-    wrong = [f"{each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in found if not each.item.ok]
+        assert not kind, f"RUN has seeds whose chains are planned: {error}"
+        check_refusal(error, seed, text)
+        return
+    found, wrong = compared(emulated_suite(plan, tmp_path, emulation_cache), SHAPES)
     assert not wrong and found, text

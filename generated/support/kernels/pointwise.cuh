@@ -84,15 +84,15 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     Values values = {};
     p.template row_tensors<kPass>([&](auto uses, auto pointer, bool present, auto field) {
       if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-        const auto from = pointer + tile * rows_of_tile + row_of[v] + (kSamples ? origin : 0);
-        values.row.*field = present ? Acc(widen(read(from))) : Acc(0);
+        const int64_t at = tile * rows_of_tile + row_of[v] + (kSamples ? origin : 0);
+        values.row.*field = load_value<Acc>(pointer, at, present);
       }
     });
     p.template group_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
       if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-        auto* const from =
-            pointer + tile * groups_of_tile + group_of[v] + (kSamples ? origin * p.groups : 0);
-        values.group.*field = present ? Acc(widen(read(from))) : Acc(0);
+        const int64_t at =
+            tile * groups_of_tile + group_of[v] + (kSamples ? origin * p.groups : 0);
+        values.group.*field = load_value<Acc>(pointer, at, present);
       }
     });
     return values;

@@ -116,12 +116,12 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
     // What is known of the segment. All tensors: the compiler drops those that nothing below uses.
     Known<P> known{scalars, {}, {}, {}};
     p.template row_tensors<kPass>([&](auto, auto pointer, bool present, auto field) {
-      known.*field = present ? Acc(widen(read(pointer + row))) : Acc(0);
+      known.*field = load_value<Acc>(pointer, row, present);
     });
     p.derive_row(known);
     if constexpr (kByGroup) {
       p.template group_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
-        known.*field = present ? Acc(widen(read(pointer + item))) : Acc(0);
+        known.*field = load_value<Acc>(pointer, item, present);
       });
       p.derive_group(known);
     }
@@ -188,8 +188,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
             p.template group_tensors<kPass>(
                 [&](auto uses, auto* pointer, bool present, auto field) {
                   if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-                    auto* const from = pointer + row * p.groups + group;
-                    k.*field = present ? Acc(widen(read(from))) : Acc(0);
+                    k.*field = load_value<Acc>(pointer, row * p.groups + group, present);
                   }
                 });
             p.derive_group(k);

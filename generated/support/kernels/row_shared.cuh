@@ -116,7 +116,7 @@ class RowSharedThread {
     for (; row < p_.rows; row += gridDim.x, begin_ += int64_t(gridDim.x) * p_.channels) {
       Known<P> known{scalars, {}, {}, {}};
       p_.template row_tensors<kFirst>([&](auto, auto pointer, bool present, auto field) {
-        known.*field = present ? Acc(widen(read(pointer + row))) : Acc(0);
+        known.*field = load_value<Acc>(pointer, row, present);
       });
       p_.derive_row(known);
       wait_for_rows<0>();
@@ -286,7 +286,7 @@ class RowSharedThread {
         const int64_t at = row * p_.groups + own.at(kPacked ? 0 : v) / p_.group_length;
         p_.template group_tensors<kFirst>([&](auto uses, auto* from, bool present, auto field) {
           if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-            k.*field = present ? Acc(widen(read(from + at))) : Acc(0);
+            k.*field = load_value<Acc>(from, at, present);
           }
         });
         p_.derive_group(k);

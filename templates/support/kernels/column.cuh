@@ -26,12 +26,6 @@
 
 namespace fusegen {
 
-// Loads a value of a row or a group.
-template <typename Acc, typename From>
-__device__ __forceinline__ Acc load_value(const From& from, int64_t at, bool present) {
-  return present ? Acc(widen(read(from + at))) : Acc(0);
-}
-
 // One thread of the kernel.
 template <class P, int kFirst, int kVec, bool kPacked>
 class ColumnThread {

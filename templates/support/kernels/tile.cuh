@@ -183,8 +183,7 @@ class TileThread {
     if constexpr (P::kRowTensorsBy[kPass] > 0) {
       p_.template row_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
         if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-          auto* const from = pointer + own_row_ + u * blockDim.y;
-          row_values.*field = present ? Acc(widen(read(from))) : Acc(0);
+          row_values.*field = load_value<Acc>(pointer, own_row_ + u * blockDim.y, present);
         }
       });
       Known<P> k{known_[0], {}, row_values, {}};

@@ -1,0 +1,73 @@
+"""The compiled library of a generated package, which has its ops: imported and loaded once."""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+_NAMESPACE = "fusegen"
+
+_imported = {}  # by file: the name under which a package was imported first
+
+
+class Package:
+    """The compiled library of one generated package.
+
+    sources: the digest of the C++ sources, which is part of every op's name. So a library of other
+    sources is noticed, and packages of one name live together in a process: they share their ops
+    where they are alike. dtypes: of the roles of tensors, by dtype mode. spec: the one that it is
+    made of, where that has another name. Raises ImportError for a library of other sources, and
+    where the package was imported under another name before.
+    """
+
+    def __init__(self, name, module, file, sources, device, roles, dtypes, spec=None):
+        self.name, self.sources, self.device, self._spec = name, sources, device, spec or name
+        self.dtypes = [dict(zip(roles, row, strict=True)) for row in dtypes]
+        for row in self.dtypes:
+            is_double = row["activation"] == torch.float64
+            row["accumulator"] = torch.float64 if is_double else torch.float32
+        self._module = module
+        self.library = Path(file).with_name("_C.so")
+        import_once(module, Path(file).resolve())
+        self.built = self.library.exists()
+
+    def find_op(self, function):
+        """torch.ops.fusegen.<name>_<function>_<sources>, loaded if it has to be.
+
+        Raises ImportError where the library lacks it.
+        """
+        name = f"{self.name}_{function}_{self.sources}"
+        if not _is_registered(name):
+            torch.ops.load_library(self.library)
+        elif os.path.realpath(self.library) not in torch.ops.loaded_libraries:
+            # Another copy has registered the ops. A second registration aborts the process.
+            sys.modules[f"{self._module}._C"] = None
+        if not _is_registered(name):
+            raise ImportError(
+                f"{self.library} was built from other sources than these: {self.command()}"
+            )
+        return getattr(getattr(torch.ops, _NAMESPACE), name).default
+
+    def command(self):
+        return f"run `fusegen build specs/{self._spec}.yaml`"
+
+    def no_second_derivative(self):
+        return (
+            f"{self.name} has no second derivative: use create_graph=False, or call the module's "
+            "fusegen_reference, which is the chain in PyTorch's own operators"
+        )
+
+
+def import_once(module, file):
+    """A second name would make a second class of the same file."""
+    first = _imported.setdefault(file, module)
+    if first != module and first in sys.modules:
+        raise ImportError(
+            f"{file} was imported as {first!r} before: import it by that name, not as {module!r}"
+        )
+    _imported[file] = module
+
+
+def _is_registered(name):
+    return torch._C._dispatch_has_kernel(f"{_NAMESPACE}::{name}")
