@@ -94,12 +94,12 @@ inline void wait_for_bytes(uint64_t*, unsigned) {
 
 #endif
 
-// What exchanges send: two sets of kSize slots, which they alternate between. All threads of the
-// cluster take part in each exchange.
-template <typename Acc, int kSize>
-class ExchangeSlots {
+// The exchanges of one kernel, of kValues values per warp at most. All threads of the cluster take
+// part in each; a block is one row of threads, a multiple of 32.
+template <typename Acc, int kValues>
+class Exchange {
  public:
-  // To be called first. `memory`: the slots, then two mbarriers, aligned to 16 bytes.
+  // To be called first. `memory`: exchange_size(kValues) values, aligned to 16 bytes.
   __device__ __forceinline__ void begin(Acc* memory) {
     memory_ = memory;
     if (threadIdx.x < 2) make_barrier(barrier(threadIdx.x));
@@ -107,41 +107,6 @@ class ExchangeSlots {
     cluster_wait();  // the mbarriers of all blocks are initialised
   }
 
- protected:
-  // Sends values to slots of each block, from `first` on and kStep apart: the thread with its rank
-  // does. Returns the slots of this block when each of the cluster's `senders` has filled its own.
-  template <int kStep, int N>
-  __device__ __forceinline__ const Acc* exchange(
-      const Acc (&own)[N], int first, int rank, int senders) {
-    const unsigned set = number_ % 2;
-    uint64_t* const filled = barrier(set);
-    if (threadIdx.x == 0) expect_bytes(filled, senders * N * int(sizeof(Acc)));
-    if (rank < int(gridDim.z)) {
-      Acc* const slot = slots(set) + first;
-#pragma unroll
-      for (int i = 0; i < N; ++i) send(slot + i * kStep, own[i], filled, rank);
-    }
-    wait_for_bytes(filled, number_ / 2 % 2);
-    ++number_;
-    return slots(set);
-  }
-
- private:
-  // The slots and the mbarrier of a set, 0 or 1; the mbarriers of both follow the last set.
-  __device__ __forceinline__ Acc* slots(unsigned set) const { return memory_ + set * kSize; }
-  __device__ __forceinline__ uint64_t* barrier(unsigned set) const {
-    return next_array<uint64_t>(slots(2), 0) + set;
-  }
-
-  Acc* memory_;
-  unsigned number_ = 0;  // of exchanges so far
-};
-
-// The exchanges of one kernel, of kValues values per warp at most, in exchange_size(kValues) values
-// of shared memory. A block is one row of threads, a multiple of 32.
-template <typename Acc, int kValues>
-class Exchange : public ExchangeSlots<Acc, kValues * kClusterWarps> {
- public:
   // Sums each value over the threads of the cluster; all of them get the results, to the same bits.
   template <typename... More>
   __device__ __forceinline__ void sum(Acc& first, More&... more) {
@@ -149,21 +114,50 @@ class Exchange : public ExchangeSlots<Acc, kValues * kClusterWarps> {
     static_assert(kSums <= kValues);
     sum_in_warp(32, first, more...);
     const Acc own[kSums] = {first, more...};
-    // Value by value, in the order of the blocks and their warps. A lane sends to each block.
-    const int lane = threadIdx.x % 32, warps = int(gridDim.z * (blockDim.x / 32));
-    const Acc* const all = this->template exchange<kClusterWarps>(
-        own, blockIdx.z * (blockDim.x / 32) + threadIdx.x / 32, lane, warps);
+    const Acc* const all = exchange(own);
     Acc* const sums[kSums] = {&first, &more...};
+    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       *sums[i] = Acc(0);
 #pragma unroll
       for (int warp = lane; warp < kClusterWarps; warp += 32) {
-        if (warp < warps) *sums[i] += all[i * kClusterWarps + warp];
+        if (warp < warps()) *sums[i] += all[i * kClusterWarps + warp];
       }
     }
     sum_in_warp(32, first, more...);
   }
+
+ private:
+  // The slots and the mbarrier of a set, 0 or 1; the mbarriers of both follow the last set.
+  __device__ __forceinline__ Acc* slots(unsigned set) const {
+    return memory_ + set * (kValues * kClusterWarps);
+  }
+  __device__ __forceinline__ uint64_t* barrier(unsigned set) const {
+    return next_array<uint64_t>(slots(2), 0) + set;
+  }
+  __device__ __forceinline__ int warps() const { return int(gridDim.z * (blockDim.x / 32)); }
+
+  // Sends the values of each warp, the same in all its lanes, to each block, and returns those of
+  // all warps: value by value, in the order of the blocks and their warps.
+  template <int N>
+  __device__ __forceinline__ const Acc* exchange(const Acc (&own)[N]) {
+    const unsigned set = number_ % 2;
+    uint64_t* const filled = barrier(set);
+    if (threadIdx.x == 0) expect_bytes(filled, warps() * N * int(sizeof(Acc)));
+    const int rank = threadIdx.x % 32;  // a lane for each block
+    if (rank < int(gridDim.z)) {
+      Acc* const slot = slots(set) + blockIdx.z * (blockDim.x / 32) + threadIdx.x / 32;
+#pragma unroll
+      for (int i = 0; i < N; ++i) send(slot + i * kClusterWarps, own[i], filled, rank);
+    }
+    wait_for_bytes(filled, number_ / 2 % 2);
+    ++number_;
+    return slots(set);
+  }
+
+  Acc* memory_;
+  unsigned number_ = 0;  // of exchanges so far
 };
 
 }  // namespace fusegen

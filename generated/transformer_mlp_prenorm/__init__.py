@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "923fe4c9d800",
+    "eb35422d019f",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "f40f83c1a164",
+    "25eada8aee3e",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "412d55e53503",
+    "b5ac6db871f4",
 )
 
 _package = _support.Composition(

@@ -6,8 +6,7 @@ from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.clusters import NOT_ARRIVED, NOT_WAITED, OTHER_BLOCK, TOO_EARLY
 from tests.emulate.mutants.mutant import BLOCKS, EARLY, RACE, UNWRITTEN_SHARED, Mutant
 
-_ROWS, _BLOCKS, _EXCHANGE = "kernels/row_shared.cuh", "block_exchange.cuh", "exchange.cuh"
-_WRONG = "is off by"
+_ROWS, _EXCHANGE, _WRONG = "kernels/row_shared.cuh", "block_exchange.cuh", "is off by"
 _COPY = "__pipeline_memcpy_async(to + w, words + w, sizeof(*to));"
 
 SHARED_ROWS = [
@@ -26,11 +25,11 @@ SHARED_ROWS = [
         ("nobody begins", _EXCHANGE, "begin", "cluster_arrive();", NOTHING, NOT_ARRIVED),
         ("the others are not waited for", _EXCHANGE, "exchange", "wait_for_bytes(filled, number_ / 2 % 2);", NOTHING,
          f"{TOO_EARLY}|{EARLY}"),
-        ("one set of slots", _EXCHANGE, "slots", "set * kSize", "0", f"{OTHER_BLOCK}|{RACE}"),
-        ("every block to the slot of the first", _BLOCKS, "reduce", "blockIdx.z * kValues", "0",
+        ("one set of slots", _EXCHANGE, "slots", "set * (kValues * kClusterBlocks)", "0", f"{OTHER_BLOCK}|{RACE}"),
+        ("every block to the slot of the first", _EXCHANGE, "exchange", "blockIdx.z * kValues", "0",
          f"{UNWRITTEN_SHARED}|{EARLY}|{OTHER_BLOCK}"),
-        ("a block gets nothing", _EXCHANGE, "exchange", "rank < int(gridDim.z)", "rank + 1 < int(gridDim.z)",
+        ("a block gets nothing", _EXCHANGE, "exchange", "threadIdx.x < gridDim.z", "threadIdx.x + 1 < gridDim.z",
          f"{UNWRITTEN_SHARED}|{EARLY}"),
-        ("the first block alone", _BLOCKS, "reduce", "rank < int(gridDim.z)", "rank < 1", _WRONG),
+        ("the first block alone", _EXCHANGE, "reduce", "rank < int(gridDim.z)", "rank < 1", _WRONG),
     )
 ]  # fmt: skip
