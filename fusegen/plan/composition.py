@@ -69,15 +69,17 @@ class Composition:
         return any(plan.has_precisions for plan in self.plans) and all(part.plan for part in self.parts)
 
     def dimensions(self) -> Dimensions:
-        """What all regions allow."""
-        found = [dimensions(plan) for plan in self.plans]
+        """What all regions with the rows of the first input allow."""
+        found = [dimensions(part.plan) for part in self.parts if part.plan is not None and not part.region.beside]
         bounded = next((each for each in found if each.most is not None), None)
-        return bounded or max(found, key=lambda each: each.least)
+        return bounded or max(found, key=lambda each: each.least, default=Dimensions(1))
 
     def fixed_dimensions(self) -> dict[str, int]:
         """As of a chain, of the inputs of the module."""
         found = {name: count for plan in self.plans for name, count in fixed_dimensions(plan.chain).items()}
         found |= {name: len(self.spec.inputs[name]) for plan in self.plans for name in plan.chain.targets}
+        beside = {name for part in self.parts if part.region.beside for name in part.region.inputs}
+        found |= {name: len(shape) for name, shape in self.spec.inputs.items() if name in beside}
         return {name: found[name] for name in self.spec.inputs if name in found}
 
 
@@ -206,6 +208,11 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document
                 key = next((key for key in ("bias", "parameter") if getattr(step, key, None) == name), "name")
                 yield document.diagnostic("FG305", message, ("chain", index, key))
     for region in regions:
+        source, shape = next(iter(region.inputs.items()))
+        for place, step in zip(region.places, region.steps, strict=True):
+            if region.beside and len(shape) > 2 and step.needs_matrix():
+                message = f"{step.op} takes inputs of two dimensions, and '{source}' has {len(shape)}"
+                yield document.diagnostic("FG308", message, ("chain", place, "op"))
         name = f"{spec.name}_{region.name}"
         if len(name) > MAX_NAME_LENGTH:
             message = f"the package of the region '{region.name}' would have the name '{name}', which is too long"

@@ -70,8 +70,13 @@ def is_cut(step: Any, width: Width, view: Width) -> bool:
 
 def is_widened(step: Any, width: Width, view: Width, operand: Width) -> bool:
     """Whether the operand of a step has a width that the region has not, and the value one channel."""
+    return width == 1 and operand not in (1, view, None) and view is not None and can_be_exchanged(step)
+
+
+def can_be_exchanged(step: Any) -> bool:
+    """Whether the operand of a step can be its running value."""
     plain = not any(getattr(step, key, None) for key in ("times", "plus", "detach", "mask"))
-    return width == 1 and operand not in (1, view, None) and view is not None and not step.anchor and plain
+    return plain and hasattr(step, "swap") and not step.anchor
 
 
 def _behind(step: Any, width: Width, operand: Width) -> Width:

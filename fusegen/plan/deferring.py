@@ -38,6 +38,8 @@ def _taker(regions: Sequence[Region], index: int, returned: Sequence[str]) -> in
         return None
     # What a layer multiplies, or another step divides, has to be in memory.
     taker = regions[takers[0]]
+    if region.beside != taker.beside:  # for each row of that it would be computed anew
+        return None
     fits = next(iter(taker.inputs)) != result or not hides_source(taker.steps)
     return takers[0] if fits else None
 

@@ -24,7 +24,7 @@ class Region:
     values that it takes, by their names in the module's forward; the first one is its running value. results: the same
     of those that it makes. channels: of its running value at its begin, and at its end. tail_in: the region
     that computes what the spec has behind its layer, if another does. rows: those of the results that have one channel,
-    behind a reduction.
+    behind a reduction. beside: whether it has other rows than the module's first input.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Region:
     channels: tuple[Dim, Dim]
     tail_in: str = ""
     rows: frozenset[str] = frozenset()
+    beside: bool = False
 
     def width(self, result: str) -> Dim:
         """The channels of a result."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from fusegen.plan.beside import without_ones
 from fusegen.plan.images import Images
 from fusegen.plan.region import Region
 from fusegen.spec.document import Document, DocumentPath
@@ -18,8 +19,12 @@ def region_spec(spec: SpecModel, region: Region, images: Images) -> SpecModel:
 
     images: the dimensions of values between regions.
     """
+    inputs = region.inputs
+    if region.beside:
+        source = next(iter(inputs.values()))
+        inputs = {name: without_ones(shape, source) for name, shape in inputs.items()}
     words = {word for step in region.steps for word in _words(step.model_dump())}
-    words |= {word for shape in region.inputs.values() for word in _words(shape)}
+    words |= {word for shape in inputs.values() for word in _words(shape)}
     for name, argument in spec.arguments.items():
         if name in words and argument.type == "shape":
             words |= {dim for dim in argument.is_ if isinstance(dim, str)}
@@ -39,7 +44,7 @@ def region_spec(spec: SpecModel, region: Region, images: Images) -> SpecModel:
             "class_": spec.class_name + camel_case(region.name),
             "dims": {name: size for name, size in images.dims.items() if name in words},
             "arguments": {name: each for name, each in spec.arguments.items() if name in words},
-            "inputs": region.inputs,
+            "inputs": inputs,
             "outputs": outputs,
             "state_dict": {},
             "chain": steps,

@@ -15,7 +15,8 @@ from fusegen.chain.parts import why_not_divided
 from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.plan.cuts import is_cut, is_widened, operand_of, width_of, widths
+from fusegen.plan.beside import why_not_begun
+from fusegen.plan.cuts import can_be_exchanged, is_cut, is_widened, operand_of, width_of, widths
 from fusegen.plan.images import Images
 from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source
 from fusegen.spec.document import Document, DocumentPath
@@ -122,11 +123,18 @@ class Partition:
         return channels_behind(now.steps, self.images.channels(self._shape(now.source)))
 
     def _widens(self, index: int, now: _Open) -> bool:
-        """Whether the operand of a step has a width that its region has not, and the rows of the first input."""
+        """Whether the operand of a step has a width or rows that its region has not, and the rows of the first input."""
         step = self.spec.chain[index]
         shape = self.shapes.get(operand_of(step) or "", ())
         alike = shape[:-1] == self._shape(self.spec.running_input)[:-1] and not self.images.spatial
+        if alike and self._is_beside(now) and can_be_exchanged(step):
+            return True
         return alike and is_widened(step, self._widths[index], self._view(now), width_of(shape))
+
+    def _is_beside(self, now: _Open) -> bool:
+        """Whether a region has other rows than the first input."""
+        first = self._shape(self.spec.running_input)
+        return self.images.rows(self._shape(now.source)) != self.images.rows(first)
 
     def _exchanged(self, step: Step, running: str) -> tuple[str, Step]:
         """A step whose operand begins a region: the name of that, and the step with the two exchanged."""
@@ -176,13 +184,13 @@ class Partition:
         return self.shapes.get(name, (None, None))
 
     def _rows(self, source: str, index: int) -> None:
-        """All regions have the rows of the first input."""
+        """A region has the rows of the first input, or such that its values broadcast to these."""
         first = self.spec.running_input
-        rows, wanted = (self.images.rows(self._shape(name)) for name in (source, first))
-        if source in self.spec.inputs and rows != wanted:
-            have, want = (f"[{', '.join(map(str, each))}]" for each in (rows, wanted))
-            message = f"'{source}' has other rows than '{first}', {have} and not {want}: a region cannot begin with it"
-            self._add("FG303", message, ("chain", index, "from"))
+        reason = why_not_begun(self._shape(source), self._shape(first), self.images)
+        if source in self.spec.inputs and source != first and reason is not None:
+            hint = "give what is made of it as an input"
+            message = f"'{source}' has other rows than '{first}', {reason}: a region cannot begin with it"
+            self._add("FG303", message, ("chain", index, "from"), hint)
 
     def _kind(self, name: str, index: int, key: str) -> None:
         """An input is a mask or a target wherever it is taken, or nowhere."""
@@ -223,7 +231,8 @@ class Partition:
             places = tuple(range(now.first, now.first + len(now.steps)))
             made = (*results, last)
             rows = frozenset(self._of_rows & {*made})
-            yield Region(name, places, tuple(now.steps), now.inputs, made, channels, rows=rows)
+            beside = self._is_beside(now)
+            yield Region(name, places, tuple(now.steps), now.inputs, made, channels, rows=rows, beside=beside)
 
     def _returned(self) -> tuple[str, ...]:
         last = self.regions[-1].results[-1]

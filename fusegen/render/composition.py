@@ -10,6 +10,7 @@ from typing import Any
 from fusegen.ir.axes import Dim
 from fusegen.plan.composition import Composition, Part
 from fusegen.plan.summary import step_data
+from fusegen.render.alignment import Alignment
 from fusegen.render.composed_formats import formats, shared, takes_last, writes
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple
@@ -90,8 +91,9 @@ def _maker(part: Part) -> str:
 
 def _module(composition: Composition, sources: dict[str, str]) -> str:
     spec, chains = composition.spec, [plan.chain for plan in composition.plans]
-    batched = dict.fromkeys(line for chain in chains for line in batched_lines(chain))
-    lines = [*batched, *reference_lines(spec, composition.spatial)]
+    aligned = Alignment(composition)
+    batched = dict.fromkeys(line for chain in chains for line in batched_lines(chain, aligned.names))
+    lines = [*batched, *reference_lines(spec, composition.spatial, aligned)]
     regions = [_region(part, sources) for part in composition.parts]
     kernels = [region for region in regions if region.package]
     inputs = list(spec.inputs)

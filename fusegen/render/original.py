@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
+from fusegen.ops.step import Step
 from fusegen.plan.dimensions import Dimensions, dimensions
 from fusegen.plan.plan import Plan
 from fusegen.render.functions import as_tuple, repr_double
 from fusegen.spec.model import RESULT, SpecModel
 
+Aligned = Callable[[Step, str], tuple[Step, str]]
 _TYPES = {"dim": "int", "int": "int", "float": "float", "shape": "Sequence[int]"}
 
 
@@ -144,10 +146,15 @@ def _autocast(spec: SpecModel) -> str:
     return f", and float32 parameters under autocast to {' or '.join(narrow)}"
 
 
-def batched_lines(chain: Chain) -> list[str]:
-    """Statements that give the inputs [batch, channels] the dimensions of the running value."""
-    between = ", ".join(["None"] * (len(chain.inputs[0].shape) - 2))
-    return [f"{name} = {name}[:, {between}]" for name, reach in chain.spread.items() if reach.batched]
+def batched_lines(chain: Chain, others: Container[str] = ()) -> list[str]:
+    """Statements that give the inputs [batch, channels], but for others, the dimensions of the running value."""
+    names = [name for name, reach in chain.spread.items() if reach.batched and name not in others]
+    return [f"{name} = {with_dimensions(name, len(chain.inputs[0].shape))}" for name in names]
+
+
+def with_dimensions(name: str, count: int) -> str:
+    """A tensor [batch, channels] with so many dimensions."""
+    return f"{name}[:, {', '.join(['None'] * (count - 2))}]"
 
 
 def reference(spec: SpecModel, chain: Chain) -> list[str]:
@@ -155,14 +162,16 @@ def reference(spec: SpecModel, chain: Chain) -> list[str]:
     return [*batched_lines(chain), *reference_lines(spec, chain.spatial)]
 
 
-def reference_lines(spec: SpecModel, spatial: int = 0) -> list[str]:
+def reference_lines(spec: SpecModel, spatial: int = 0, aligned: Aligned | None = None) -> list[str]:
     """The same of inputs that all have the dimensions of the first. spatial: how many dimensions of positions there
-    are."""
+    are. aligned: gives the dimensions that lack, to what a step takes and to the variable of its running value."""
     lines, running = [], spec.running_input
     taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
     for step in spec.chain:
-        made, running = step.lines(step.from_ or running, local, spatial)
+        source = step.from_ or running
+        step, source = aligned(step, source) if aligned is not None else (step, source)
+        made, running = step.lines(source, local, spatial)
         lines += made
     return [*lines, f"return {returned(spec, running)}"]
 

@@ -1,0 +1,37 @@
+"""Operands [batch, channels] of values of more dimensions, in the PyTorch operators of a module of several regions."""
+
+from __future__ import annotations
+
+from fusegen.ops.step import Step
+from fusegen.plan.beside import is_missing_dimensions
+from fusegen.plan.composition import Composition
+from fusegen.plan.cuts import operand_of
+from fusegen.render.original import with_dimensions
+
+
+class Alignment:
+    """Gives the dimensions that lack, step by step. names: the values and inputs that regions beside the first input
+    make and take, of those that lack some."""
+
+    def __init__(self, composition: Composition) -> None:
+        self._first = next(iter(composition.spec.inputs.values()))
+        beside = [part.region for part in composition.parts if part.region.beside]
+        taken = {name for region in beside for name in (*region.inputs, *(n for step in region.steps for n in step.saved))}
+        shapes = composition.shapes
+        self.names = {name for name in taken if name in shapes and is_missing_dimensions(shapes[name], self._first)}
+        self._shapes = shapes
+        self._is_beside = False
+
+    def __call__(self, step: Step, running: str) -> tuple[Step, str]:
+        """The step and the variable of its running value, as they stand in the reference."""
+        if running in self._shapes:
+            self._is_beside = running in self.names
+        operand = operand_of(step)
+        if operand is None or (operand in self.names) == self._is_beside:
+            return step, running
+        if self._is_beside:
+            has_all = self._shapes[operand][:-1] == self._first[:-1]
+            self._is_beside = not has_all
+            return step, with_dimensions(running, len(self._first)) if has_all else running
+        keys = [key for key in ("value", "input", "mask") if getattr(step, key, None) == operand]
+        return step.model_copy(update=dict.fromkeys(keys, with_dimensions(operand, len(self._first)))), running
