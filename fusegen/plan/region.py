@@ -11,7 +11,16 @@ from fusegen.chain.parts import why_not_divided
 from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.plan.cuts import Width, channels_behind_step, is_cut, is_widened, operand_width, width_of, widths
+from fusegen.plan.cuts import (
+    Width,
+    channels_behind_step,
+    is_cut,
+    is_widened,
+    operand_of,
+    operand_width,
+    width_of,
+    widths,
+)
 
 Shape = tuple[Dim, ...]
 
@@ -73,13 +82,15 @@ def is_single(spec: Any, cut: bool = True) -> bool:
         if step is None:
             continue
         of_one = is_cut(step, width[index], view) or is_widened(step, width[index], view, operand_width(step, known))
-        of_one = of_one and not spatial
+        of_one = of_one and (not spatial or view == 1)
         divided = step.divides and why_not_divided(spec.chain, index) is not None
         if cut and (of_one or divided):
             return False
         view = channels_behind_step(step, view)
         known.update((name, behind[index]) for name in step.saved)
         if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
+            return False
+        if is_alone(spec.chain[:index], index, spec):
             return False
         if step.divides or step.anchor:  # which hide the source
             saved = set()
@@ -91,6 +102,25 @@ def has_one_view(steps: Iterable[Step | None], spec: Any) -> bool:
     """Whether as many trailing dimensions can be the channels of all these steps."""
     wanted = {wanted_dimensions(step, spec) for step in steps if step is not None}
     return len(wanted - {None}) < 2
+
+
+def is_alone(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
+    """Whether what a step makes of each row has to be a region's only result, and these steps of the region have made
+    another one. Or they have made such a result, and the step is from what was in front of that."""
+    if spec.outputs is None:  # which has one result
+        return False
+    step = spec.chain[index]
+    saved: set[str] = set()
+    dropped: set[str] | None = None
+    for each in steps:
+        if each is not None:
+            dropped = set() if each.drops_channels and dropped is None else dropped
+            (saved if dropped is None else dropped).update(each.saved)
+    if dropped is not None:
+        return step.from_ is not None and step.from_ not in dropped
+    later = [each for each in spec.chain[index + 1 :] if each is not None]
+    taken = {*spec.outputs, *(each.from_ for each in later), *map(operand_of, later)}
+    return step.drops_channels and not saved.isdisjoint(taken)
 
 
 def hides_source(steps: Sequence[Step | None]) -> bool:

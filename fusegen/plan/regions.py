@@ -18,7 +18,7 @@ from fusegen.ops.step import Step
 from fusegen.plan.beside import why_not_begun
 from fusegen.plan.cuts import can_be_exchanged, is_cut, is_widened, operand_of, width_of, widths
 from fusegen.plan.images import Images
-from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source
+from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source, is_alone
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, TWICE, SpecModel
 from fusegen.spec.names import free_name
@@ -117,7 +117,8 @@ class Partition:
         cut = is_cut(step, self._widths[index], self._view(now)) and not self.images.spatial
         divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
         other = not has_one_view((*now.steps, step), self.spec)
-        return step.anchor or not inside or cut or divided or other or self._widens(index, now)
+        alone = is_alone(now.steps, index, self.spec)
+        return step.anchor or not inside or cut or divided or other or alone or self._widens(index, now)
 
     def _view(self, now: _Open) -> Dim | None:
         return channels_behind(now.steps, self.images.channels(self._shape(now.source)))
@@ -126,10 +127,15 @@ class Partition:
         """Whether the operand of a step has a width or rows that its region has not, and the rows of the first input."""
         step = self.spec.chain[index]
         shape = self.shapes.get(operand_of(step) or "", ())
-        alike = shape[:-1] == self._shape(self.spec.running_input)[:-1] and not self.images.spatial
-        if alike and self._is_beside(now) and can_be_exchanged(step):
-            return True
-        return alike and is_widened(step, self._widths[index], self._view(now), width_of(shape))
+        if self.images.spatial:
+            here = self.images.behind(now.steps, self._shape(now.source))
+            alike = shape[:1] + shape[2:] == here[:1] + here[2:] and self._view(now) == 1
+        else:
+            alike = shape[:-1] == self._shape(self.spec.running_input)[:-1]
+            if alike and self._is_beside(now) and can_be_exchanged(step):
+                return True
+        width = width_of(shape, self.images.spatial)
+        return alike and is_widened(step, self._widths[index], self._view(now), width)
 
     def _is_beside(self, now: _Open) -> bool:
         """Whether a region has other rows than the first input."""

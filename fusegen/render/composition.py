@@ -9,6 +9,7 @@ from typing import Any
 
 from fusegen.ir.axes import Dim
 from fusegen.plan.composition import Composition, Part
+from fusegen.plan.region import Shape
 from fusegen.plan.summary import step_data
 from fusegen.render.alignment import Alignment
 from fusegen.render.composed_formats import formats, shared, takes_last, writes
@@ -174,6 +175,17 @@ def _calls(composition: Composition) -> list[str]:
     return [*lines, f"return {returned[0] if composition.spec.outputs is None else as_tuple(list(returned))}"]
 
 
+def _shape(composition: Composition, name: str) -> Shape:
+    """Of a result."""
+    shape = composition.shapes[name]
+    part = next(part for part in composition.parts if name in part.region.results)
+    plan = part.plan
+    if plan is None or len(part.region.results) > 1:
+        return shape
+    rows, channels = (shape[:1], shape[1]) if composition.spatial else (shape[:-1], shape[-1])
+    return plan.chain.result_shape(rows, channels, shape[2:] if composition.spatial else ())  # which may be of rows
+
+
 def _shapes(composition: Composition) -> list[str]:
     """The docstring's lines about inputs, results and dtypes."""
 
@@ -182,12 +194,7 @@ def _shapes(composition: Composition) -> list[str]:
 
     spec, spatial = composition.spec, composition.spatial
     lines = [f"{name}: {text(shape)}" for name, shape in spec.inputs.items()]
-    made = [text(composition.shapes[name]) for name in composition.returned]
-    last = composition.parts[-1].plan
-    if spec.outputs is None and last is not None:  # which may have one value for each row
-        shape = composition.shapes[composition.returned[0]]
-        rows, channels = (shape[:1], shape[1]) if spatial else (shape[:-1], shape[-1])
-        made = [text(last.chain.result_shape(rows, channels, shape[2:] if spatial else ()))]
+    made = [text(_shape(composition, name)) for name in composition.returned]
     if spec.outputs is None:
         lines.append(f"Returns {made[0]}.")
     else:

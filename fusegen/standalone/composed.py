@@ -41,9 +41,9 @@ def composed_body(composition: Composition) -> list[str]:
     first, *others = composition.spec.inputs
     lines = check_and_view(allowed, first, [name for name in others if name not in fixed])
     lines += [_call(part, rows_of_samples(allowed)) for part in composition.parts]
-    last = composition.parts[-1]
-    drops = last.plan is not None and last.plan.chain.drops_channels
-    results = [f"{name}{viewed_back(allowed, drops)}" for name in composition.returned]
+    plans = [part for part in composition.parts if part.plan is not None and part.plan.chain.drops_channels]
+    drops = {name for part in plans for name in part.region.results}
+    results = [f"{name}{viewed_back(allowed, name in drops)}" for name in composition.returned]
     return [*lines, f"return {results[0] if composition.spec.outputs is None else as_tuple(results)}"]
 
 

@@ -26,7 +26,11 @@ def refuse_lacking(planned: Planned, document: Document) -> None:
     else:
         found = []
         for part in planned.parts:
-            lacking = _of_layer(part.region.steps[0]) if part.plan is None else _lacking(part.plan)
+            lacking = [*(_of_layer(part.region.steps[0]) if part.plan is None else _lacking(part.plan))]
+            if part.region.beside:
+                source = next(iter(part.region.inputs))
+                message = f"in an exported file all regions have the rows of the first input, and '{source}' has others"
+                lacking.append((("chain", 0), message, _PACKAGE))
             found = merge(found, _diagnostics(lacking, region_document(document, part.region)))
     if found:
         raise SpecError(found)

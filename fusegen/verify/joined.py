@@ -27,9 +27,12 @@ def joined(fused: type[nn.Module]) -> type[nn.Module]:
 
 
 def _beside(results: Sequence[Tensor]) -> Tensor:
-    """By their channels where all else is alike; images of several sizes as [batch, elements]."""
-    if len({each.shape[:-1] for each in results}) > 1:
-        results = [each.flatten(1) for each in results]
+    """By their channels where all else is alike; images of several sizes, and values of rows, as [batch, elements];
+    with one value in all as elements."""
+    if not all(each.dim() for each in results):
+        results = [each.flatten() for each in results]
+    elif len({each.shape[:-1] for each in results}) > 1:
+        results = [each.flatten(1) if each.dim() > 1 else each[:, None] for each in results]
     return torch.cat(list(results), dim=-1)
 
 

@@ -163,7 +163,7 @@ def test_which_regions_write_contiguous_results() -> None:
           "  - {op: batch_norm, name: bn2"), "FG303 the result would have no positions"),
         (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: sum, dim: 1, keepdim: false}\n"
           "  - {op: conv2d, name: conv2"),
-         "FG309 the next region takes values"),
+         "FG309 a later region takes values"),
         (("[batch, channels, height, width]", "[batch, channels]"), "FG303 the first input must have the shape"),
         (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: group_norm, name: g, num_groups: 2}\n"
           "  - {op: conv2d, name: conv2"), "FG308 group_norm cannot be behind a convolution"),

@@ -119,8 +119,8 @@ def test_what_takes_a_mask_stays_behind_its_layer() -> None:
     [
         (
             MLP + "  - {op: silu, from: place, save: opened}\n  - {op: add, from: x, value: opened}\n",
-            "place: [seq, width]",
-            "'place' has other rows than 'x', [seq] and not [batch, seq]",
+            "place: [hidden, width]",
+            "'place' has other rows than 'x', [hidden] and not [batch, seq]",
         ),
         (
             MLP + "  - {op: silu, from: factor, save: opened}\n  - {op: add, from: x, value: opened}\n",
