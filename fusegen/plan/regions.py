@@ -124,7 +124,7 @@ class Partition:
         return channels_behind(now.steps, self.images.channels(self._shape(now.source)))
 
     def _widens(self, index: int, now: _Open) -> bool:
-        """Whether the operand of a step has a width or rows that its region has not, and the rows of the first input."""
+        """Whether the operand of a step has all rows, and its region has not, or another width."""
         step = self.spec.chain[index]
         shape = self.shapes.get(operand_of(step) or "", ())
         if self.images.spatial:
@@ -139,8 +139,8 @@ class Partition:
 
     def _is_beside(self, now: _Open) -> bool:
         """Whether a region has other rows than the first input."""
-        first = self._shape(self.spec.running_input)
-        return self.images.rows(self._shape(now.source)) != self.images.rows(first)
+        rows = self.images.rows(self._shape(now.source))
+        return None not in rows and rows != self.images.rows(self._shape(self.spec.running_input))
 
     def _exchanged(self, step: Step, running: str) -> tuple[str, Step]:
         """A step whose operand begins a region: the name of that, and the step with the two exchanged."""

@@ -16,7 +16,8 @@ class Alignment:
     def __init__(self, composition: Composition) -> None:
         self._first = next(iter(composition.spec.inputs.values()))
         beside = [part.region for part in composition.parts if part.region.beside]
-        taken = {name for region in beside for name in (*region.inputs, *(n for step in region.steps for n in step.saved))}
+        taken = {name for region in beside for name in (*region.inputs, *region.results)}
+        taken |= {name for region in beside for step in region.steps for name in step.saved}
         shapes = composition.shapes
         self.names = {name for name in taken if name in shapes and is_missing_dimensions(shapes[name], self._first)}
         self._shapes = shapes

@@ -192,7 +192,7 @@ def _shapes(composition: Composition) -> list[str]:
     def text(shape: tuple[Dim, ...]) -> str:
         return f"[{', '.join(map(str, shape))}]"
 
-    spec, spatial = composition.spec, composition.spatial
+    spec = composition.spec
     lines = [f"{name}: {text(shape)}" for name, shape in spec.inputs.items()]
     made = [text(_shape(composition, name)) for name in composition.returned]
     if spec.outputs is None:
