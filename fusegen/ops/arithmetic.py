@@ -20,6 +20,13 @@ from fusegen.spec.wording import alternatives
 
 _OPERANDS = ("parameter", "constant", "value", "input", "mask")
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+# Of a parameter: with the numbers that they take, and as PyTorch has them.
+_FUNCTIONS = {
+    "exp": ((), "torch.exp({0})"),
+    "sigmoid": ((), "torch.sigmoid({0})"),
+    "tanh": ((), "torch.tanh({0})"),
+    "softplus": ((1, 20), "F.softplus({0})"),
+}
 _FORMULAS = {
     "logaddexp": "log(exp(x) + exp(operand))",
     "hypot": "sqrt(x^2 + operand^2)",
@@ -29,7 +36,7 @@ _FORMULAS = {
 
 class Arithmetic(Step):
     """Exactly one of parameter, constant, value, input and mask names the operand. With times and plus it is
-    times operand + plus."""
+    times operand + plus, and with function that of the parameter."""
 
     op: Literal["add", "sub", "mul", "div", "minimum", "maximum", "logaddexp", "hypot", "atan2"]
     parameter: Annotated[
@@ -49,6 +56,9 @@ class Arithmetic(Step):
     value: Annotated[Given[Identifier], meaning("the result of an earlier step, by its `save`", "gate")] = None
     input: Annotated[Given[Identifier], meaning("an input of the module", "residual")] = None
     mask: Annotated[Given[Identifier], meaning("an input of bool, which is 1 or 0; of mul", "keep")] = None
+    function: Annotated[
+        Given[Literal["exp", "sigmoid", "tanh", "softplus"]], meaning("of the parameter, which is the operand", "exp")
+    ] = None
     times: Annotated[Given[Scalar], meaning("a factor of the parameter, value or input", -1.0)] = None
     plus: Annotated[Given[Scalar], meaning("what is added to the parameter, value or input", 1.0)] = None
     swap: Annotated[bool, meaning("exchanges the operands", True)] = False
@@ -76,6 +86,10 @@ class Arithmetic(Step):
         operand = self._operand(chain)
         if self.detach:
             operand = chain.graph.add("detach", operand, name=f"{operand.name}_detached")
+        if self.function is not None:
+            numbers = map(chain.graph.literal, _FUNCTIONS[self.function][0])
+            name = f"{operand.name}_{self.function}"
+            operand = chain.graph.add(self.function, operand, *numbers, name=name, temporary=True)
         if self.times is not None:
             factor = chain.scalar(self.times, "times")
             operand = chain.graph.add("mul", operand, factor, name=f"{operand.name}_scaled", temporary=True)
@@ -98,9 +112,10 @@ class Arithmetic(Step):
         if self.mask is not None and self.op != "mul":
             chain.refuse("FG307", f"mask goes with mul and masked_fill, not with {self.op}", "mask")
         keys = {"shape": self.shape is not None, "init": self.init is not None, "detach": self.detach}
-        keys |= {"times": self.times is not None, "plus": self.plus is not None}
+        keys |= {"function": self.function is not None, "times": self.times is not None, "plus": self.plus is not None}
         own, numbers = ["parameter"], ["parameter", "value", "input"]
-        owned = {"shape": own, "init": own, "detach": ["value", "input"], "times": numbers, "plus": numbers}
+        owned = {"shape": own, "init": own, "function": own, "detach": ["value", "input"]}
+        owned |= {"times": numbers, "plus": numbers}
         for key, owners in owned.items():
             if keys[key] and not set(owners) & set(given):
                 chain.refuse("FG307", f"{key} goes with {alternatives(owners)}, not with {given[0]}", key)
@@ -146,6 +161,7 @@ class Arithmetic(Step):
         operand = self.value or self.input or self.mask
         if self.parameter is not None:
             operand = f"self.{self.parameter}" + (f"[:{', None' * self._spatial}]" if self._spatial else "")
+            operand = _FUNCTIONS[self.function][1].format(operand) if self.function else operand
         elif self.constant is not None:
             operand = f"self.{self.name}" if self.name else scalar_text(self.constant)
         if self.detach:
