@@ -141,7 +141,10 @@ def _width(call: CallNames, at: int = -1) -> str | None:
         return None
     parts = call.chain.number_of_parts
     times = f"{parts} * " if parts > 1 else ""
-    return f"{call.first}.shape[{at}] if {parameter.name} is None else {times}{parameter.name}.shape[-1]"
+    own = (
+        -1 - call.chain.spatial if len(parameter.shape) > call.chain.spatial else -1
+    )  # that of a norm has one dimension
+    return f"{call.first}.shape[{at}] if {parameter.name} is None else {times}{parameter.name}.shape[{own}]"
 
 
 def dtypes(call: CallNames) -> list[str]:

@@ -66,8 +66,7 @@ def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
     if chain.spatial and x.dim() > chain.spatial + 2:
         return targets  # whatever they are: the module refuses such an input
     if chain.spatial:
-        layer = module.get_submodule(chain.convolution.name) if chain.convolution else None
-        positions = x[0, 0] if layer is None else _positions(layer, x)
+        positions = _positions(plan, module, x)
         count = torch.arange(positions.numel(), device=x.device).view(1, *positions.shape)
         targets, ignored = (each.view(-1, *[1] * positions.dim()) for each in (targets, ignored))
         targets, ignored = targets + 5 * count, ignored | (count % 5 == 4)
@@ -99,10 +98,25 @@ def _channels_of_regions(plan: Composition, module: nn.Module, x: Tensor) -> int
             own = attrgetter(layer.name if layer.module else layer.parameter)(module)
             weight = own.weight if layer.module else own
             return weight.shape[1 if layer.op == "matmul" and not layer.transposed else 0] // layer.number_of_parts
-    return wanted if isinstance(wanted, int) else x.shape[-1]
+    return wanted if isinstance(wanted, int) else x.shape[1 if plan.spatial else -1]
 
 
 @torch.no_grad()
-def _positions(layer: nn.Module, x: Tensor) -> Tensor:
-    """Of the shape of the convolution's positions."""
-    return layer(x.to(layer.weight.dtype))[0, 0]
+def _positions(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
+    """Of the shape of the positions of the value at the end, in images."""
+    if not isinstance(plan, Composition):
+        return _behind(module, plan.chain.convolution.name, x[:1])[0, 0] if plan.chain.convolution else x[0, 0]
+    known = {next(iter(plan.spec.inputs)): x[:1]}
+    value = x[:1]
+    for part in plan.parts:  # those that begin with another input have the positions of what they meet
+        value, layer = known.get(next(iter(part.region.inputs)), value), part.region.steps[0]
+        value = _behind(module, layer.name, value) if layer.spatial else value
+        known |= dict.fromkeys(part.region.results, value)
+    return value[0, 0]
+
+
+def _behind(module: nn.Module, name: str, x: Tensor) -> Tensor:
+    """What a convolution makes of images of such positions."""
+    layer = module.get_submodule(name)
+    like = layer.weight
+    return layer(like.new_zeros((1, layer.in_channels, *x.shape[2:])))

@@ -45,11 +45,13 @@ chain:
 outputs: [result, gated]
 """
 LOSS = """\
-dims: {rows: 64, features: 32, classes: 10}
-arguments: {features: {type: dim}, classes: {type: dim}}
-inputs: {x: [rows, features], target: [rows]}
+dims: {batch: 4, channels: 8, hidden: 12, classes: 10, height: 12, width: 10, lower: 6, narrower: 5}
+arguments: {channels: {type: dim}, hidden: {type: dim}, classes: {type: dim}}
+inputs: {x: [batch, channels, height, width], target: [batch, lower, narrower]}
 chain:
-  - {op: linear, name: head, out_features: classes, save: logits}
+  - {op: conv2d, name: conv, out_channels: hidden, kernel_size: 3, stride: 2, padding: 1}
+  - {op: relu}
+  - {op: conv2d, name: head, out_channels: classes, kernel_size: 1, save: logits}
   - {op: cross_entropy, target: target}
 outputs: [result, logits]
 """
@@ -77,19 +79,19 @@ class Gated(nn.Module):
 
 
 class Loss(nn.Module):
-    def __init__(self, features: int, classes: int) -> None:
+    def __init__(self, channels: int, hidden: int, classes: int) -> None:
         super().__init__()
-        self.head = nn.Linear(features, classes)
+        self.conv, self.head = nn.Conv2d(channels, hidden, 3, stride=2, padding=1), nn.Conv2d(hidden, classes, 1)
 
     def forward(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.head(x)
+        logits = self.head(F.relu(self.conv(x)))
         return F.cross_entropy(logits, target), logits
 
 
 CASES = {
     "modulated_rows": (MODULATED, Modulated, (6, 5), [(3, 4, 6), (3, 5)], "[float32, bfloat16]"),
     "gated_image": (GATED, Gated, (4,), [(2, 4, 5, 3)], "[float32]"),
-    "loss_and_logits": (LOSS, Loss, (6, 7), [(9, 6)], "[float32]"),
+    "loss_and_logits": (LOSS, Loss, (4, 6, 7), [(2, 4, 6, 5)], "[float32]"),
 }
 
 
@@ -117,7 +119,7 @@ def test_beside_the_module_by_hand(case) -> None:
     theirs = original(*sizes)
     theirs.load_state_dict(fused.state_dict())
     inputs = [torch.randn(shape) for shape in shapes]
-    target = [torch.randint(0, sizes[-1], shapes[0][:1])] if original is Loss else []
+    target = [torch.randint(0, sizes[-1], (2, 3, 3))] if original is Loss else []
     found = []
     for module in (fused, theirs):
         given = [x.clone().requires_grad_() for x in inputs]
