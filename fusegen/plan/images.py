@@ -26,7 +26,8 @@ class Images:
         self.dims = dict(spec.dims)
         self._symbols: dict[tuple[int, int], str] = {}
         for shape in spec.inputs.values() if self.spatial else ():
-            for index, dim in enumerate(shape[2:]):
+            positions = shape[-self.spatial :] if len(shape) > self.spatial else ()  # behind the batch, of a target
+            for index, dim in enumerate(positions):
                 if isinstance(dim, str) and dim in spec.dims and dim not in self._symbols.values():
                     self._symbols.setdefault((index, spec.dims[dim]), dim)
 
