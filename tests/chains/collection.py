@@ -1,4 +1,4 @@
-"""The chains that people write, as data: kernelbench.yaml and training.yaml beside this file.
+"""The chains that people write, as data: kernelbench.yaml, training.yaml and today.yaml beside this file.
 
 A document has the keys of a spec, at full size, and besides
 
@@ -17,7 +17,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 DTYPES = ("float32", "bfloat16")
-_FILES = ("kernelbench", "training")
+_FILES = ("kernelbench", "training", "today")
 _OWN = ("kind", "refused")
 
 
