@@ -16,18 +16,19 @@ training, nor a backward pass. float32 is in TF32. Operands that are not in chan
 
 
 def patterns_section(lines: Sequence[Line], markdown: Markdown) -> str:
-    """A line for each chain, size, dtype and memory format; nothing without lines."""
+    """A table for each memory format, with a line for each chain, size and dtype; nothing without lines."""
     if not lines:
         return ""
-    table = [
-        {
-            "chain": line["chain"],
-            "size": line["size"],
-            "dtype": line["dtype"],
-            "memory": line["memory"].removesuffix("_format"),
-            **{name: line[f"{name}_us"] for name in ("fused", "eager", "compile", "cudnn")},
-            "cudnn / fused": f"{float(line['cudnn_us']) / float(line['fused_us']):.2f}",
-        }
-        for line in lines
-    ]
-    return _HEAD.format(gpu=lines[0]["gpu"], torch=lines[0]["torch"].partition("+")[0]) + "\n" + markdown(table)
+    parts = [_HEAD.format(gpu=lines[0]["gpu"], torch=lines[0]["torch"].partition("+")[0])]
+    for memory in dict.fromkeys(line["memory"] for line in lines):
+        table = [_row(line) for line in lines if line["memory"] == memory]
+        parts += [f"Operands that are {memory.removesuffix('_format')}:\n", markdown(table)]
+    return "\n".join(parts)
+
+
+def _row(line: Line) -> Line:
+    return {
+        **{name: line[name] for name in ("chain", "size", "dtype")},
+        **{name: line[f"{name}_us"] for name in ("fused", "eager", "compile", "cudnn")},
+        "cudnn / fused": f"{float(line['cudnn_us']) / float(line['fused_us']):.2f}",
+    }
