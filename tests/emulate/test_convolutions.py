@@ -273,7 +273,7 @@ def test_one_channel(packages) -> None:
     torch.testing.assert_close(y, copy.deepcopy(fused).fusegen_reference(x), rtol=1e-4, atol=1e-5)
     made = fused._fusegen_call(x, _device="cpu", _count=False)[1][0]
     package, formats = cls._fusegen_package, part_of_support(cls, "memory_formats")
-    convolved = part_of_support(cls, "convolution")._convolve(package, made)
+    convolved = part_of_support(cls, "convolution")._convolve(package, made, grad_last=True)
     assert convolved.movedim(1, -1).is_contiguous()
     for given in (x, fused.conv.weight):
         assert formats.as_channels_last(package, given, torch.float32).stride(1) == 1

@@ -36,8 +36,9 @@ def formats(packages, monkeypatch):
     return patched
 
 
-# The convolution's input; in a chain that copies the input again, as a residual, the result and its gradient, too.
-COPIED = {"batch_norm_scaling": 1, "residual_hardswish": 1, "one_dimension": 4}
+# The convolution's input and its gradient; in a chain that copies the input again, as a residual, the result and its
+# gradient, too.
+COPIED = {"batch_norm_scaling": 2, "residual_hardswish": 2, "one_dimension": 6}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,8 @@ COPIED = {"batch_norm_scaling": 1, "residual_hardswish": 1, "one_dimension": 4}
     ids=str,
 )
 def test_copies_by_the_kernel(packages, formats, name, dtype, autocast) -> None:
-    """From one memory format to the other, and to another dtype: nothing of this size is left to PyTorch."""
+    """From one memory format to the other, and to another dtype: nothing of this size is left to PyTorch, but for the
+    gradient of the input in 16 bits, which has few channels, and that which is cast back to float32."""
     formats(name)
     fused, original = pair(packages, name, dtype)
     inputs = drawn(packages, name, dtype=dtype)
@@ -60,10 +62,11 @@ def test_copies_by_the_kernel(packages, formats, name, dtype, autocast) -> None:
     with Calls() as calls, torch.autocast("cpu", autocast or torch.bfloat16, enabled=autocast is not None):
         y = fused(*inputs)
         torch.autograd.grad(y, [*inputs, *fused.parameters()], torch.ones_like(y))
-    assert len(calls.ours) - 2 == COPIED[name] + bool(autocast)  # the weight
+    narrow = dtype == torch.bfloat16
+    assert len(calls.ours) - 2 == COPIED[name] - narrow  # under autocast the weight, and not the gradient
     made = {y.numel(), *(x.numel() for x in inputs)}
-    from_float32 = [shape for shape in calls.copies if shape.numel() in made]
-    assert len(from_float32) == bool(autocast)  # the gradient of the input, cast back
+    left = [shape for shape in calls.copies if shape.numel() in made]
+    assert len(left) == (narrow or autocast is not None)
 
 
 def test_which_tensors_the_kernel_copies(packages, formats) -> None:
