@@ -21,7 +21,7 @@ __all__ = ["packages"]  # a fixture
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
-# With tiles, one of them transposed, and without; with one to three dimensions of positions; with further inputs or not.
+# With tiles, one of them transposed, and without; with one to three dimensions of positions; with further inputs.
 NAMES = ("batch_norm_scaling", "residual_hardswish", "add_batch_norm", "one_dimension", "smallest_tanh")
 HEAD = """\
 fusegen: 1
