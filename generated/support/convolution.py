@@ -61,7 +61,7 @@ class Convolved(NamedTuple):
     def call(self, module, operator, arguments, last):
         """As FusedModule._fusegen_run_part() calls it. Makes the convolution first."""
         padded = _padded(self)
-        # PyTorch's result is in channels_last where an operand is, and so are the gradients of both.
+        # PyTorch's result is in channels_last where an operand is, and so are both gradients.
         is_either = is_last(padded.x) or is_last(padded.weight)
         # A module of several regions brings the sum of an input's gradients into its format.
         grad_last = last is not None or is_either or is_only_last(padded.x)

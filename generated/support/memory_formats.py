@@ -19,7 +19,7 @@ import functools
 
 import torch
 
-from .operators import _describe
+from .op_schemas import describe
 
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _LEAST_BYTES = 1 << 20
@@ -163,7 +163,7 @@ def _op(package):
         count, rows, columns = images.shape
         return images.new_empty((count, columns, rows), dtype=dtype)
 
-    _describe(op, fake, lambda *_, **__: 0)
+    describe(op, fake, lambda *_, **__: 0)
     return op
 
 
