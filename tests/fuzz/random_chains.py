@@ -210,8 +210,8 @@ class RandomChain(Draft):
         around = self.of("", "parameter", "input")
         if around == "parameter":
             shapes = (shape, shape, shape[-1:], [*shape[:-1], 1], [1])
-            self.add({"op": self.of("add", "mul"), "parameter": self.name("p"), "shape": self.of(*shapes), "init": "randn"},
-                     self.now)  # fmt: skip
+            parameter = {"parameter": self.name("p"), "shape": self.of(*shapes), "init": "randn"}
+            self.add({"op": self.of("add", "mul"), **parameter}, self.now)
         self.add(step | {"normalized_shape": shape} | self.of({}, {}, {"affine": False}), self.now)
         if around == "input":
             name = self.name("given")
