@@ -63,11 +63,11 @@ _region_norm = _region(
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "25eada8aee3e",
+    "c37bc15e4cba",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "b5ac6db871f4",
+    "45d93a757189",
 )
 
 _package = _support.Composition(
