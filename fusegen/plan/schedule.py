@@ -8,7 +8,7 @@ from functools import cached_property
 
 from fusegen.ir.graph import Node
 from fusegen.plan.cost import Cost, schedule_cost
-from fusegen.plan.kernel import KernelSpec, Known
+from fusegen.plan.kernel import KernelSpec, Known, check_stored
 from fusegen.plan.model import Kernel, Phase, Program, Schedule, Tensor, draw_of
 from fusegen.plan.needs import Needs
 from fusegen.plan.schedule_kernels import ScheduleKernels, reduced
@@ -51,13 +51,16 @@ class Scheduler:
         constants = sorted({node.attribute for node in used if node.op == "scalar"} | {draw_of(n).p for n in draws})
         groups = [phase.axes.blocks("C") for phase in self.phases] + [n.axes.blocks("C") for n in self.needs.nodes]
         schedules, known = self._schedules()
+        scalar_reductions = self.kernels.scalar_reductions(known)
+        for schedule in schedules:
+            check_stored(self.outputs, (*schedule.kernels, *scalar_reductions))
         return Program(
             self.name,
             inputs,
             self.outputs,
             tuple(constants),
             tuple(schedules),
-            self.kernels.scalar_reductions(known),
+            scalar_reductions,
             next((found for found in groups if found is not None), None),
             (*self.reasons, *self._why_first()),
             tuple(self.phases),

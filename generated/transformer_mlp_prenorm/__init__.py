@@ -63,11 +63,11 @@ _region_norm = _region(
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "8dde746c3f2f",
+    "1ca5f8e6e9fa",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "0809b8d07c1d",
+    "079a904a4ce0",
 )
 
 _package = _support.Composition(
