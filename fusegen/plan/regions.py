@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegen.chain.parts import why_not_divided
 from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
 from fusegen.plan.beside import why_not_begun
-from fusegen.plan.cuts import can_be_exchanged, is_cut, is_widened, operand_of, width_of, widths
+from fusegen.plan.cuts import Width, can_be_exchanged, is_widened, operand_of, width_beside, width_of, widths
 from fusegen.plan.images import Images
-from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source, is_alone
+from fusegen.plan.region import Region, Running, Shape, begins_region, channels_behind, is_alone
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, TWICE, SpecModel
 from fusegen.spec.names import free_name
@@ -111,36 +110,36 @@ class Partition:
     def _begins(self, index: int, now: _Open) -> bool:
         """Whether a region begins with a step. now: the one that the step before is in."""
         step = self.spec.chain[index]
-        inside = step.from_ is None or step.from_ in (*now.own, *self.spec.chain[index - 1].saved)
-        if not hides_source(now.steps):
-            inside = inside or step.from_ == now.source
-        cut = is_cut(step, self._widths[index], self._view(now)) and not self.images.spatial
-        divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
-        other = not has_one_view((*now.steps, step), self.spec)
-        alone = is_alone(now.steps, index, self.spec)
-        return step.anchor or not inside or cut or divided or other or alone or self._widens(index, now)
+        running = Running(now.source, now.steps, self._view(now), self.images.spatial)
+        begins = begins_region(step, running, self._widths[index], self._operand(step, now), self.spec)
+        return begins or is_alone(now.steps, index, self.spec) or self._widens(index, now)
 
     def _view(self, now: _Open) -> Dim | None:
         return channels_behind(now.steps, self.images.channels(self._shape(now.source)))
 
-    def _widens(self, index: int, now: _Open) -> bool:
-        """Whether the operand of a step has all rows, and its region has not, or another width."""
-        step = self.spec.chain[index]
+    def _operand(self, step: Step, now: _Open) -> Width:
+        """The channels of what a step takes besides the running value. Of images, beside those of one channel."""
         shape = self.shapes.get(operand_of(step) or "", ())
         if self.images.spatial:
             here = self.images.behind(now.steps, self._shape(now.source))
             alike = shape[:1] + shape[2:] == here[:1] + here[2:] and self._view(now) == 1
-        else:
-            alike = shape[:-1] == self._shape(self.spec.running_input)[:-1]
-            if alike and self._is_beside(now) and can_be_exchanged(step):
-                return True
-        width = width_of(shape, self.images.spatial)
-        return alike and is_widened(step, self._widths[index], self._view(now), width)
+            return width_of(shape, self.images.spatial) if alike else 1
+        return width_beside(shape, self._shape(self.spec.running_input))
+
+    def _widens(self, index: int, now: _Open) -> bool:
+        """Whether the operand of a step has all rows, and its region has not, or another width."""
+        step = self.spec.chain[index]
+        if self._is_beside(now) and can_be_exchanged(step) and self._has_all_rows(operand_of(step)):
+            return True
+        return is_widened(step, self._widths[index], self._view(now), self._operand(step, now))
 
     def _is_beside(self, now: _Open) -> bool:
         """Whether a region has other rows than the first input."""
-        rows = self.images.rows(self._shape(now.source))
-        return None not in rows and rows != self.images.rows(self._shape(self.spec.running_input))
+        return None not in self._shape(now.source)[:-1] and not self._has_all_rows(now.source)
+
+    def _has_all_rows(self, name: str | None) -> bool:
+        shape, first = self.shapes.get(name or "", ()), self._shape(self.spec.running_input)
+        return len(shape) == len(first) and self.images.rows(shape) == self.images.rows(first)
 
     def _exchanged(self, step: Step, running: str) -> tuple[str, Step]:
         """A step whose operand begins a region: the name of that, and the step with the two exchanged."""
