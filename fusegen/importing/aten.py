@@ -108,8 +108,8 @@ RANDOM = frozenset({"bernoulli", "rand"})
 # Sizes and checks, which are nothing of the result unless an operator that is takes them.
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
 
-# Of a parameter with two dimensions: these are exchanged, if the arguments say so.
-EXCHANGES = frozenset("t numpy_T transpose permute adjoint mT".split())
+# Dimensions in another order: of a parameter with two, of an input that is multiplied by, and of images.
+EXCHANGES = frozenset("t numpy_T transpose permute adjoint mT movedim moveaxis swapaxes swapdims".split())
 PRODUCTS = frozenset({"matmul", "mm", "bmm"})
 
 # What is refused in words of its own: what it is, and what to do.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.importing.affine import ARITHMETIC, affine, operands_alone
-from fusegen.importing.aten import CONVOLUTIONS
 from fusegen.importing.branches import branch, check_inputs
 from fusegen.importing.divided import Divided
 from fusegen.importing.new_names import NewNames
@@ -19,6 +18,8 @@ from fusegen.spec.model import RESULT
 
 # The steps of the catalogue, by their ops.
 MODELS = {op: step for step in STEPS for op in step.ops()}
+# Norms over the last dimension, which the channels of images are not.
+_OVER_LAST = ("layer_norm", "rms_norm")
 _COMMUTATIVE = ("add", "mul", "minimum", "maximum")
 
 
@@ -89,9 +90,6 @@ class Steps:
         if value.op not in MODELS:
             raise lacking(value.op, value.place)
         source = self._source(value)
-        if value.op in CONVOLUTIONS and self.found:
-            hint = "a spec may have several: write it by hand, or import what is in front and behind as modules"
-            raise refusal("FG707", "a convolution is not the first step", value.place, hint)
         check_inputs(value, self._first)
         data = self._data(value, source)
         draft = Draft(data, value, source)
@@ -169,6 +167,8 @@ class Steps:
         for key, each in value.keys.items():
             if key != HIDDEN:
                 data[key] = [_written(entry) for entry in each] if isinstance(each, tuple) else _written(each)
+        if self._first is not None and self._first.layout[-1] != CHANNELS and value.op in _OVER_LAST:
+            data["dim"] = 1
         return data
 
     def _operand(self, value: Value, running: Value) -> dict[str, Any]:
