@@ -30,8 +30,8 @@ _CHOICES = 4
 
 
 class Arguments:
-    """constructor: None where nobody knows how the module was made. positions: of a module that begins with a
-    convolution. shapes: of the example inputs as they were given, if not those of `inputs`."""
+    """constructor: None where nobody knows how the module was made. positions: of a module of
+    images. shapes: of the example inputs as they were given, if not those of `inputs`."""
 
     def __init__(
         self,

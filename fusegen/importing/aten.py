@@ -138,7 +138,7 @@ MODULES = {
     "layer_norm": ("LayerNorm", {2: "weight", 3: "bias"}),
     "rms_norm": ("RMSNorm", {2: "weight"}),
 }
-# The same of convolutions, which a chain may begin with.
+# The same of convolutions.
 CONVOLUTIONS = {
     f"conv{prefix}{n}d": (f"Conv{kind}{n}d", {1: "weight", 2: "bias"})
     for prefix, kind in (("", ""), ("_transpose", "Transpose"))

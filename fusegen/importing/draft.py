@@ -131,7 +131,9 @@ def _lies_as_written(dims: list[int], value: Value, name: str, sizes: Sizes) -> 
     PyTorch broadcasts them, or behind a layer over the channels, which has these last."""
     operand = next(each for each in walk(value) if each.op == "parameter" and each.name == name)
     rank = len(sizes.leading) + 1 + sizes.spatial
-    labels = (CHANNELS,) if _is_by_channel(dims, sizes) else first_layout(rank, sizes.spatial)[max(0, rank - len(dims)) :]
+    labels = (
+        (CHANNELS,) if _is_by_channel(dims, sizes) else first_layout(rank, sizes.spatial)[max(0, rank - len(dims)) :]
+    )
     fits = len(dims) <= len(labels)
     return fits and operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
 

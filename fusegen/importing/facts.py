@@ -9,7 +9,6 @@ from torch import nn
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 
-
 _PRODUCT = ("parameter", "bias")
 
 

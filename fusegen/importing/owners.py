@@ -106,8 +106,10 @@ class Owners:
         else:
             fits = x.layout[-1:] == (CHANNELS,)
         if not fits:
-            over = "positions" if positions is not None else "other dimensions than the channels"
-            raise refusal("FG707", f"{op} over {over}", where)
+            if positions is None:
+                raise refusal("FG707", f"{op} over other dimensions than the channels", where)
+            hint = "the channels are dimension 1: permute these to the end in front of it, and back behind"
+            raise refusal("FG707", f"{op} over positions", where, hint)
         count = len(node.args[1]) if op in ("layer_norm", "rms_norm") else 1  # type: ignore[arg-type]
         if count > 1 and (positions is not None or x.layout[-count:] != first[-count:] or count >= len(first)):
             hint = "it may be over the last dimensions of the first input, but for one or more of rows"

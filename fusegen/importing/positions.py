@@ -38,8 +38,8 @@ class NoResult(Exception):
 
 @dataclass(frozen=True)
 class Positions:
-    """spatial: how many dimensions of positions the first input has. layers: the convolutions of the module in the order
-    of a call; empty where there is a batch norm over positions alone. further: of each further input, which
+    """spatial: how many dimensions of positions the first input has. layers: the convolutions of the module, in the
+    order of a call; empty where there is a batch norm over positions alone. further: of each further input, which
     convolution's result has its positions, counted from 1: AT_FIRST if the first input has, NOWHERE if nothing has."""
 
     spatial: int
@@ -75,7 +75,7 @@ class Positions:
     def resized(
         self, module: nn.Module, inputs: Sequence[Tensor], batch: int, positions: Sequence[int]
     ) -> list[Tensor]:
-        """The inputs with another batch and other positions: the first one of these, others as convolutions make them."""
+        """The inputs with another batch and other positions: the first one of these, others as layers make them."""
         first = inputs[0]
         found = [sized(first, (batch, first.shape[1], *positions))]
         behind = [tuple(positions), *self.behind(module, positions)]

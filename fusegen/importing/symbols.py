@@ -13,6 +13,7 @@ from fusegen.importing.trace import Trace, forward_of
 from fusegen.importing.values import CHANNELS, UNKNOWN, Layout
 from fusegen.importing.widths import Width, Widths
 from fusegen.ir.multiples import times
+from fusegen.spec.names import free_name
 
 Size = int | str
 _POSITIONS = ("depth", "height", "width")
@@ -110,7 +111,8 @@ class Sizes:
         found: list[Size] = []
         for index, (wanted, size) in enumerate(zip(names, self._shapes[name][2:], strict=False)):
             if (index, size) not in self._positions:
-                symbol = self._free(wanted if name == self._first else f"out_{wanted}", size)
+                of_first = name == self._first
+                symbol = self._free(wanted if of_first else free_name(f"out_{wanted}", self.taken), size)
                 self._positions[index, size] = symbol
             found.append(self._positions[index, size])
         return found
