@@ -70,7 +70,7 @@ class Steps:
         self._done: dict[int, Draft] = {}
         self._owners: set[str] = set()
         self._parts: dict[int, Divided] = {}  # by the value that is divided
-        order = [value for value in walk(*results) if not value.is_leaf and value.op != "detach"]
+        order = [value for value in walk(*sorted(results, key=_drops_channels)) if not value.is_leaf and value.op != "detach"]
         leaves = [value for value in walk(*results) if value.op == "input"]
         self._first = next((value for value in leaves if value.name == inputs[0]), None)
         self._running = self._first
@@ -199,6 +199,13 @@ class Steps:
         if swap and value.op not in _COMMUTATIVE:
             keys["swap"] = True
         return keys
+
+
+def _drops_channels(value: Value) -> bool:
+    """Whether a result has no dimension for the channels, which is the last value of a chain."""
+    if value.op == "cross_entropy" or "keepdim" in value.keys:
+        return not value.keys.get("keepdim")
+    return CHANNELS not in value.layout and any(map(_drops_channels, value.values))
 
 
 def _is_stateless(value: Value) -> bool:
