@@ -70,7 +70,9 @@ class Steps:
         self._done: dict[int, Draft] = {}
         self._owners: set[str] = set()
         self._parts: dict[int, Divided] = {}  # by the value that is divided
-        order = [value for value in walk(*sorted(results, key=_drops_channels)) if not value.is_leaf and value.op != "detach"]
+        order = [
+            value for value in walk(*sorted(results, key=_drops_channels)) if not value.is_leaf and value.op != "detach"
+        ]
         leaves = [value for value in walk(*results) if value.op == "input"]
         self._first = next((value for value in leaves if value.name == inputs[0]), None)
         self._running = self._first
