@@ -27,8 +27,8 @@ class Operator:
     masks: the sizes of the arguments of bool, which come next. order: which of the results the
     module returns, as a tuple; None: the first alone. They are the first ones, and the backward
     op's first arguments are the gradients that come to them. linear: whether the first two
-    arguments are the operands of a matrix product. drops_channels: whether the first result, [rows, 1]
-    of the op, is [rows] for the caller. precisions: whether the product is made in several; the
+    arguments are the operands of a matrix product. drops_channels: whether the first result, [rows,
+    1] of the op, is [rows] for the caller. precisions: whether the product is made in several; the
     last three arguments are then the precision and the pieces of both operands, which the op
     `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
     first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
