@@ -97,7 +97,8 @@ class ValuesBuilder(OperandBuilder):
     def _refuse_rows(self, name: str, node: Node, dropped: bool, place: DocumentPath) -> bool:
         """Whether a result is [rows], which is returned as the value at the end alone."""
         if dropped:
-            message = f"one of several outputs has the dimension of the channels unless it is the last value: '{name}' is [rows]"
+            message = "one of several outputs has the dimension of the channels unless it is the last value"
+            message = f"{message}: '{name}' is [rows]"
             if place not in self.diagnostics.document.values:  # of a region, whose outputs others take
                 message = f"what other regions and 'outputs' take has the channels, and '{name}' is [rows]"
                 place = ("chain", self._saved_by.get(name, len(self.spec.chain) - 1))
