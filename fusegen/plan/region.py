@@ -126,8 +126,9 @@ def has_one_view(steps: Iterable[Step | None], spec: Any) -> bool:
 
 
 def is_alone(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
-    """Whether what a step makes of each row has to be a region's only result, and these steps of the region have made
-    another one. Or they have made such a result, and the step is from what was in front of that."""
+    """Whether what a step makes of each row has to be a region's only result, because it is not the module's last, and
+    these steps of the region have made another one. Or they have made such a result, and the step is from what was in
+    front of that."""
     if spec.outputs is None:  # which has one result
         return False
     step = spec.chain[index]
@@ -140,6 +141,9 @@ def is_alone(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
     if dropped is not None:
         return step.from_ is not None and step.from_ not in dropped
     later = [each for each in spec.chain[index + 1 :] if each is not None]
+    behind = {name for each in (step, *later) for name in each.saved}
+    if all(each.from_ is None or each.from_ in behind for each in later):  # the last value is a result beside others
+        return False
     taken = {*spec.outputs, *(each.from_ for each in later), *map(operand_of, later)}
     return step.drops_channels and not saved.isdisjoint(taken)
 

@@ -180,8 +180,8 @@ def _shape(composition: Composition, name: str) -> Shape:
     """Of a result."""
     shape = composition.shapes[name]
     part = next(part for part in composition.parts if name in part.region.results)
-    plan = part.plan
-    if plan is None or len(part.region.results) > 1:
+    plan, (*others, _) = part.plan, part.region.results
+    if plan is None or name in others or (others and not plan.chain.drops_channels):
         return shape
     rows, channels = (shape[:1], shape[1]) if composition.spatial else (shape[:-1], shape[-1])
     return plan.chain.result_shape(rows, channels, shape[2:] if composition.spatial else ())  # which may be of rows

@@ -42,7 +42,7 @@ def composed_body(composition: Composition) -> list[str]:
     lines = check_and_view(allowed, first, [name for name in others if name not in fixed])
     lines += [_call(part, rows_of_samples(allowed)) for part in composition.parts]
     plans = [part for part in composition.parts if part.plan is not None and part.plan.chain.drops_channels]
-    drops = {name for part in plans for name in part.region.results}
+    drops = {part.region.results[-1] for part in plans}
     results = [f"{name}{viewed_back(allowed, name in drops)}" for name in composition.returned]
     return [*lines, f"return {results[0] if composition.spec.outputs is None else as_tuple(results)}"]
 
