@@ -25,7 +25,7 @@ IMAGE_COPIES = [
         ("vectors of an odd number of columns", "odd", _SHAPES, "copy_step", "length % step == 0", "true",
          "copies 16 bytes to or from an address between them"),
         ("the first tile again", "several tiles", _KERNEL, None, "int64_t(across) << tiles.shift", "0", BLOCKS),
-        ("the first image again", "a tile", _KERNEL, None, "image * (tiles.rows * tiles.columns)", "0", BLOCKS),
+        ("the first image again", "a tile", _KERNEL, None, "image * tiles.columns", "0", BLOCKS),
     )
 ] + [
     Mutant("image copy: the last column again", "few rows", _KERNEL, "write_in_order", "++column;", NOTHING,

@@ -1,0 +1,342 @@
+"""Convolutions of few channels in 16 bits: the forward pass has zeros beside them, and no gradient has."""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from fusegen.emulate.package import emulate_package  # noqa: E402
+from tests.emulate.building import write  # noqa: E402
+from tests.emulate.test_convolutions import part_of_support  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+
+POSITIONS = ("depth", "height", "width")
+CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def spec(dimensions):
+    names = POSITIONS[-dimensions:]
+    sizes = ", ".join(f"{name}: 16" for name in names)
+    return (
+        f"fusegen: 1\nname: few_{dimensions}d\ndims: {{batch: 2, channels: 8, out: 32, {sizes}}}\n"
+        "arguments: {channels: {type: dim}, out: {type: dim}}\n"
+        f"inputs: {{x: [batch, channels, {', '.join(names)}]}}\ndtypes: [float32, bfloat16, float16]\nchain:\n"
+        f"  - {{op: conv{dimensions}d, name: conv, out_channels: out, kernel_size: 3}}\n  - {{op: silu}}\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory, emulation_cache):
+    root, known = tmp_path_factory.mktemp("few"), {}
+
+    def package(dimensions):
+        if dimensions not in known:
+            plan = write(f"few_{dimensions}d", spec(dimensions), root)
+            modes = [mode.index for mode in plan.modes if mode.name.endswith("16")]
+            module = emulate_package(root / plan.spec.name, cache=emulation_cache, modes=modes)
+            known[dimensions] = getattr(module, plan.spec.class_name)
+        return known[dimensions]
+
+    return package
+
+
+@pytest.fixture(autouse=True)
+def small(packages, monkeypatch):
+    """What is small is copied by the kernel, too."""
+    module = part_of_support(packages(2), "memory_formats")
+    for limit in ("_LEAST_BYTES", "_LEAST_IMAGE"):
+        monkeypatch.setattr(module, limit, 0)
+
+
+class Layer(NamedTuple):
+    channels: int
+    out: int
+    positions: tuple[int, ...]
+    kernel: int | tuple[int, ...] = 3
+    options: dict = {"padding": 1}
+    dtype: str = "bfloat16"
+
+    def module(self, packages, dtype=None):
+        torch.manual_seed(3)
+        dimensions = len(self.positions)
+        fused = packages(dimensions)(self.channels, self.out)
+        fused.conv = CONVOLUTIONS[dimensions](self.channels, self.out, self.kernel, **self.options)
+        fused.fusegen_strict = True
+        return fused.to(dtype or TYPES[self.dtype])
+
+    def x(self, dtype=None):
+        torch.manual_seed(4)
+        return torch.randn(2, self.channels, *self.positions).to(dtype or TYPES[self.dtype])
+
+    @property
+    def padded(self):
+        return -(-self.channels // 32) * 32
+
+
+LAYERS = {
+    "1d": Layer(3, 40, (37,), 9, {"padding": 4}),
+    "1d, same": Layer(24, 32, (30,), 10, {"padding": "same"}),
+    "2d": Layer(8, 32, (7, 9)),
+    "2d, 40 channels": Layer(40, 64, (6, 5), 3, {"padding": "valid"}),
+    "2d, circular": Layer(3, 32, (7, 8), (9, 1), {"padding": (4, 0), "padding_mode": "circular"}),
+    "2d, float16": Layer(12, 32, (7, 8), 5, {"padding": 2, "bias": False}, "float16"),
+    "3d": Layer(5, 32, (3, 4, 5)),
+}
+# Without autograd, and of a contiguous x, there is no further copy that has to gain more than its time.
+INSTEAD = {"16 channels": Layer(16, 32, (7, 9)), "3d, float16": Layer(24, 32, (3, 4, 5), dtype="float16")}
+
+
+class Operands(TorchDispatchMode):
+    """Notes the operands of convolutions and gradients, what is copied, and the ops of packages that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forward, self.backward, self.copies, self.ours = [], [], [], []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.convolution.default:
+            self.forward.append([each.shape[1] for each in args[:2]])
+        if func is torch.ops.aten.convolution_backward.default:
+            self.backward.append([each.shape[1] for each in args[1:3]])
+            self.x = args[1]
+        if func in (torch.ops.aten.clone.default, torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default):
+            self.copies.append(args[0].numel())
+        if func.namespace == "fusegen":
+            self.ours.append(next((each for each in ("copy_images", "pad_images") if each in str(func)), "tail"))
+        return func(*args, **(kwargs or {}))
+
+
+def formats_of(x):
+    yield "contiguous", x
+    yield "a part", torch.cat([x, x], -1)[..., : x.shape[-1]]
+    if x.dim() > 3:
+        yield "channels_last", x.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+def assert_near(mine, exact, dtype):
+    """Within the rounding of the operands, the product and the result."""
+    scale = exact.abs().max().item()
+    torch.testing.assert_close(mine.double(), exact, rtol=0, atol=4 * scale * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("autocast", [False, True], ids=["", "autocast"])
+@pytest.mark.parametrize("name", [*LAYERS, *INSTEAD])
+def test_the_result(packages, name, autocast) -> None:
+    """It has eager's value and strides. Autograd does not follow: x and the weight are copied once each."""
+    layer = (LAYERS | INSTEAD)[name]
+    dtype = TYPES[layer.dtype]
+    fused = layer.module(packages, torch.float32 if autocast else None)
+    exact = copy.deepcopy(fused).double()
+    for kind, x in formats_of(layer.x(torch.float32 if autocast else None)):
+        with torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast), Operands() as seen:
+            made = fused(x)
+        is_padded = name in LAYERS or (kind == "contiguous" and layer.options.get("padding_mode") is None)
+        assert seen.forward == [[layer.padded if is_padded else layer.channels] * 2], kind
+        if is_padded and kind != "a part" and layer.kernel != 10:  # which PyTorch pads itself
+            assert seen.ours == ["pad_images", "pad_images", "tail"] and not {x.numel(), made.numel()} & {*seen.copies}
+        assert_near(made, exact.fusegen_reference(x.double()), dtype)
+        with torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast):
+            assert made.stride() == fused.fusegen_reference(x).stride(), kind
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["contiguous weight", "weight in channels_last"])
+@pytest.mark.parametrize("autocast", [False, True], ids=["", "autocast"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients(packages, name, autocast, last) -> None:
+    """They are those of the operands without zeros, in the formats that they have without this."""
+    layer = LAYERS[name]
+    dtype = TYPES[layer.dtype]
+    fused = layer.module(packages, torch.float32 if autocast else None)
+    if last and len(layer.positions) > 1:
+        fused.conv.to(memory_format=[torch.channels_last, torch.channels_last_3d][len(layer.positions) - 2])
+    exact = copy.deepcopy(fused).double()
+    for kind, x in formats_of(layer.x(torch.float32 if autocast else None)):
+        x.requires_grad_()
+        with torch.autocast("cpu", dtype, enabled=autocast), Operands() as seen:
+            y = fused(x)
+        grad = torch.randn_like(y)
+        with seen:
+            mine = [y, *torch.autograd.grad(y, [x, *fused.parameters()], grad)]
+        given = x.detach().double().requires_grad_()
+        theirs = exact.fusegen_reference(given)
+        theirs = [theirs, *torch.autograd.grad(theirs, [given, *exact.parameters()], grad.double())]
+        for a, b in zip(mine, theirs, strict=True):
+            assert_near(a, b, dtype)
+        assert seen.forward == [[layer.padded] * 2] and seen.backward == [[layer.channels] * 2], kind
+        assert seen.x.movedim(1, -1).is_contiguous()
+
+
+def convolved(fused, x, dtype):
+    support = [part_of_support(type(fused), name) for name in ("convolution", "few_channels")]
+    made = support[0].Convolved(fused.conv, x, fused.conv.weight, dtype)
+    return support[0], lambda: support[0]._convolve(type(fused)._fusegen_package, made)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_beside_the_same_without_zeros(packages, monkeypatch, name) -> None:
+    """The gradients are the same bits, in the same formats, and autograd saves as much as without zeros."""
+    layer = LAYERS[name]
+    fused = layer.module(packages)
+    for kind, x in formats_of(layer.x()):
+        x.requires_grad_()
+        found = []
+        for zeros in (True, False):
+            saved = []
+            module, call = convolved(fused, x, x.dtype)
+            with monkeypatch.context() as patch, Operands() as seen:
+                if not zeros:
+                    patch.setattr(module, "padded_channels", lambda *_, **__: 0)
+                with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+                    y = call()
+                grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y)
+                grad = torch.empty_like(y).copy_(grad)
+                gradients = torch.autograd.grad(y, [x, fused.conv.weight], grad)
+            assert seen.ours == ["copy_images"] * (kind == "contiguous") + ["pad_images"] * 2 * zeros
+            found.append((y, gradients, [(t.shape, t.stride(), t.dtype) for t in saved]))
+        (y, mine, saved), (other, theirs, saved_then) = found
+        assert y.stride() == other.stride() and saved == saved_then, kind
+        assert_near(y, other.double(), y.dtype)
+        for a, b in zip(mine, theirs, strict=True):
+            assert torch.equal(a, b) and a.stride() == b.stride(), kind
+
+
+def test_only_the_gradients_that_are_wanted(packages) -> None:
+    layer = LAYERS["2d"]
+    fused, x = layer.module(packages), layer.x()
+    fused.conv.weight.requires_grad_(False)
+    (of_x,) = torch.autograd.grad(fused(x.requires_grad_()).sum(), [x])
+    fused.conv.weight.requires_grad_()
+    (of_weight,) = torch.autograd.grad(fused(x.detach()).sum(), [fused.conv.weight])
+    both = torch.autograd.grad(fused(x).sum(), [x, fused.conv.weight])
+    assert torch.equal(of_x, both[0]) and torch.equal(of_weight, both[1])
+
+
+def test_second_derivatives_are_refused(packages) -> None:
+    layer = LAYERS["2d"]
+    fused, x = layer.module(packages), layer.x().requires_grad_()
+    (grad,) = torch.autograd.grad(fused(x).float().sum(), [x], create_graph=True)
+    with pytest.raises(RuntimeError, match=r"second|differentiat"):
+        grad.sum().backward()
+    _, call = convolved(fused, x, x.dtype)
+    (grad,) = torch.autograd.grad(call().float().sum(), [x], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_torch_compile_makes_them_without_zeros(packages) -> None:
+    layer = LAYERS["2d"]
+    fused, x = layer.module(packages), layer.x()
+    compiled = torch.compile(copy.deepcopy(fused), fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        compiled(x)
+        with Operands() as seen:
+            made = compiled(x)
+        assert_near(made, fused(x).double(), made.dtype)
+    assert seen.forward == [[layer.channels] * 2]
+
+
+BF16, FP16 = torch.bfloat16, torch.float16
+ALONE = {"followed": False}
+RULE = (  # channels, those of the result, the kernel, dtype, what else is so, channels with zeros
+    *((n, 64, (3, 3), BF16, {}, 32) for n in (2, 3, 8, 12, 15, 17, 24, 31)),
+    *((n, 64, (3, 3), BF16, {}, 64) for n in (33, 40, 56, 63)),
+    *((n, 64, (3, 3), BF16, {}, 0) for n in (1, 16, 32, 48, 64, 72)),
+    *((n, 64, (3, 3), BF16, ALONE, 32) for n in (8, 16, 24)),
+    *((n, 64, (3, 3), BF16, ALONE, 0) for n in (32, 48)),
+    (16, 64, (3, 3), BF16, {"followed": False, "last": True}, 0),
+    (8, 64, (3, 3), BF16, {"followed": False, "last": True}, 32),
+    *((n, 64, (3, 3), FP16, {}, 32) for n in (9, 12, 24)),
+    *((n, 64, (3, 3), FP16, ALONE, 0) for n in (2, 3, 8, 16, 32)),
+    (24, 64, (3, 3, 3), FP16, ALONE, 32),
+    (24, 64, (3, 3, 3), FP16, {}, 0),
+    (24, 64, (3, 3, 3), BF16, {}, 32),
+    (8, 64, (3, 3), torch.float32, {}, 0),
+    (8, 32, (3, 3), BF16, {}, 32),
+    (8, 31, (3, 3), BF16, {}, 0),
+    (40, 63, (3, 3), BF16, {}, 0),
+    (8, 64, (9,), BF16, {}, 32),
+    (8, 64, (8,), BF16, {}, 0),
+    (8, 64, (1, 1), BF16, {}, 0),
+    (8, 64, (9, 1), BF16, {}, 32),
+    *((8, 64, (3, 3), BF16, {key: value}, 0) for key, value in (("stride", (1, 2)), ("dilation", (2, 1)), ("groups", 2))),
+    (8, 64, (3, 3), BF16, {"transposed": True}, 0),
+    (8, 64, (3, 3), BF16, {"positions": 100}, 0),  # less than a megabyte
+    (8, 64, (3, 3), BF16, {"batch": 1 << 16, "positions": 180}, 0),  # more elements than cuDNN counts in 32 bits
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("channels", "out", "kernel", "dtype", "more", "expected"), RULE, ids=str)
+def test_which_have_zeros(packages, monkeypatch, channels, out, kernel, dtype, more, expected) -> None:
+    monkeypatch.setattr(part_of_support(packages(2), "memory_formats"), "_LEAST_BYTES", 1 << 20)
+    dimensions, batch = len(kernel), more.get("batch", 4)
+    kinds = (nn.ConvTranspose2d,) if more.get("transposed") else CONVOLUTIONS
+    options = {key: more[key] for key in ("stride", "dilation", "groups") if key in more}
+    kind = kinds[0] if more.get("transposed") else kinds[dimensions]
+    layer = kind(channels, out, kernel, device="meta", **options)
+    size = {1: 1 << 18, 2: 512, 3: 64}[dimensions]
+    x = torch.empty(batch, channels, *(more.get("positions", size),) * dimensions, dtype=dtype, device="meta")
+    if more.get("last"):
+        x = x.movedim(1, -1).contiguous().movedim(-1, 1)
+    rule = part_of_support(packages(2), "few_channels").padded_channels
+    assert rule(layer, x, layer.weight, dtype, followed=more.get("followed", True)) == expected
+
+
+def test_the_op(packages) -> None:
+    package = packages(2)._fusegen_package
+    op = part_of_support(packages(2), "memory_formats")._padding_op(package)
+    modes = {row["activation"]: index for index, row in enumerate(package.dtypes)}
+    x = torch.randn(2, 3, 70)
+    last = torch.randn(2, 70, 3).mT
+    for arguments in ((x.bfloat16(), 32, -1), (x, 32, modes[BF16]), (last, 8, modes[FP16]), (last.half(), 32, -1)):
+        torch.library.opcheck(op, arguments, test_utils=("test_schema", "test_faketensor"))
+        made = op(*arguments)
+        assert torch.equal(made[..., :3], arguments[0].to(made.dtype).mT) and not made[..., 3:].any()
+        assert made.shape == (2, 70, arguments[1])
+    for wrong in ((x, 32, -1), (x.double(), 32, -1), (x.half(), 32, modes[BF16]), (x.half(), 33, -1), (x.half(), 0, -1)):
+        with pytest.raises(RuntimeError, match="no copy of"):
+            op(*wrong)
+    with pytest.raises(RuntimeError, match="expected shape"):
+        op(x[0].half(), 32, -1)
+
+
+def test_regions(tmp_path, emulation_cache, packages) -> None:
+    """Between regions values are in channels_last, of which a second convolution's copy with zeros is made."""
+    text = (
+        "fusegen: 1\nname: few_regions\ndims: {batch: 2, height: 7, width: 9}\n"
+        "inputs: {x: [batch, 3, height, width]}\ndtypes: [bfloat16]\nchain:\n"
+        "  - {op: conv2d, name: one, out_channels: 40, kernel_size: 3, padding: 1}\n  - {op: silu}\n"
+        "  - {op: conv2d, name: two, out_channels: 64, kernel_size: 3}\n  - {op: silu}\n"
+    )
+    root = tmp_path
+    (root / "few_regions.yaml").write_text(text, encoding="utf-8")
+    plan = write("few_regions", text, root)
+    fused = getattr(emulate_package(root / "few_regions", cache=emulation_cache), plan.spec.class_name)()
+    fused = fused.to(BF16)
+    fused.fusegen_strict = True
+    formats = part_of_support(fused._fusegen_package.regions[0], "memory_formats")
+    x = torch.randn(2, 3, 7, 9).to(BF16)
+    exact = copy.deepcopy(fused).double()
+    with pytest.MonkeyPatch.context() as patch:
+        for limit in ("_LEAST_BYTES", "_LEAST_IMAGE"):
+            patch.setattr(formats, limit, 0)
+        for kind, given in formats_of(x):
+            given.requires_grad_()
+            with Operands() as seen:
+                y = fused(given)
+                mine = [y, *torch.autograd.grad(y, [given, *fused.parameters()], torch.ones_like(y))]
+            doubled = given.detach().double().requires_grad_()
+            theirs = exact.fusegen_reference(doubled)
+            theirs = [theirs, *torch.autograd.grad(theirs, [doubled, *exact.parameters()], torch.ones_like(theirs))]
+            assert seen.forward == [[32, 32], [64, 64]] and seen.backward == [[40, 40], [3, 3]], kind
+            assert y.stride() == fused.fusegen_reference(given).stride()
+            for a, b in zip(mine, theirs, strict=True):
+                assert_near(a, b, BF16)
