@@ -60,12 +60,11 @@ def convolve_with_zeros(package, x, weight, dtype, channels, padding, dilation):
 
     x, weight: in any format, with two or three dimensions of positions.
     """
-    x, weight = (
-        with_zeros(package, each if each.dtype == torch.float32 else each.to(dtype), dtype, channels)
-        for each in (x, weight)
-    )
+    if weight.dtype != torch.float32:
+        weight = weight.to(dtype)
+    operands = (with_zeros(package, each, dtype, channels) for each in (x, weight))
     function = F.conv3d if x.dim() == 5 else F.conv2d
-    return function(x, weight, None, 1, padding, dilation)
+    return function(*operands, None, 1, padding, dilation)
 
 
 class WithZeros(torch.autograd.Function):
@@ -101,4 +100,6 @@ def _is_as_measured(x):
     """Whether the kernels of the figures make the convolution, or the emulator."""
     if x.device.type != "cuda":
         return True
-    return torch.backends.cudnn.enabled and torch.cuda.get_device_capability(x.device) == _CAPABILITY
+    if not torch.backends.cudnn.enabled:
+        return False
+    return torch.cuda.get_device_capability(x.device) == _CAPABILITY

@@ -12,8 +12,8 @@ from fusegen.emulate import EmulatedLibrary, EmulationError, compile_kernels  # 
 from tests.emulate.mutants.image_copies import IMAGE_COPIES  # noqa: E402
 from tests.emulate.mutants.mutant import with_mutants  # noqa: E402
 from tests.emulate.mutants.scenario import choose  # noqa: E402
-from tests.kernels.building import written  # noqa: E402
 from tests.kernels import test_image_padding as padding  # noqa: E402
+from tests.kernels.building import written  # noqa: E402
 from tests.kernels.test_image_copy import SOURCE, run  # noqa: E402
 
 MUTANTS = dict(enumerate(IMAGE_COPIES, start=1))

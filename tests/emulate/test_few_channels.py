@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -13,9 +14,6 @@ from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.plan.load import planned_file  # noqa: E402
-from fusegen.render.output import write_files  # noqa: E402
-from fusegen.render.package import render_all  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 from tests.emulate.test_convolutions import part_of_support  # noqa: E402
 
@@ -134,7 +132,7 @@ def assert_near(mine, exact, dtype):
 @pytest.mark.parametrize("autocast", [False, True], ids=["", "autocast"])
 @pytest.mark.parametrize("name", [*LAYERS, *INSTEAD])
 def test_the_result(packages, monkeypatch, name, autocast) -> None:
-    """It has eager's value, and the strides that it has without zeros. Autograd does not follow: x and the weight are copied once each."""
+    """It has eager's value, and the strides that it has without zeros. x and the weight are copied once each."""
     layer = (LAYERS | INSTEAD)[name]
     dtype = TYPES[layer.dtype]
     fused = layer.module(packages, torch.float32 if autocast else None)
@@ -179,6 +177,11 @@ def test_gradients(packages, name, autocast, last) -> None:
         assert seen.x.movedim(1, -1).is_contiguous()
 
 
+def kept(saved, tensor):
+    saved.append(tensor)
+    return tensor
+
+
 def convolved(fused, x, dtype):
     """support/convolution.py of a package, and a call of the convolution alone."""
     support, package = part_of_support(type(fused), "convolution"), type(fused)._fusegen_package
@@ -200,7 +203,7 @@ def test_beside_the_same_without_zeros(packages, monkeypatch, name) -> None:
             with monkeypatch.context() as patch, Operands() as seen:
                 if not zeros:
                     patch.setattr(module, "padded_channels", lambda *_, **__: 0)
-                with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+                with torch.autograd.graph.saved_tensors_hooks(partial(kept, saved), lambda t: t):
                     y = call()
                 grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y)
                 grad = torch.empty_like(y).copy_(grad)
@@ -246,101 +249,3 @@ def test_torch_compile_makes_them_without_zeros(packages) -> None:
     with torch.no_grad():
         assert_near(compiled(x), fused(x).double(), x.dtype)
     assert "conv2d" in seen[0] and "pad_images" not in seen[0]
-
-
-BF16, FP16 = torch.bfloat16, torch.float16
-ALONE = {"followed": False}
-RULE = (  # channels, those of the result, the kernel, dtype, what else is so, channels with zeros
-    *((n, 64, (3, 3), BF16, {}, 32) for n in (2, 3, 8, 12, 15, 17, 24, 31)),
-    *((n, 64, (3, 3), BF16, {}, 64) for n in (33, 40, 56, 63)),
-    *((n, 64, (3, 3), BF16, {}, 0) for n in (1, 16, 32, 48, 64, 72)),
-    *((n, 64, (3, 3), BF16, ALONE, 32) for n in (8, 16, 24)),
-    *((n, 64, (3, 3), BF16, ALONE, 0) for n in (32, 48)),
-    (16, 64, (3, 3), BF16, {"followed": False, "last": True}, 0),
-    (8, 64, (3, 3), BF16, {"followed": False, "last": True}, 32),
-    *((n, 64, (3, 3), FP16, {}, 32) for n in (9, 12, 24)),
-    *((n, 64, (3, 3), FP16, ALONE, 0) for n in (2, 3, 8, 16, 32)),
-    (24, 64, (3, 3, 3), FP16, ALONE, 32),
-    (24, 64, (3, 3, 3), FP16, {}, 0),
-    (24, 64, (3, 3, 3), BF16, {}, 32),
-    (8, 64, (3, 3), torch.float32, {}, 0),
-    (8, 32, (3, 3), BF16, {}, 32),
-    (8, 31, (3, 3), BF16, {}, 0),
-    (40, 63, (3, 3), BF16, {}, 0),
-    (8, 64, (9,), BF16, {}, 32),
-    (8, 64, (8,), BF16, {}, 0),
-    (8, 64, (1, 1), BF16, {}, 0),
-    (8, 64, (9, 1), BF16, {}, 32),
-    *((8, 64, (3, 3), BF16, {key: value}, 0) for key, value in (("stride", (1, 2)), ("dilation", (2, 1)), ("groups", 2))),
-    (8, 64, (3, 3), BF16, {"transposed": True}, 0),
-    (8, 64, (3, 3), BF16, {"positions": 100}, 0),  # less than a megabyte
-    (8, 64, (3, 3), BF16, {"batch": 1 << 16, "positions": 180}, 0),  # more elements than cuDNN counts in 32 bits
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("channels", "out", "kernel", "dtype", "more", "expected"), RULE, ids=str)
-def test_which_have_zeros(packages, monkeypatch, channels, out, kernel, dtype, more, expected) -> None:
-    monkeypatch.setattr(part_of_support(packages(2), "memory_formats"), "_LEAST_BYTES", 1 << 20)
-    dimensions, batch = len(kernel), more.get("batch", 4)
-    kinds = (nn.ConvTranspose2d,) if more.get("transposed") else CONVOLUTIONS
-    options = {key: more[key] for key in ("stride", "dilation", "groups") if key in more}
-    kind = kinds[0] if more.get("transposed") else kinds[dimensions]
-    layer = kind(channels, out, kernel, device="meta", **options)
-    size = {1: 1 << 18, 2: 512, 3: 64}[dimensions]
-    x = torch.empty(batch, channels, *(more.get("positions", size),) * dimensions, dtype=dtype, device="meta")
-    if more.get("last"):
-        x = x.movedim(1, -1).contiguous().movedim(-1, 1)
-    rule = part_of_support(packages(2), "few_channels").padded_channels
-    assert rule(layer, x, layer.weight, dtype, followed=more.get("followed", True)) == expected
-
-
-def test_the_op(packages) -> None:
-    package = packages(2)._fusegen_package
-    op = part_of_support(packages(2), "memory_formats")._padding_op(package)
-    modes = {row["activation"]: index for index, row in enumerate(package.dtypes)}
-    x = torch.randn(2, 3, 70)
-    last = torch.randn(2, 70, 3).mT
-    for arguments in ((x.bfloat16(), 32, -1), (x, 32, modes[BF16]), (last, 8, modes[FP16]), (last.half(), 32, -1)):
-        torch.library.opcheck(op, arguments, test_utils=("test_schema", "test_faketensor"))
-        made = op(*arguments)
-        assert torch.equal(made[..., :3], arguments[0].to(made.dtype).mT) and not made[..., 3:].any()
-        assert made.shape == (2, 70, arguments[1])
-    for wrong in ((x, 32, -1), (x.double(), 32, -1), (x.half(), 32, modes[BF16]), (x.half(), 33, -1), (x.half(), 0, -1)):
-        with pytest.raises(RuntimeError, match="no copy of"):
-            op(*wrong)
-    with pytest.raises(RuntimeError, match="expected shape"):
-        op(x[0].half(), 32, -1)
-
-
-def test_regions(tmp_path, emulation_cache) -> None:
-    """Between regions values are in channels_last, of which a second convolution's copy with zeros is made."""
-    text = (
-        "fusegen: 1\nname: few_regions\ndims: {batch: 2, height: 7, width: 9}\n"
-        "inputs: {x: [batch, 3, height, width]}\ndtypes: [bfloat16]\nchain:\n"
-        "  - {op: conv2d, name: one, out_channels: 40, kernel_size: 3, padding: 1}\n  - {op: silu}\n"
-        "  - {op: conv2d, name: two, out_channels: 64, kernel_size: 3}\n  - {op: silu}\n"
-    )
-    (tmp_path / "few_regions.yaml").write_text(text, encoding="utf-8")
-    plan = planned_file(tmp_path / "few_regions.yaml")
-    write_files(render_all([plan]), tmp_path)
-    package = emulate_package(tmp_path / "few_regions", cache=emulation_cache, modes=[0])
-    fused = getattr(package, plan.spec.class_name)().to(BF16)
-    fused.fusegen_strict = True
-    formats = part_of_support(fused._fusegen_package.regions[0], "memory_formats")
-    x = torch.randn(2, 3, 7, 9).to(BF16)
-    exact = copy.deepcopy(fused).double()
-    with pytest.MonkeyPatch.context() as patch:
-        for limit in ("_LEAST_BYTES", "_LEAST_IMAGE"):
-            patch.setattr(formats, limit, 0)
-        for kind, given in formats_of(x):
-            given.requires_grad_()
-            with Operands() as seen:
-                y = fused(given)
-                mine = [y, *torch.autograd.grad(y, [given, *fused.parameters()], torch.ones_like(y))]
-            doubled = given.detach().double().requires_grad_()
-            theirs = exact.fusegen_reference(doubled)
-            theirs = [theirs, *torch.autograd.grad(theirs, [doubled, *exact.parameters()], torch.ones_like(theirs))]
-            assert seen.forward == [[32, 32], [64, 64]] and seen.backward == [[40, 40], [3, 3]], kind
-            assert y.stride() == fused.fusegen_reference(given).stride()
-            for a, b in zip(mine, theirs, strict=True):
-                assert_near(a, b, BF16)

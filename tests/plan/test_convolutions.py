@@ -146,7 +146,8 @@ def test_a_convolution_of_few_channels_says_how_it_is_made(change: dict[str, obj
     declared = "arguments: {channels: {type: dim}}\n" if channels == "channels" else ""
     dims = "batch: 2, height: 12, width: 12" + (", channels: 8" if declared else "")
     text = (
-        f"fusegen: 1\nname: few\ndims: {{{dims}}}\n{declared}inputs: {{x: [batch, {channels}, height, width]}}\nchain:\n"
+        f"fusegen: 1\nname: few\ndims: {{{dims}}}\n{declared}"
+        f"inputs: {{x: [batch, {channels}, height, width]}}\nchain:\n"
         f"  - {{{', '.join(f'{key}: {value}' for key, value in step.items())}}}\n  - {{op: silu}}\n"
     )
     variant = plan_document(parse_yaml(text, "few.yaml")).variants[0]
