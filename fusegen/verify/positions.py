@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fusegen.chain.model import Convolution, Sizing
+from fusegen.chain.anchors import Convolution, Sizing
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import factors
 from fusegen.plan.plan import Plan

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "eb35422d019f",
+    "7b6ddcee7642",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "25eada8aee3e",
+    "8dde746c3f2f",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "b5ac6db871f4",
+    "0809b8d07c1d",
 )
 
 _package = _support.Composition(

@@ -182,15 +182,16 @@ def kept(saved, tensor):
     return tensor
 
 
-def convolved(fused, x, dtype):
+def convolved(fused, x, dtype, grad_last=True):
     """support/convolution.py of a package, and a call of the convolution alone."""
     support, package = part_of_support(type(fused), "convolution"), type(fused)._fusegen_package
     made = support.Convolved(fused.conv, x, fused.conv.weight, dtype)
-    return support, lambda: support._convolve(package, support._padded(made))
+    return support, lambda: support._convolve(package, support._padded(made), grad_last)
 
 
+@pytest.mark.parametrize("grad_last", [False, True], ids=["contiguous gradients", "gradients in channels_last"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_beside_the_same_without_zeros(packages, monkeypatch, name) -> None:
+def test_beside_the_same_without_zeros(packages, monkeypatch, name, grad_last) -> None:
     """The gradients are the same bits, in the same formats, and autograd saves as much as without zeros."""
     layer = LAYERS[name]
     fused = layer.module(packages)
@@ -199,7 +200,7 @@ def test_beside_the_same_without_zeros(packages, monkeypatch, name) -> None:
         found = []
         for zeros in (True, False):
             saved = []
-            module, call = convolved(fused, x, x.dtype)
+            module, call = convolved(fused, x, x.dtype, grad_last)
             with monkeypatch.context() as patch, Operands() as seen:
                 if not zeros:
                     patch.setattr(module, "padded_channels", lambda *_, **__: 0)
