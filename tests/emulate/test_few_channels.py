@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
-from tests.emulate.test_convolutions import part_of_support  # noqa: E402
+from tests.emulate.convolutions import part_of_support  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -210,7 +210,9 @@ def test_beside_the_same_without_zeros(packages, monkeypatch, name, grad_last) -
                 grad = torch.empty_like(y).copy_(grad)
                 gradients = torch.autograd.grad(y, [x, fused.conv.weight], grad)
             copies = kind == "contiguous" or "padding_mode" in layer.options or (zeros and layer.kernel == 10)
-            assert seen.ours == ["copy_images"] * copies + ["pad_images"] * 2 * zeros, kind
+            assert seen.ours.count("pad_images") == 2 * zeros, kind
+            if grad_last:  # else gradients are copied, too
+                assert seen.ours.count("copy_images") == copies, kind
             found.append((y, gradients, [(t.shape, t.stride(), t.dtype) for t in saved]))
         (y, mine, saved), (other, theirs, saved_then) = found
         assert y.stride() == other.stride() and saved == saved_then, kind

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tests.emulate.test_convolutions import part_of_support  # noqa: E402
+from tests.emulate.convolutions import part_of_support  # noqa: E402
 from tests.emulate.test_few_channels import CONVOLUTIONS, packages  # noqa: E402
 
 __all__ = ["packages"]  # a fixture

@@ -12,7 +12,7 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from tests.emulate.test_convolutions import part_of_support  # noqa: E402
+from tests.emulate.convolutions import part_of_support  # noqa: E402
 from tests.emulate.test_few_channels import Operands, assert_near, formats_of  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
