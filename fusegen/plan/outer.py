@@ -21,6 +21,10 @@ DEPTHWISE = (
     "the convolution is depthwise: in float32 its gradient is copied into contiguous memory for that of the weight, "
     "which PyTorch makes there several times as fast, unless the kernel is 3 x 3 or 5 x 5"
 )
+FEW_CHANNELS = (
+    "in 16 bits the forward convolution of few channels, or of an odd number, is made with zeros beside them, to a "
+    "multiple of 32, where cuDNN is faster so by more than the copy takes; the gradients are of the operands without"
+)
 EXCHANGED = "the module copies the result, whose rows come behind the channels, and the gradient that comes to it"
 
 
@@ -36,6 +40,8 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
         return forward, backward
     why = _why_copies(chain, forward, backward, saved)
     reason = TILES if why is None else COPIES + why
+    if chain.convolution and chain.convolution.may_have_few_channels:
+        forward = replace(forward, reasons=(*forward.reasons, FEW_CHANNELS))
     inner = {*chain.compact, *([] if chain.has_own_images else [chain.source.name])}
     found = []
     for program in (forward, backward):

@@ -23,7 +23,13 @@ _RANKS = {f"{SUPPORT}/{name}" for name in ("ranks.cuh", "ranks.h", "torch_ranks.
 
 _IMAGE_COPY = {
     f"{SUPPORT}/{name}"
-    for name in ("image_copy.h", "image_copy_shapes.cuh", "kernels/image_copy.cuh", "torch_image_copy.h")
+    for name in (
+        "image_copy.h",
+        "image_copy_shapes.cuh",
+        "kernels/image_copy.cuh",
+        "kernels/image_padding.cuh",
+        "torch_image_copy.h",
+    )
 }
 
 _MODULE = "python_module.cpp"
