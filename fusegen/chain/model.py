@@ -82,6 +82,12 @@ class Convolution:
         """Whether the spec says that each channel of the input is a group."""
         return not self.transposed and self.groups == self.in_channels != 1
 
+    @property
+    def is_product(self) -> bool:
+        """Whether the spec says that each position of the result is of the same one of the input, and all channels."""
+        ones, nothing = {*self.kernel_size, *self.stride, self.groups}, {*self.padding, *self.output_padding}
+        return ones == {1} and nothing == {0}
+
     def positions(self, given: Sequence[int], number: Callable[[Sizing], int]) -> tuple[int, ...]:
         """The sizes of the result for those of an input, as PyTorch computes them. number: what an entry stands for."""
         if self.same:

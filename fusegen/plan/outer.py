@@ -21,6 +21,10 @@ DEPTHWISE = (
     "the convolution is depthwise: in float32 its gradient is copied into contiguous memory for that of the weight, "
     "which PyTorch makes there several times as fast, unless the kernel is 3 x 3 or 5 x 5"
 )
+PRODUCT = (
+    "the convolution is a product of matrices: cuBLAS makes it of a contiguous x, which is not copied for it, unless "
+    "images are small, rows are no multiples of 16 bytes, or PyTorch's settings want other precisions of both libraries"
+)
 EXCHANGED = "the module copies the result, whose rows come behind the channels, and the gradient that comes to it"
 
 
@@ -41,6 +45,8 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     for program in (forward, backward):
         outer = () if why else tuple(t.name for t in _full(program) if not inner & {t.whole.name, t.gradient_of})
         found.append(replace(program, outer=outer, reasons=(*program.reasons, reason)))
+    if chain.convolution and chain.convolution.is_product:
+        found[0] = replace(found[0], reasons=(*found[0].reasons, PRODUCT))
     if chain.convolution and chain.convolution.is_depthwise:
         found[1] = replace(found[1], reasons=(*found[1].reasons, DEPTHWISE))
     return found[0], found[1]

@@ -2,10 +2,11 @@
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
 that by a view: a row for each position of each of the batch. The convolution's input is copied to
-that format (memory_formats.py), unless it is in it. The gradients of a depthwise convolution are
-made otherwise in float32 (depthwise.py). The chain's result is in the format of PyTorch's
-convolution. Where that is contiguous, most chains' kernels write it so themselves, and read further
-inputs and the result's gradient so; other chains' results and gradients are copied.
+that format (memory_formats.py), unless it is in it, or the kernel has one position
+(one_position.py). The gradients of a depthwise convolution are made otherwise in float32
+(depthwise.py). The chain's result is in the format of PyTorch's convolution. Where that is
+contiguous, most chains' kernels write it so themselves, and read further inputs and the result's
+gradient so; other chains' results and gradients are copied.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
@@ -21,6 +22,7 @@ from torch.nn import functional as F
 from .depthwise import convolve, has_own_gradients, is_small
 from .images import call_on_images
 from .memory_formats import as_channels_last, is_last
+from .one_position import is_product, multiply
 from .parametrised import kind_of
 from .stand_in import FUNCTION, Eager, misfit_plain
 
@@ -117,12 +119,15 @@ def _padded(convolved):
 def _convolve(package, convolved):
     """The convolution without its bias, made in channels_last. Its input is padded."""
     module, x, weight, dtype = convolved
+    if is_product(module, x, weight, dtype):
+        return multiply(package, x, weight.to(dtype), module.transposed)
     padding = module.padding
     if module.padding_mode != "zeros":
         padding = (0,) * _DIMENSIONS[kind_of(module)]
     options = [module.stride, padding, module.dilation, module.output_padding]
     is_depthwise = has_own_gradients(module, x, weight, dtype) and is_small(
-        x, result_shape(module, x, weight, weight.shape[0])  # or larger, if x is padded already
+        x,
+        result_shape(module, x, weight, weight.shape[0]),  # or larger, if x is padded already
     )
     # PyTorch has no channels_last for one dimension of positions: it is the last of two.
     is_1d = x.dim() == 3
