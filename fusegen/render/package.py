@@ -26,6 +26,8 @@ _IMAGE_COPY = {
     for name in ("image_copy.h", "image_copy_shapes.cuh", "kernels/image_copy.cuh", "torch_image_copy.h")
 }
 
+_MEAN_LOSS = {f"{SUPPORT}/{name}" for name in ("mean_loss.h", "kernels/mean_loss.cuh", "torch_mean_loss.h")}
+
 _MODULE = "python_module.cpp"
 _CONTRACTION = f"{SUPPORT}/contraction/"
 
@@ -83,6 +85,7 @@ def compiled_support(plan: Plan) -> Files:
         and (plan.has_precisions or not path.startswith(_CONTRACTION))
         and (plan.over_ranks or path not in _RANKS)
         and (plan.chain.spatial or path not in _IMAGE_COPY)
+        and (plan.chain.takes_mean or path not in _MEAN_LOSS)
     }
 
 
