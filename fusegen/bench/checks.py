@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.bench.names import EVAL
+from fusegen.verify.compared import compare_module, compare_runs
 from fusegen.verify.joined import Beside
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import Reference, reference
 from fusegen.verify.run import Run, draw_gradient, run, runs_in_other_formats
-from fusegen.verify.training import compare_module, compare_runs
 
 PEER_FACTOR = 8.0
 # A CUDA graph is recorded at the second call and replayed from the third on.

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.behaviour import summed_up
+from fusegen.verify.compared import compare_runs
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import Reference, reference
 from fusegen.verify.run import Run, draw_gradient, run
-from fusegen.verify.training import compare_runs
 
 _LEADING = ((2, 2), (1,), ())
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from fusegen.verify.compared import compare_module
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import Run, draw_gradient, input_name, run, wanting
-from fusegen.verify.training import compare_module
 
 
 def poison(*tensors: Tensor) -> None:

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch._inductor import config as inductor
 
 from fusegen.verify.behaviour import summed_up
+from fusegen.verify.compared import compare_runs
 from fusegen.verify.drawn import set_state
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import reference
 from fusegen.verify.run import Run, draw_gradient, drawn_like, input_name, run, wanting
-from fusegen.verify.training import compare_runs
 
 
 def other_stream(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:

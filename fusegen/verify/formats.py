@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.behaviour import summed_up
+from fusegen.verify.compared import compare_module
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import CHANNELS_LAST, has_batch, run, wanting
-from fusegen.verify.training import compare_module
 
 
 def memory_formats_kept(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:

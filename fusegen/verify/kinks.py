@@ -9,6 +9,8 @@ out of the comparison as well. What happens exactly at a kink is for tests with 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -44,6 +46,11 @@ _PAIRS = {torch.min, torch.max, torch.minimum, torch.maximum}
 _ULPS = {torch.float64: 64, torch.float32: 64, torch.bfloat16: 8, torch.float16: 8}
 
 
+def tolerance_of(dtype: torch.dtype) -> float:
+    """How far two correct results that round to this dtype may be apart, relative to values beyond one."""
+    return _ULPS[dtype] * torch.finfo(dtype).eps
+
+
 class Kinks(TorchFunctionMode):
     """While active, collects in `near` which elements come within some ulps of a kink, and in `jumped` of one at which
     the value jumps.
@@ -53,40 +60,62 @@ class Kinks(TorchFunctionMode):
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
-        self.tolerance = _ULPS[dtype] * torch.finfo(dtype).eps
+        self.tolerance = tolerance_of(dtype)
         self.near: Tensor | None = None
         self.jumped: Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        kwargs = kwargs or {}
-        if args and isinstance(args[0], Tensor):
-            value = args[0].detach()
-            if func in _PAIRS:
-                for other in args[1:2]:
-                    if isinstance(other, Tensor):
-                        self._add(value, other.detach())
-            elif step := _WITH_KINKS.get(_plain(getattr(func, "__name__", ""))):
-                for kink in _positions(step, args, kwargs):
-                    self._add(value, kink, step)
-            largest = _CHOICES.get(getattr(func, "__name__", ""))
-            if largest is not None and "dim" in kwargs and value.shape[kwargs["dim"]] > 1:
-                self._add_rows(value.movedim(kwargs["dim"], -1), largest, kwargs["dim"])
-        return func(*args, **kwargs)
+        for found in kinks_of(func, args, kwargs or {}, self.tolerance):
+            self.near = _either(self.near, found.near)
+            if found.jumps:
+                self.jumped = _either(self.jumped, found.near)
+        return func(*args, **(kwargs or {}))
 
-    def _add(self, value: Tensor, kink: Any, step: type[Step] = Step) -> None:
-        distance = value - kink
-        if step.period:
-            distance = distance - step.period * (distance / step.period).round()
-        near = distance.abs() < self.tolerance * value.abs().clamp(min=1.0)
-        self.near = _either(self.near, near)
-        if step.jumps:
-            self.jumped = _either(self.jumped, near)
 
-    def _add_rows(self, value: Tensor, largest: bool, dim: int) -> None:
-        """Rows in which two elements are about as large as any: all results of these depend on which is chosen."""
-        first, second = value.topk(2, dim=-1, largest=largest).values.unbind(-1)
-        near = (first - second).abs() < self.tolerance * first.abs().clamp(min=1.0)
-        self.near = _either(self.near, near[..., None].expand(value.shape).movedim(-1, dim))
+@dataclass(frozen=True)
+class Near:
+    """Which elements of a call's first argument come near a kink: of rows of which one is chosen, all. move: what,
+    added to the argument, puts each on the other side; zero for one exactly at the kink, where every correct result
+    has it. jumps: whether the value itself jumps there."""
+
+    near: Tensor
+    move: Callable[[], Tensor]
+    jumps: bool = False
+
+
+def kinks_of(func: Any, args: tuple, kwargs: dict, tolerance: float) -> list[Near]:
+    """Of a call in eager PyTorch, for each kink. tolerance: relative to values beyond one."""
+    if not (args and isinstance(args[0], Tensor)):
+        return []
+    value, found, name = args[0].detach(), [], getattr(func, "__name__", "")
+    if func in _PAIRS:
+        found += [_at(value, other.detach(), tolerance) for other in args[1:2] if isinstance(other, Tensor)]
+    elif step := _WITH_KINKS.get(_plain(name)):
+        found += [_at(value, kink, tolerance, step) for kink in _positions(step, args, kwargs)]
+    largest, dim = _CHOICES.get(name), kwargs.get("dim")
+    if largest is not None and dim is not None and value.shape[dim] > 1:
+        found.append(_at_choice(value, largest, dim, tolerance))
+    return found
+
+
+def _at(value: Tensor, kink: Any, tolerance: float, step: type[Step] = Step) -> Near:
+    distance = value - kink
+    if step.period:
+        distance = distance - step.period * (distance / step.period).round()
+    near = distance.abs() < tolerance * value.abs().clamp(min=1.0)
+    return Near(near, lambda: torch.where(near, -2 * distance, 0.0), bool(step.jumps))
+
+
+def _at_choice(value: Tensor, largest: bool, dim: int, tolerance: float) -> Near:
+    """Rows in which two elements are about as large as any: all results of these depend on which is chosen."""
+    (first, second), (_, index) = (each.unbind(-1) for each in value.movedim(dim, -1).topk(2, largest=largest))
+    near = (first - second).abs() < tolerance * first.abs().clamp(min=1.0)
+
+    def move() -> Tensor:
+        beyond = torch.where(near, 2 * (first - second), 0.0)[..., None]
+        return torch.zeros_like(value.movedim(dim, -1)).scatter(-1, index[..., None], beyond).movedim(-1, dim)
+
+    return Near(near[..., None].expand(value.movedim(dim, -1).shape).movedim(-1, dim), move)
 
 
 def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.behaviour import bitwise_equal, summed_up
+from fusegen.verify.compared import compare_runs
 from fusegen.verify.drawn import draws_samples, samples_of
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import reference
 from fusegen.verify.run import Run, draw_gradient, drawn_like, has_batch, input_name, run, wanting
-from fusegen.verify.training import compare_runs
 
 
 def leading_dimensions(

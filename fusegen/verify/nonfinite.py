@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.behaviour import summed_up
+from fusegen.verify.compared import compare_module
 from fusegen.verify.policy import Comparison, same_special_values
 from fusegen.verify.run import draw_gradient, run, wanting
-from fusegen.verify.training import compare_module
 
 _VALUES = {"NaN": math.nan, "+inf": math.inf, "-inf": -math.inf}
 

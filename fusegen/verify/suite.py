@@ -29,12 +29,13 @@ from fusegen.verify import (
     tails,
 )
 from fusegen.verify.capacity import Bytes, capacity, comparison_bytes, fitting, training_bytes, why_too_large
+from fusegen.verify.compared import compare_module
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import drawn_like
 from fusegen.verify.sizes import L2, LARGE, SMALL, Shape, Sizes, several, sizes, typical
 from fusegen.verify.subject import Subject
-from fusegen.verify.training import compare_module, compare_steps
+from fusegen.verify.training import compare_steps
 
 # rows, channels of the input, channels, groups
 GRADCHECK_SIZE = (5, 7, 12, 3)

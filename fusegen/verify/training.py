@@ -1,127 +1,21 @@
-"""A fused module beside its original: one forward and backward, or a few optimiser steps, against double
-precision."""
+"""A fused module beside its original through a few optimiser steps, against double precision."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from fusegen.verify.chance import by_chance, moved_runs, ulp_away
+from fusegen.verify.chance import ulp_away
+from fusegen.verify.compared import compare_buffers, same_state
 from fusegen.verify.drawn import replays, seeded
 from fusegen.verify.policy import Comparison, compare
-from fusegen.verify.reference import Reference, exact_pass, reference
-from fusegen.verify.run import (
-    Run,
-    autocast,
-    channel_count,
-    channel_dim,
-    draw_gradient,
-    has_batch,
-    input_name,
-    row_count,
-    run,
-    runs_in_other_formats,
-)
+from fusegen.verify.reference import exact_pass
+from fusegen.verify.run import autocast, channel_dim, draw_gradient, has_batch, row_count
 
 REORDERED_RUNS = 8
-
-
-def compare_module(
-    fused: nn.Module,
-    original: nn.Module,
-    inputs: Sequence[Tensor],
-    *,
-    grad_output: Tensor | None = None,
-    autocast_dtype: torch.dtype | None = None,
-    dtype: torch.dtype | None = None,
-    train: bool = True,
-    seed: int = 0,
-    exact: Reference | None = None,
-) -> list[Comparison]:
-    """Compare output, every gradient and the buffers of two modules that hold the same state_dict.
-
-    Where the original raises, the fused module has to raise the same type. `dtype` is the one that the computation
-    rounds to, where that is neither autocast's nor the first input's. `exact` is a double precision reference that was
-    made earlier from the same data. Neither module's state is changed.
-    """
-    if not same_state(fused, original):
-        return [Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")]
-    dtype = dtype or autocast_dtype or inputs[0].dtype
-    if grad_output is None:
-        grad_output = draw_gradient(original, inputs, autocast_dtype=autocast_dtype, train=train, seed=seed)
-    try:
-        eager_run = run(original, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
-    except (ValueError, RuntimeError) as problem:
-        if "CUDA" in str(problem):
-            raise  # the device's trouble, which would make the fused module fail alike
-        return [_raises_alike(fused, inputs, grad_output, autocast_dtype, train, problem)]
-    fused_run = run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
-    if exact is None:
-        exact = reference(original, inputs, grad_output, train=train, dtype=dtype)
-    also = runs_in_other_formats(original, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
-    found = compare_runs(fused_run, eager_run, exact, dtype, also)
-    if all(item.ok for item in found):
-        return found
-    moved = moved_runs(
-        original, inputs, grad_output, dtype=dtype, autocast_dtype=autocast_dtype, train=train, seed=seed
-    )
-    again = compare_runs(fused_run, eager_run, exact, dtype, [*also, *moved])
-    return [by_chance(*each, dtype) for each in zip(found, again, strict=True)]
-
-
-def compare_runs(
-    fused: Run, eager: Run, exact: Reference, dtype: torch.dtype, also: Sequence[Run] = ()
-) -> list[Comparison]:
-    """Judge a run that was made earlier.
-
-    `dtype` is the one that the computation rounds to. `also`: eager in other memory formats.
-    """
-    results = [_same_kinds(fused, eager)]
-    dim = exact.channels
-    given_names = {input_name(index) for index in range(len(eager.gradients))}
-    given = eager.gradients["input"]
-    weights = [p for name, p in eager.gradients.items() if p is not None and p.ndim > 2 and name not in given_names]
-    dimensions = given.ndim if given is not None else eager.output.ndim
-    of_positions = dimensions > 2
-    rows, channels = (count(eager.output, dim, dimensions) for count in (row_count, channel_count))
-    width = channel_count(given, dim, dimensions) if given is not None else channels
-    if channels == 1:  # a value a row: of how many channels, the parameters tell
-        channels = max([width, *(p.shape[0] for p in eager.gradients.values() if p is not None and p.ndim)])
-    behind = channels  # what an element of the input's gradient is summed over
-    if of_positions and weights:  # of a convolution: each position of its kernel
-        kernel = math.prod(max(weights, key=Tensor.numel).shape[2:])
-        width, behind = width * kernel, behind * kernel
-    outputs = (fused.output, eager.output, exact.run.output)
-    others = [each.output for each in also]
-    results.append(compare("output", *outputs, dtype=dtype, reduction_length=width, left_out=exact.jumped, also=others))
-    for name, value in eager.gradients.items():
-        other = fused.gradients.get(name)
-        if value is None or other is None:
-            continue
-        if name in given_names:
-            length = behind
-            if name != input_name(0):  # of one that is broadcast: a sum over what it lacks
-                length = max(length, rows * channels // max(value.numel(), 1))
-        else:
-            length = rows if value.ndim > 1 else max(rows * channels // max(value.numel(), 1), 1)
-        results.append(
-            compare(
-                f"grad {name}",
-                other,
-                value,
-                exact.run.gradients[name],
-                dtype=dtype,
-                reduction_length=length,
-                terms=exact.terms.get(name),
-                also=[found for each in also if (found := each.gradients[name]) is not None],
-            )
-        )
-    others = [each.buffers for each in also]
-    return results + _compare_buffers(fused.buffers, eager.buffers, exact.run.buffers, dtype, rows, others)
 
 
 def compare_steps(
@@ -195,12 +89,6 @@ def _of_rows(fused: nn.Module, order: Tensor | slice) -> tuple[Tensor | slice, .
     return (*[slice(None)] * (form.index("rows") if form else 0), order)
 
 
-def same_state(fused: nn.Module, original: nn.Module) -> bool:
-    """Whether the two state_dicts agree in names, order, shapes, dtypes and every bit."""
-    a, b = fused.state_dict(), original.state_dict()
-    return list(a) == list(b) and all(a[k].dtype == b[k].dtype and torch.equal(a[k], b[k]) for k in a)
-
-
 def _compare_step(
     step: int,
     modules: list[nn.Module],
@@ -232,64 +120,9 @@ def _compare_step(
             )
         )
     buffers = [{k: b for k, b in m.named_buffers()} for m in modules[:3]]
-    return results + _compare_buffers(*buffers, dtype, rows, prefix=f"step {step} ")
+    return results + compare_buffers(*buffers, dtype, rows, prefix=f"step {step} ")
 
 
 def _rounded(before: Tensor, stored: torch.dtype, dtype: torch.dtype) -> float:
     """The size of the parameter, in ulps of its own dtype rather than of the one that is computed in."""
     return float(before.abs().max()) * torch.finfo(stored).eps / torch.finfo(dtype).eps
-
-
-def _compare_buffers(
-    fused: dict[str, Tensor],
-    eager: dict[str, Tensor],
-    exact: dict[str, Tensor],
-    dtype: torch.dtype,
-    rows: int,
-    also: Sequence[dict[str, Tensor]] = (),
-    prefix: str = "",
-) -> list[Comparison]:
-    results = []
-    for name, value in eager.items():
-        other = fused.get(name)
-        if other is None:
-            continue  # reported with the dtypes and shapes
-        if not value.is_floating_point():
-            same = torch.equal(other, value)
-            results.append(Comparison.statement(prefix + name, same, "" if same else f"{other}, eager {value}"))
-        else:
-            others = [each[name] for each in also]
-            results.append(
-                compare(prefix + name, other, value, exact[name], dtype=dtype, reduction_length=rows, also=others)
-            )
-    return results
-
-
-def _same_kinds(fused: Run, eager: Run) -> Comparison:
-    """Dtypes and shapes of everything, and which gradients exist."""
-
-    def kinds(one: Run) -> dict[str, object]:
-        tensors = {"output": one.output} | {f"grad {k}": v for k, v in one.gradients.items()} | one.buffers
-        return {k: None if v is None else (v.dtype, tuple(v.shape)) for k, v in tensors.items()}
-
-    a, b = kinds(fused), kinds(eager)
-    wrong = [f"{k}: {a.get(k, 'missing')}, eager {b.get(k, 'missing')}" for k in a | b if a.get(k, 0) != b.get(k, 0)]
-    return Comparison.statement("dtypes and shapes", not wrong, "; ".join(wrong))
-
-
-def _raises_alike(
-    fused: nn.Module,
-    inputs: Sequence[Tensor],
-    grad_output: Tensor,
-    autocast_dtype: torch.dtype | None,
-    train: bool,
-    problem: Exception,
-) -> Comparison:
-    expected = type(problem).__name__
-    try:
-        run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
-    except type(problem):
-        return Comparison.statement(f"raises {expected}", True)
-    except Exception as other:
-        return Comparison.statement(f"raises {expected}", False, f"raises {type(other).__name__}: {other}")
-    return Comparison.statement(f"raises {expected}", False, "does not raise")

@@ -12,9 +12,9 @@ from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify import behaviour  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.sizes import sizes, typical  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
-from fusegen.verify.training import compare_module  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

@@ -15,10 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify import behaviour, memory, operators  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.formats import memory_formats  # noqa: E402
 from fusegen.verify.positions import result_positions  # noqa: E402
 from fusegen.verify.subject import spread_out  # noqa: E402
-from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
+from fusegen.verify.training import compare_steps  # noqa: E402
 from tests.chains.convolutions import EXPRESSIBLE  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 

@@ -14,9 +14,10 @@ from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify import behaviour, formats, memory, operators  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.run import mark_images, run  # noqa: E402
 from fusegen.verify.subject import spread_out  # noqa: E402
-from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
+from fusegen.verify.training import compare_steps  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.verify.training import compare_module  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from tests.emulate.test_convolutions import (  # noqa: E402
     NARROW,
     Calls,

@@ -19,7 +19,8 @@ from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify import behaviour  # noqa: E402
-from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
+from fusegen.verify.training import compare_steps  # noqa: E402
 from tests.chains.originals import CHAINS  # noqa: E402
 
 pytestmark = pytest.mark.torch

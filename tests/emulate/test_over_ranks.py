@@ -17,9 +17,9 @@ from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
+from fusegen.verify.compared import compare_runs  # noqa: E402
 from fusegen.verify.reference import reference  # noqa: E402
 from fusegen.verify.run import Run, run  # noqa: E402
-from fusegen.verify.training import compare_runs  # noqa: E402
 from tests.emulate.building import module_class, write  # noqa: E402
 from tests.emulate.over_ranks import CASES, CHANNELS, MODES, WIDTH, Linear, fused, load  # noqa: E402
 

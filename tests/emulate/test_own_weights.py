@@ -14,8 +14,9 @@ from torch.nn.utils import parametrizations  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify import memory, operators, precisions  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
-from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
+from fusegen.verify.training import compare_steps  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

@@ -14,8 +14,8 @@ from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify import operators  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.subject import spread_out  # noqa: E402
-from fusegen.verify.training import compare_module  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 from tests.emulate.test_convolutions import Calls, failures  # noqa: E402
 

@@ -13,10 +13,10 @@ from torch.nn.utils import parametrizations  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.ir.rewrites import REWRITES  # noqa: E402
 from fusegen.verify.batches import batches  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.drawn import seeded  # noqa: E402
 from fusegen.verify.sizes import sizes  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
-from fusegen.verify.training import compare_module  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

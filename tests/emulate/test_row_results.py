@@ -13,11 +13,11 @@ import fusegen  # noqa: E402
 from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from fusegen.verify.sizes import SMALL, several  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
-from fusegen.verify.training import compare_module  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 from tests.emulate.other_chains import BN, Other, parameter  # noqa: E402
 from tests.emulate.test_chains import agreement, count_batch, schedules_of  # noqa: E402

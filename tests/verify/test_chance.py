@@ -13,10 +13,10 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.verify.chance import by_chance, most  # noqa: E402
+from fusegen.verify.compared import compare_module, compare_runs  # noqa: E402
 from fusegen.verify.policy import Comparison, Error  # noqa: E402
 from fusegen.verify.reference import reference  # noqa: E402
 from fusegen.verify.run import draw_gradient, run  # noqa: E402
-from fusegen.verify.training import compare_module, compare_runs  # noqa: E402
 
 SEEDS = range(12)
 

@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 import fusegen  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
+from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.drawn import drawn_seed, own_draws, replay, replays, samples_of, seeded  # noqa: E402
-from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
+from fusegen.verify.training import compare_steps  # noqa: E402
 from tests.plan.planning import planned  # noqa: E402
 
 pytestmark = pytest.mark.torch
