@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "eb35422d019f",
+    "26f5e3e4e395",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "25eada8aee3e",
+    "4a7c75461866",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "b5ac6db871f4",
+    "ccfd856c754e",
 )
 
 _package = _support.Composition(
