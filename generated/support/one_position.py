@@ -14,7 +14,7 @@ from math import prod
 import torch
 from torch.autograd.function import once_differentiable
 
-from .memory_formats import as_channels_last
+from .memory_formats import as_channels_last, is_last
 from .stand_in import is_traced
 
 # In matrices with rows of other lengths, cuBLAS reads and writes single elements.
@@ -36,6 +36,8 @@ def is_product(module, x, weight, dtype):
     if any(paddings) or any(module.output_padding) or x.dtype != dtype:
         return False
     if torch.compiler.is_compiling() or is_traced(x) or not x.is_contiguous():
+        return False
+    if is_last(weight):  # the result and both gradients are in that format, too
         return False
     size, positions, channels = x.element_size(), prod(x.shape[2:]), weight.shape[:2]
     if any(size * each % _ROW_BYTES for each in (positions, *channels)):
@@ -120,5 +122,6 @@ def _gradients(package, grad, x, weight, transposed, wanted):
     options = (one, nothing, one, transposed, nothing, 1, (*wanted, False))
     made = torch.ops.aten.convolution_backward(grad, x, weight, None, *options)[:2]
     return [
-        None if each is None else each.view(shape) for each, shape in zip(made, shapes, strict=True)
+        None if each is None else each.flatten(1).view(shape)
+        for each, shape in zip(made, shapes, strict=True)
     ]
