@@ -77,13 +77,13 @@ def build(names: Sequence[str], work: Path) -> None:
     files = [work / "specs" / f"{name}.yaml" for name in names]
     for name, file in zip(names, files, strict=True):
         file.write_text(BUILT[name].text(), encoding="utf-8")
-    if _fusegen_build(work, files):
+    if fusegen_build(work, files):
         return
     for file in files:  # what is compiled already is kept
-        _fusegen_build(work, [file])
+        fusegen_build(work, [file])
 
 
-def _fusegen_build(work: Path, files: Sequence[Path]) -> bool:
+def fusegen_build(work: Path, files: Sequence[Path]) -> bool:
     command = [sys.executable, "-m", "fusegen", "build", *map(str, files), "-o", str(work / "generated")]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path}

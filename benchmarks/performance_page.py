@@ -15,6 +15,7 @@ from pathlib import Path
 
 from performance_answer import answer_section, headline, memory_section, with_headline
 from performance_chains import chains_section
+from performance_cudnn import patterns_section
 from performance_sections import (
     build_section,
     host_section,
@@ -262,6 +263,7 @@ def page_of(results: Path) -> str:
     parts = [
         page(rows, kernels, _files(results)),
         chains_section(lines("chains"), _markdown),
+        patterns_section(lines("cudnn_patterns"), _markdown),
         limits_section(lines("kernel_limits"), _markdown),
         scale_section(scale, _markdown),
         jumps_section(lines("jump_limits"), _markdown),

@@ -22,8 +22,11 @@ from fusegen.verify.kinks import kinks_of, tolerance_of
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import Run, run, wanting
 
-# Pairs of runs, each with the elements at random sides and then at the other ones.
-PAIRS = 4
+# Pairs of runs, each with the elements at random sides and then at the other ones: as many as leave no chance that the
+# effects of some elements cancel in all.
+PAIRS = 16
+# A value may be off by so many times the root of the sum of the squares of the effects, for several at other sides.
+SEVERAL = 2.0
 # Where more than this part of a value is near a kink, rounding is not what put it there.
 MOST = 1e-3
 
@@ -82,7 +85,7 @@ def room(
         return None
     exact = copy.deepcopy(original).double()
     given = [wanting(x.detach().double(), x.requires_grad) if x.is_floating_point() else x for x in inputs]
-    found: Run | None = None
+    squares: Run | None = None
     for index in range(PAIRS):
         runs = []
         for other in (False, True):
@@ -90,9 +93,9 @@ def room(
                 runs.append(run(exact, given, grad_output.double(), train=train))
             if not sides.count or sides.share > MOST:
                 return None
-        apart = combined(lambda a, b: (a - b).abs(), *runs)
-        found = apart if found is None else combined(torch.maximum, found, apart)
-    return Room(found, sides.count)
+        apart = combined(lambda a, b: (a - b).double().square() / PAIRS, *runs)
+        squares = apart if squares is None else combined(torch.add, squares, apart)
+    return Room(combined(lambda sum_: SEVERAL * sum_.sqrt(), squares), sides.count)
 
 
 def combined(function: Callable[..., Tensor], *runs: Run) -> Run:

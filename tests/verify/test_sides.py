@@ -81,6 +81,30 @@ def test_what_no_side_decides_fails() -> None:
     assert {"output", "grad input", "grad last.weight"} <= set(failed(fused, original, inputs))
 
 
+class Shifted(Two):
+    """With a bias in front of the kink, whose gradient is a sum over the rows."""
+
+    def __init__(self, kink) -> None:
+        super().__init__(kink)
+        self.bias = nn.Parameter(torch.zeros(WIDTH))
+
+    def forward(self, x):
+        return super().forward(x + self.bias)
+
+
+def test_of_two_elements_that_may_cancel_one_may_be_at_the_other_side() -> None:
+    torch.manual_seed(0)
+    rows = 2048
+    original, x = Shifted(F.relu), torch.randn(rows, WIDTH)
+    x[x.abs() < 1e-3] = 0.1
+    x[3], x[40] = 1e-7, -1e-7
+    fused = copy.deepcopy(original)
+    fused.turned = [(3, channel) for channel in range(WIDTH)]
+    found = compare_module(fused, original, [x.requires_grad_()], grad_output=torch.ones(rows, WIDTH))
+    bias = next(item for item in found if item.name == "grad bias")
+    assert bias.ok and "next to a kink" in bias.note
+
+
 class Choice(nn.Module):
     """The largest of each row in front of a linear layer. second: rows whose second largest is chosen."""
 
