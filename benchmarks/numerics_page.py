@@ -52,6 +52,8 @@ The constants are in `fusegen/verify/policy.py`.
 - **Memory formats.** A convolution's rounding depends on the memory format, for which cuDNN takes
   other algorithms. Where TF32 is allowed, it may be used for one and not for the other. Eager's
   error is the worse of contiguous and channels_last inputs.
+  In 16 bits PyTorch adds the bias on a GPU to a result that is rounded. So does eager on a CPU
+  (`--emulate`), where oneDNN would add it first.
 - **Chance.** One run is a sample of eager's error. In a batch norm of two rows, or in a sum over many
   gradients that were rounded alike, another run of as much rounding may be many times as far away.
   What is beyond the bound is judged by the worst of nine runs of eager that differ by rounding alone

@@ -23,7 +23,20 @@ settings.register_profile("fusegen", deadline=None, suppress_health_check=[Healt
 settings.load_profile("fusegen")
 
 
+# Directories whose files may take a minute each, most of it the compilers'. A worker that begins one of them when the
+# others have nothing left keeps them waiting, so that they come first, and files of a few seconds last.
+LONG = tuple(
+    f"tests/{name}/" for name in "bench build check emulate export fusing fuzz kernels tune verify wheel".split()
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Else xdist begins with the files that have the most tests, which are those of the shortest ones.
+    config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     for item in items:
         if hasattr(getattr(item, "module", None), "torch"):
             item.add_marker("torch")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fusegen.chain.anchors import Batched, Contraction, Convolution
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Batched, Chain, Contraction, Convolution, Dropout, RankNorm
+from fusegen.chain.model import Chain, Dropout, RankNorm
 from fusegen.chain.parts import divide, refuse_multiples, why_not_divided
 from fusegen.chain.values import ValuesBuilder
 from fusegen.chain.view import shape_text

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fusegen.chain.anchors import Convolution, Sizing
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Convolution, Sizing
 from fusegen.chain.symbols import Symbols
 from fusegen.ir.axes import Axes, Dim
 from fusegen.spec.document import DocumentPath

@@ -12,8 +12,6 @@ from typing import Any
 from fusegen.chain.model import CHANNELS_OF_RESULT, ROWS_OF_RESULT
 from fusegen.ir.axes import ROW, Dim
 
-_OPERANDS = ("parameter", "value", "input", "mask", "target")
-
 
 def exchange(builder: Any, shape: Sequence[Dim | None]) -> bool:
     """Whether an operand of this shape has a value for each channel in front of the running value's dimensions, so that
@@ -33,10 +31,7 @@ def exchange(builder: Any, shape: Sequence[Dim | None]) -> bool:
 
 def why_not_exchanged(builder: Any, step: Any) -> str | None:
     """Why a step cannot be behind such a sum; None where it can: it is a function of single elements."""
-    if not builder.exchanged:
-        return None
-    alone = all(getattr(step, key, None) is None for key in _OPERANDS) and step.from_ is None
-    if alone and not (step.needs_elements or step.module or step.divides or step.anchor):
+    if not builder.exchanged or step.is_pointwise:
         return None
     shape = ", ".join(map(str, builder.exchanged))
     return f"the running value is [{shape}]: only a function of its elements, or a number, can follow"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fusegen.chain.anchors import Batched, Contraction
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.model import Batched, Contraction, Parameter
+from fusegen.chain.model import Parameter
 from fusegen.chain.module import INITS
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim

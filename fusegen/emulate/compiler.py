@@ -30,10 +30,12 @@ _KERNEL_FLAGS = [
     "-fsanitize=bounds,signed-integer-overflow",
     "-fsanitize-undefined-trap-on-error",
 ]
-_FAST_FLAGS = [*_ERROR_FLAGS, "-Og"]  # -O1 takes a fifth more to compile, for launches of a few threads
+# What is inlined is compiled again wherever it is called.
+_PLAIN_FLAGS = ["-O0", "-D__forceinline__=inline"]
+_FAST_FLAGS = ["-Og"]  # -O1 takes a fifth more to compile, and saves little of that
 # To step through kernels in a debugger: every line and variable is there, and each statement in its order. What is
 # inlined would have no arguments.
-_DEBUG_FLAGS = ["-g", "-O0", "-D__forceinline__=inline"]
+_DEBUG_FLAGS = ["-g", *_PLAIN_FLAGS]
 _DEBUG_VARIABLE = "FUSEGEN_DEBUG_KERNELS"
 # A call of the engine before every access to memory. ThreadSanitizer's own run-time library is not linked.
 _HOOK_FLAGS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
@@ -51,6 +53,7 @@ def compile_kernels(
     modes: Iterable[int] | None = None,
     checked: bool = True,
     references: bool = False,
+    optimised: bool = True,
 ) -> EmulatedLibrary:
     """Compiles a kernels.cu unless the cache has it. The key is the content of everything that goes in.
 
@@ -63,6 +66,10 @@ def compile_kernels(
     references: whether the alignment of every reference is looked at, for which the compiler takes a quarter more time.
     Without that it is the alignment of vectors that are copied and, where `checked`, of what an access moves at once.
 
+    optimised: whether the compiler optimises. Without that it takes a third less time, and kernels about twice as much:
+    for a few launches of few threads. They also read what they have no use for then, so that where `checked` some are
+    said to read memory that nothing has written.
+
     With the environment variable FUSEGEN_DEBUG_KERNELS the kernels are compiled for a debugger: docs/debugging.md.
     """
     source, cache = Path(source).resolve(), Path(cache).resolve()
@@ -71,7 +78,8 @@ def compile_kernels(
         engine = _build_engine(cache)
     defines = [*defines, *_selected(modes)]
     debug = bool(os.environ.get(_DEBUG_VARIABLE))
-    flags = [*_KERNEL_FLAGS, *(_DEBUG_FLAGS if debug else _FAST_FLAGS), *(_HOOK_FLAGS if checked else [])]
+    fast = [*_ERROR_FLAGS, *(_FAST_FLAGS if optimised else _PLAIN_FLAGS)]
+    flags = [*_KERNEL_FLAGS, *(_DEBUG_FLAGS if debug else fast), *(_HOOK_FLAGS if checked else [])]
     flags += _REFERENCE_FLAGS if references or not checked else []
     digest = hashlib.sha256(repr((engine.name, flags, defines)).encode())
     _hash_source(source, digest, set())

@@ -47,7 +47,9 @@ def choices(
         source = root / plan.spec.name / "kernels.cu"
         major, minor = capability(device)
         defines = [f"FUSEGEN_EMULATED_CAPABILITY={10 * major + minor}"]
-        library = compile_kernels(source, cache=cache or root, defines=defines, modes=[mode.index], checked=False)
+        library = compile_kernels(
+            source, cache=cache or root, defines=defines, modes=[mode.index], checked=False, optimised=False
+        )
         launchers = EmulatedLaunchers(library)
         for variant in plan.variants:
             for program in (variant.forward, variant.backward):

@@ -8,8 +8,8 @@ from fusegen.ir.axes import CHANNEL, SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
 from fusegen.ops.step import Step
+from fusegen.spec.arguments import Dimension
 from fusegen.spec.base import meaning
-from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName
 
 # Klambauer et al. 2017, section 2, to the digits that PyTorch has.

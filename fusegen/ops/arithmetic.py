@@ -13,8 +13,8 @@ from fusegen.ops import parameters
 from fusegen.ops.parameters import Init
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, promote
+from fusegen.spec.arguments import InputShape
 from fusegen.spec.base import Given, meaning
-from fusegen.spec.model import InputShape
 from fusegen.spec.names import AttributeName, Identifier
 from fusegen.spec.wording import alternatives
 

@@ -10,8 +10,8 @@ from pydantic import Field
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
+from fusegen.spec.arguments import MAX_RANK, Width
 from fusegen.spec.base import Listing, Plain, PositiveInt, meaning
-from fusegen.spec.model import MAX_RANK, Width
 from fusegen.spec.names import AttributeName, Identifier
 
 _Count = Annotated[int, Field(ge=0, lt=2**31), Plain("a whole number")]

@@ -9,8 +9,8 @@ from pydantic import BeforeValidator
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
+from fusegen.spec.arguments import Width
 from fusegen.spec.base import meaning, problem
-from fusegen.spec.model import Width
 from fusegen.spec.names import AttributeName
 
 _TF32 = "under 'ieee', PyTorch's own torch.backends.cuda.matmul.fp32_precision = 'tf32' does that"

@@ -10,8 +10,8 @@ from fusegen.ir.graph import Node
 from fusegen.ops import parameters
 from fusegen.ops.linear import Precision
 from fusegen.ops.step import Dtypes, Step
+from fusegen.spec.arguments import InputShape
 from fusegen.spec.base import Given, meaning
-from fusegen.spec.model import InputShape
 from fusegen.spec.names import AttributeName, Identifier
 
 

@@ -9,8 +9,8 @@ from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
 from fusegen.ops.step import Step
+from fusegen.spec.arguments import Dimension, Shape
 from fusegen.spec.base import NO_TRUTH, Given, meaning
-from fusegen.spec.model import Dimension, Shape
 from fusegen.spec.names import AttributeName, Identifier
 
 _LAST = "it needs sums over positions, of which the last dimension is one there: 'dim: 1' is the channels"

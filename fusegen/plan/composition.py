@@ -128,6 +128,8 @@ def compose(spec: SpecModel, document: Document) -> Composition:
     parts, known = [], KnownDtypes(spec)
     for region in regions:
         plan = None
+        if diagnostics and any(None in shape for shape in region.inputs.values()):
+            continue  # of what an earlier region does not make
         if region in kernels:
             own = region_spec(spec, region, partition.images)
             try:

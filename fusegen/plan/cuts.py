@@ -47,6 +47,11 @@ def width_of(shape: Sequence[Dim], spatial: int = 0) -> Width:
     return shape[-1 - spatial] if len(shape) > spatial else 1
 
 
+def width_beside(shape: Sequence[Dim], first: Sequence[Dim], spatial: int = 0) -> Width:
+    """The channels of an operand; 1 where it has not the rows of the first input, which no region begins with."""
+    return width_of(shape) if not spatial and shape[:-1] == first[:-1] else 1
+
+
 def channels_behind_step(step: Any, channels: Width) -> Width:
     """Those of a region behind a step. None where nobody can tell."""
     if step.anchor:

@@ -85,6 +85,15 @@ class _Build:
         full = [node for node in ancestors(pass_.targets, self.stop) if node.is_full]
         loads = tuple(self.known[node] for node in full if node in self.known)
         values = tuple(node for node in full if node not in self.known and not node.is_leaf)
-        stored = tuple(t for t in self.spec.vector_stores if self.place.get(t.node, -1) == index)
+        stored = tuple(t for t in self.spec.vector_stores if max(self.place.get(t.node, -1), 0) == index)
         results = tuple(node for node in self.vectors if self.place[node] == index)
         return Pass(loads, values, tuple(pass_.sums), tuple(pass_.stores), results, stored)
+
+
+def check_stored(outputs: Sequence[Tensor], kernels: Sequence[Kernel]) -> None:
+    """Raises InternalError where no kernel stores an output, which would be memory as it was. Counts are added to by
+    the kernels that move running statistics."""
+    stored = {tensor.name for kernel in kernels for each in (kernel, *kernel.parts) for tensor in each.writes}
+    for tensor in outputs:
+        if tensor.role != "count" and tensor.name not in stored:
+            raise InternalError(f"no kernel stores {tensor.name}: {', '.join(each.name for each in kernels)}")

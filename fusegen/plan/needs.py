@@ -90,8 +90,17 @@ class Needs:
 
     def stored(self, level: int) -> list[Tensor]:
         """What must reach memory once so many phases are done: results, and values that later passes use."""
-        outputs = [t for t in self.vector_outputs if max(self.level[t.node], 1) == level]
+        outputs = [t for t in self.vector_outputs if self._stored_after(t) == level]
         return self._with_scratch(outputs, self._first_uses[level])
+
+    def _stored_after(self, tensor: Tensor) -> int:
+        """The level of a result. What follows from no reduction is stored with the first that has values of its kind,
+        as many as rows or as channels: zeros for a bias of channels that nothing uses."""
+        if level := self.level[tensor.node]:
+            return level
+        of_rows = "N" in tensor.axes
+        levels = (i for i, phase in enumerate(self.phases, 1) if (phase.unit is not Unit.CHANNEL) == of_rows)
+        return next(levels, 1 if of_rows else self.last)
 
     def stored_at_last(self, known: int, earlier: Collection[str]) -> list[Tensor]:
         """The same once every reduction but the scalar ones is done. known: the level up to which values are in memory.

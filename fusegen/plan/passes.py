@@ -216,8 +216,16 @@ class Passes:
         found: list[list[Tensor]] = [[] for _ in range(len(self.passes) + 1)]
         for tensor in self.program.outputs:
             if not tensor.is_full and tensor.role != "count":
-                found[max(self.place(tensor.node), 0)].append(tensor)
+                found[self._stored_with(tensor)].append(tensor)
         return found
+
+    def _stored_with(self, tensor: Tensor) -> int:
+        """The pass whose sums an output is known with; of what none must be known for, the first that sums values of
+        its kind, as many as rows or as channels."""
+        if (place := self.place(tensor.node)) != BEFORE:
+            return place
+        units = ((i, each.unit) for i, each in enumerate(self.passes) if each.unit is not None)
+        return next((i for i, unit in units if (unit is not Unit.CHANNEL) == ("N" in tensor.axes)), 0)
 
     @cached_property
     def scratch(self) -> list[list[Tensor]]:

@@ -11,7 +11,16 @@ from fusegen.chain.parts import why_not_divided
 from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.plan.cuts import Width, channels_behind_step, is_cut, is_widened, operand_width, width_of, widths
+from fusegen.plan.cuts import (
+    Width,
+    channels_behind_step,
+    is_cut,
+    is_widened,
+    operand_width,
+    width_beside,
+    width_of,
+    widths,
+)
 
 Shape = tuple[Dim, ...]
 
@@ -59,31 +68,52 @@ class Region:
 def is_single(spec: Any, cut: bool = True) -> bool:
     """Whether all steps are one chain over the first input, as far as they can be read.
 
-    spec: may be a PartialSpec. cut: whether values of one channel can end a region. Those of images do not.
+    spec: may be a PartialSpec. cut: as of begins_region(). Values of images do not end it.
     """
-    if not has_one_view(spec.chain, spec):
-        return False
-    spatial = spatial_of_values(spec)
-    cut = cut and not (spec.chain and spec.chain[0] is not None and spec.chain[0].in_batches)
-    saved, (width, behind) = {next(iter(spec.inputs), "")}, widths(spec, spatial)
-    known: dict[str, Width] = {name: width_of(shape or (), spatial) for name, shape in spec.inputs.items()}
-    view: Width = next(iter(known.values()), None)
-    for index, step in enumerate(spec.chain):
+    spatial, steps = spatial_of_values(spec), spec.chain
+    cut = cut and not (steps and steps[0] is not None and steps[0].in_batches)
+    (width, behind), source = widths(spec, spatial), next(iter(spec.inputs), "")
+    shapes = {name: shape or () for name, shape in spec.inputs.items()}
+    first = shapes.get(source, ())
+    known = {name: width_beside(shape, first, spatial) for name, shape in shapes.items()}
+    view: Width = width_of(first, spatial) if shapes else None
+    for index, step in enumerate(steps):
         if step is None:
             continue
-        of_one = is_cut(step, width[index], view) or is_widened(step, width[index], view, operand_width(step, known))
-        of_one = of_one and not spatial
-        divided = step.divides and why_not_divided(spec.chain, index) is not None
-        if cut and (of_one or divided):
+        now = Running(source, steps[:index], view, spatial)
+        if begins_region(step, now, width[index], operand_width(step, known), spec, cut):
             return False
         view = channels_behind_step(step, view)
-        known.update((name, behind[index]) for name in step.saved)
-        if (step.anchor and index) or (step.from_ is not None and step.from_ not in saved):
-            return False
-        if step.divides or step.anchor:  # which hide the source
-            saved = set()
-        saved |= set(step.saved)
+        known.update((name, 1 if spatial else behind[index]) for name in step.saved)
     return True
+
+
+@dataclass(frozen=True)
+class Running:
+    """A region in front of a step: what it begins with, its steps and its channels there."""
+
+    source: str
+    steps: Sequence[Step | None]
+    view: Width
+    spatial: int
+
+
+def begins_region(step: Step, now: Running, width: Width, operand: Width, spec: Any, cut: bool = True) -> bool:
+    """Whether a step begins a region, and is not in the one in front of it.
+
+    width: the channels of the value in front of the step. operand: those of what it takes besides. cut: whether values
+    of one channel and parts can end a region.
+    """
+    inside = {name for each in now.steps if each is not None for name in each.saved}
+    if not hides_source(now.steps):
+        inside.add(now.source)
+    if (step.anchor and now.steps) or (step.from_ is not None and step.from_ not in inside):
+        return True
+    if not has_one_view((*now.steps, step), spec):
+        return True
+    divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
+    of_one = not now.spatial and is_cut(step, width, now.view)
+    return cut and (divided or of_one or is_widened(step, width, now.view, operand))
 
 
 def has_one_view(steps: Iterable[Step | None], spec: Any) -> bool:

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegen.chain.parts import why_not_divided
 from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.plan.cuts import is_cut, is_widened, operand_of, width_of, widths
+from fusegen.plan.cuts import Width, is_widened, operand_of, width_beside, widths
 from fusegen.plan.images import Images
-from fusegen.plan.region import Region, Shape, channels_behind, has_one_view, hides_source
+from fusegen.plan.region import Region, Running, Shape, begins_region, channels_behind
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, TWICE, SpecModel
 from fusegen.spec.names import free_name
@@ -110,23 +109,21 @@ class Partition:
     def _begins(self, index: int, now: _Open) -> bool:
         """Whether a region begins with a step. now: the one that the step before is in."""
         step = self.spec.chain[index]
-        inside = step.from_ is None or step.from_ in (*now.own, *self.spec.chain[index - 1].saved)
-        if not hides_source(now.steps):
-            inside = inside or step.from_ == now.source
-        cut = is_cut(step, self._widths[index], self._view(now)) and not self.images.spatial
-        divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
-        other = not has_one_view((*now.steps, step), self.spec)
-        return step.anchor or not inside or cut or divided or other or self._widens(index, now)
+        running = Running(now.source, now.steps, self._view(now), self.images.spatial)
+        return begins_region(step, running, self._widths[index], self._operand(step), self.spec)
 
     def _view(self, now: _Open) -> Dim | None:
         return channels_behind(now.steps, self.images.channels(self._shape(now.source)))
 
+    def _operand(self, step: Step) -> Width:
+        """The channels of what a step takes besides the running value."""
+        shape = self.shapes.get(operand_of(step) or "", ())
+        return width_beside(shape, self._shape(self.spec.running_input), self.images.spatial)
+
     def _widens(self, index: int, now: _Open) -> bool:
         """Whether the operand of a step has a width that its region has not, and the rows of the first input."""
         step = self.spec.chain[index]
-        shape = self.shapes.get(operand_of(step) or "", ())
-        alike = shape[:-1] == self._shape(self.spec.running_input)[:-1] and not self.images.spatial
-        return alike and is_widened(step, self._widths[index], self._view(now), width_of(shape))
+        return is_widened(step, self._widths[index], self._view(now), self._operand(step))
 
     def _exchanged(self, step: Step, running: str) -> tuple[str, Step]:
         """A step whose operand begins a region: the name of that, and the step with the two exchanged."""

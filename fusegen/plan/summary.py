@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusegen.chain.model import Convolution
+from fusegen.chain.anchors import Convolution
 from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.model import Mode, Program, Schedule, Variant
 from fusegen.plan.plan import Plan

@@ -14,7 +14,8 @@ from fusegen.ops.step import Step
 from fusegen.plan.devices import DEVICES
 from fusegen.reference.keys import Key, keys_of
 from fusegen.reference.ops import example, own_keys, remarks
-from fusegen.spec.model import ARGUMENTS, Rewrites, SpecModel
+from fusegen.spec.arguments import ARGUMENTS
+from fusegen.spec.model import Rewrites, SpecModel
 
 _SECTION = re.compile(r"(?s)(<!-- derived: ([\w ]+) -->\n).*?(<!-- end -->)")
 

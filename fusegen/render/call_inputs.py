@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fusegen.chain.anchors import Batched, Contraction, Convolution
 from fusegen.chain.convolution import shape_form
-from fusegen.chain.model import Batched, Contraction, Convolution
 from fusegen.ir.axes import CHANNEL
 from fusegen.plan.modes import alike
 from fusegen.render.call_names import CallNames, refuse

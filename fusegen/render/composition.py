@@ -97,6 +97,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
     inputs = list(spec.inputs)
     return render(
         "composed_module.py.j2",
+        file=spec.name,
         name=spec.name,
         about=spec.about.rstrip("."),
         formula=[line.replace("self.", "") for line in lines],

@@ -80,15 +80,22 @@ def _definitions(plans: Iterable[Plan]) -> list[str]:
 
 
 def chain_lines(plan: Plan) -> list[str]:
-    """The chain in PyTorch's words, one line a step."""
-    running, lines = plan.chain.inputs[0].name, batched_lines(plan.chain)
+    """The chain in PyTorch's words."""
+    steps, running = lines_of_steps(plan)
+    lines = [*batched_lines(plan.chain), *itertools.chain.from_iterable(steps)]
+    return lines if plan.spec.outputs is None else [*lines, f"return {returned(plan.spec, running)}"]
+
+
+def lines_of_steps(plan: Plan) -> tuple[list[list[str]], str]:
+    """Those of each step, and the variable of the last one's result."""
+    running, lines = plan.chain.inputs[0].name, list[list[str]]()
     taken = {*plan.spec.inputs, *(name for step in plan.spec.chain for name in step.saved)}
     names = itertools.chain(["y"], (f"y_{i}" for i in itertools.count(2)))
     last = next(name for name in names if name not in taken)
     for step in plan.spec.chain:
         made, running = step.lines(step.from_ or running, last, plan.chain.spatial)
-        lines += [line.replace("self.", "") for line in made]
-    return lines if plan.spec.outputs is None else [*lines, f"return {returned(plan.spec, running)}"]
+        lines.append([line.replace("self.", "") for line in made])
+    return lines, running
 
 
 def _roles(plan: Plan) -> str:

@@ -37,6 +37,7 @@ def render_module(plan: Plan, sources: str) -> str:
     further = call.names.further
     return render(
         "module.py.j2",
+        base="FusedModule",
         file=spec.file_stem,
         name=spec.name,
         about=spec.about.rstrip("."),

@@ -5,22 +5,22 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, Any, ClassVar, Union
 
 from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, WithJsonSchema, create_model
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec import checks
 from fusegen.spec.annotations import fields
+from fusegen.spec.arguments import Argument, InputShape
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.names import ArgumentName, AttributeName, ClassName, Identifier, SpecName, WidthName, camel_case
+from fusegen.spec.names import ArgumentName, AttributeName, ClassName, Identifier, SpecName, camel_case
 from fusegen.spec.state_paths import StatePath
 from fusegen.spec.wording import suggest
 
 FORMAT_VERSION = 1
 DTYPES = ("float32", "bfloat16", "float16")
-MAX_RANK = 8
 MAX_STEPS = 256
 MAX_NAMES = 64
 MAX_OUTPUTS = 8
@@ -68,58 +68,8 @@ def _about(value: str) -> str:
     return value.strip()
 
 
-# A size that the generated code may rely on, or a symbol that stays dynamic.
-Dimension = Identifier | PositiveInt
-# The same, or a multiple of a symbol: of channels.
-Width = WidthName | PositiveInt
-InputShape = Annotated[Listing[Width], Field(max_length=MAX_RANK)]
-Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]
 _CHAIN = "the steps, which apply in order to the running value; the first one takes the first input"
 UnknownOp = Callable[[str, Sequence[str]], tuple[str, str | None]]
-FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
-
-
-Keyword = Annotated[bool, meaning("whether the constructor takes it by its name alone", True)]
-
-
-class DimArgument(SpecPart):
-    """The size of the symbol of the same name."""
-
-    type: Literal["dim"]
-    keyword: Keyword = False
-
-
-class IntArgument(SpecPart):
-    """A whole number, such as a number of groups."""
-
-    type: Literal["int"]
-    typical: Annotated[int, meaning("what planning and benchmarks assume", 8)]
-    default: Annotated[Given[int], meaning("the constructor's default; without it there is none", 8)] = None
-    keyword: Keyword = False
-
-
-class FloatArgument(SpecPart):
-    """A number that the module keeps as an attribute, or that a parameter begins with."""
-
-    type: Literal["float"]
-    default: Annotated[Given[FiniteFloat], meaning("the constructor's default; without it there is none", 0.5)] = None
-    keyword: Keyword = False
-
-
-class ShapeArgument(SpecPart):
-    """A shape that the original module takes as an argument."""
-
-    type: Literal["shape"]
-    is_: Shape = Field(alias="is", description="what it has to be, else ValueError", examples=[["hidden"]])
-    default: Annotated[
-        Given[Annotated[Listing[PositiveInt], Field(max_length=MAX_RANK)]],
-        meaning("the constructor's default; without it there is none", [1]),
-    ] = None
-    keyword: Keyword = False
-
-
-ARGUMENTS = (DimArgument, IntArgument, FloatArgument, ShapeArgument)
-Argument = Annotated[DimArgument | IntArgument | FloatArgument | ShapeArgument, Field(discriminator="type")]
 
 
 class Rewrites(SpecPart):

@@ -10,10 +10,11 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fusegen.spec.annotations import tags
+from fusegen.spec.arguments import Argument, InputShape
 from fusegen.spec.base import PositiveInt
 from fusegen.spec.checks import unreadable_sections
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.model import DTYPES, MAX_NAMES, MAX_STEPS, Argument, InputShape, SpecModel
+from fusegen.spec.model import DTYPES, MAX_NAMES, MAX_STEPS, SpecModel
 
 _WORD = re.compile(r"\w+")
 

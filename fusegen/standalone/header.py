@@ -12,7 +12,7 @@ from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import summary
-from fusegen.render.cuda import chain_lines
+from fusegen.render.cuda import chain_lines, lines_of_steps
 from fusegen.render.original import reference_lines
 from fusegen.standalone.sources import bare
 
@@ -52,10 +52,9 @@ def _operators(plan: Plan) -> Iterator[str]:
     """Those that are replaced, each with what that saves."""
     sizes = ", ".join(f"{name} {size}" for name, size in summary(plan)["typical"].items())
     yield from (f"Operators that are replaced, at {sizes or 'any size'}, in {plan.modes[0].name}:", "")
-    full, lines = _full_bytes(plan), chain_lines(plan)
-    lines = lines if plan.spec.outputs is None else lines[:-1]  # without what it returns
-    for step, text in zip(plan.spec.chain, lines, strict=True):
-        yield f"  {bare(text)}"
+    full, (lines, _) = _full_bytes(plan), lines_of_steps(plan)
+    for step, texts in zip(plan.spec.chain, lines, strict=True):
+        yield from (f"  {bare(text)}" for text in texts)
         yield from textwrap.wrap(
             _reason(plan, step, full), _COLUMNS, initial_indent="      ", subsequent_indent="      "
         )

@@ -23,7 +23,7 @@ from fusegen.standalone.named import NamedPlan, named_plans
 
 DIRECTORY = "standalone"  # of templates
 _GLUE = ("torch_glue.h", "torch_device.h", "torch_products.h", "torch_narrow.h")
-# By kind of kernel, the header that schedules.cuh includes for it; the others are in every file.
+# By kind of kernel, the header that is included for it; the others are in every file.
 _KERNELS = {
     "column": "column_launch.cuh",
     "l2": "l2_launch.cuh",

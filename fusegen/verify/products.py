@@ -85,9 +85,16 @@ def product_terms(product: Product, square: Tensor, module: nn.Module, inputs: S
     found |= {n: square.flatten(0, -2).sum(0).sqrt() for n, p in module.named_parameters() if p is product.bias}
     for operand, terms in ((product.left, of_left), (product.right, of_right)):
         found |= {input_name(index): terms for index, x in enumerate(inputs) if operand is x}
-        # Of an input with its dimensions exchanged.
-        found |= {input_name(index): terms.mT for index, x in enumerate(inputs) if operand._base is x}
+        views = {index: x for index, x in enumerate(inputs) if operand._base is x and 0 not in operand.stride()}
+        found |= {input_name(index): _seen_from(x, operand, terms) for index, x in views.items()}
     return found
+
+
+def _seen_from(x: Tensor, view: Tensor, values: Tensor) -> Tensor:
+    """In the shape of an input what a view of it has: its dimensions exchanged, or a part of it. Zeros elsewhere."""
+    memory = values.new_zeros(x.untyped_storage().nbytes() // x.element_size())
+    memory.as_strided(view.size(), view.stride(), view.storage_offset()).copy_(values)
+    return memory.as_strided(x.size(), x.stride(), x.storage_offset())
 
 
 class Given(TorchFunctionMode):

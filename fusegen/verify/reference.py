@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.verify.joined import acts_by_element
+from fusegen.verify.copies import form_of, spread_inputs, spread_parameters
 from fusegen.verify.kinks import Kinks, narrowed
 from fusegen.verify.products import Product, Products, of_products, product_terms
 from fusegen.verify.run import Run, channel_dim, input_name, wanting
@@ -81,13 +81,15 @@ def exact_pass(
     of_layers = {id(p) for m in exact.modules() if isinstance(m, (*ANCHORS, *NORMS)) for p in m.parameters()}
     multiplied, added = of_products(exact, inputs64, of_layers)
     held = of_layers | {id(exact.get_parameter(name)) for name in (*multiplied, *added)}
-    spread = _spread(exact, grad_output.shape, inputs[0].dim(), held)
+    spread = spread_parameters(exact, grad_output.shape, inputs[0].dim(), held)
+    copied = spread_inputs(exact, inputs64, grad_output.shape)
+    given = tuple(copied.get(input_name(index), x) for index, x in enumerate(inputs64))
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
     for module in learnt:
         module.forward = functools.partial(_prelu, module)
     try:
         with Kinks(dtype or inputs[0].dtype) as kinks, Products(of_layers) as products:
-            output = torch.func.functional_call(exact, spread, tuple(inputs64))
+            output = torch.func.functional_call(exact, spread, given)
     finally:
         for module in learnt:
             del module.forward
@@ -97,7 +99,7 @@ def exact_pass(
     seen += [_Seen(names.get(id(each.right), ""), each, each.left, each.output) for each in products.seen]
     terms: dict[str, Tensor] = {}
     if output.requires_grad:
-        terms = _backward(exact, inputs64, output, grad_output.double(), seen, spread)
+        terms = _backward(exact, inputs64, output, grad_output.double(), seen, spread | copied)
     gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
     gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
@@ -109,33 +111,6 @@ def exact_pass(
 def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
     """F.prelu takes no weight that differs from row to row."""
     return torch.where(x > 0, x, module.weight * x)
-
-
-def _spread(exact: nn.Module, shape: Sequence[int], dimensions: int, held: set[int]) -> dict[str, Tensor]:
-    """The parameters that no anchor, norm or product holds, one copy per element of the running value, which has so
-    many dimensions. shape: of the result. One that has no dimension of channels leaves open where single numbers are
-    used: those stay as they are."""
-    if not acts_by_element(exact):
-        return {}
-    without_channels = len(shape) < dimensions
-    if without_channels:
-        shape = (*shape[:1], 1, *shape[1:]) if channel_dim(exact) == 1 else (*shape, 1)
-    spread = {}
-    for name, parameter in exact.named_parameters():
-        if id(parameter) in held or (without_channels and parameter.numel() == 1):
-            continue
-        values = parameter.detach().reshape(_form(exact, name, len(shape)))
-        # A result of the rows alone is narrower than the value that the parameter meets.
-        whole = torch.broadcast_shapes(values.shape, shape)
-        copies = values.expand(whole).clone(memory_format=torch.contiguous_format)
-        spread[name] = copies.requires_grad_(parameter.requires_grad)
-    return spread
-
-
-def _form(exact: nn.Module, name: str, dimensions: int) -> tuple[int, ...]:
-    """The shape in which a parameter broadcasts to the running value: nn.PReLU's has a value for each channel."""
-    parameter, owner = exact.get_parameter(name), exact.get_submodule(name.rpartition(".")[0])
-    return (parameter.numel(), *(1,) * (dimensions - 2)) if isinstance(owner, nn.PReLU) else tuple(parameter.shape)
 
 
 def _backward(
@@ -159,9 +134,11 @@ def _backward(
     _add_frozen_norms(norms, anchors, spread, squares)
 
     terms: dict[str, Tensor] = {}
+    given = {input_name(index): x for index, x in enumerate(inputs)}
     for name, copies in spread.items():
         if copies.grad is not None:
-            parameter, form = exact.get_parameter(name), _form(exact, name, copies.dim())
+            parameter = given[name] if name in given else exact.get_parameter(name)
+            form = tuple(parameter.shape) if name in given else form_of(exact, name, copies.dim())
             parameter.grad = copies.grad.sum_to_size(form).view(parameter.shape)
             terms[name] = squares[name].sum_to_size(form).sqrt().view(parameter.shape)
     for item in norms:

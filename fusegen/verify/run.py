@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.verify.cuda_autocast import CudaAutocast
+from fusegen.verify.cuda_convolution import CudaConvolution
 from fusegen.verify.drawn import seeded
 from fusegen.verify.kinks import Kinks, narrowed
 
@@ -180,13 +181,15 @@ def draw_gradient(
 
 @contextlib.contextmanager
 def autocast(module: nn.Module, inputs: Sequence[Tensor], dtype: torch.dtype | None) -> Iterator[None]:
-    """For a call of the module: autocast to `dtype` as CUDA has it, where the inputs are; nothing where `dtype` is
-    None. Kernels have the dtypes of CUDA, wherever they run, and would not run below a TorchFunctionMode."""
+    """For a call of the module: autocast to `dtype`, where that is no None, and convolutions as CUDA has both, wherever
+    the inputs are. Kernels have the dtypes of CUDA, wherever they run, and would not run below a TorchFunctionMode."""
+    device, plain = inputs[0].device.type, not _is_fused(module)
     with contextlib.ExitStack() as stack:
+        if device == "cpu" and plain and any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
+            stack.enter_context(CudaConvolution())
         if dtype is not None:
-            device = inputs[0].device.type
             stack.enter_context(torch.autocast(device, dtype))
-            if device == "cpu" and not _is_fused(module):
+            if device == "cpu" and plain:
                 stack.enter_context(CudaAutocast(dtype))
         yield
 

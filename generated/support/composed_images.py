@@ -3,7 +3,7 @@
 Between regions these are in channels_last, which a convolution takes without a copy, and whose rows
 the kernels read and write as they are. What the module returns is in the format that PyTorch's
 operators would give it. The region that makes a contiguous result writes it so, where its kernels
-do and no other region takes it; else it is copied.
+do and no other region takes it; else it is copied. So is the gradient of a contiguous input.
 """
 
 from functools import partial
@@ -11,7 +11,13 @@ from functools import partial
 from torch import fx
 
 from .composed_module import ComposedModule
-from .memory_formats import as_channels_last, as_contiguous, is_last
+from .memory_formats import (
+    as_channels_last,
+    as_contiguous,
+    is_last,
+    is_only_last,
+    with_contiguous_gradient,
+)
 from .stand_in import is_autocast
 
 
@@ -29,6 +35,7 @@ class ComposedImages(ComposedModule):
             return self._fusegen_leaf(inputs)
         self._fusegen_check_dimensions(inputs)
         lasts = [self._fusegen_is_last(inputs, each) for each in self._fusegen_formats]
+        inputs = self._fusegen_with_gradients(inputs, lasts)
         run = partial(self._fusegen_run_images, lasts)
         made = self._fusegen_chain(run, *inputs)
         if not isinstance(made, tuple):
@@ -41,6 +48,19 @@ class ComposedImages(ComposedModule):
         place, layers = known
         weights = [self._modules[name]._parameters.get("weight") for name in layers]
         return any(is_last(each) for each in (inputs[place], *weights) if each is not None)
+
+    def _fusegen_with_gradients(self, inputs, lasts):
+        """The inputs: where an operand makes a result channels_last, it makes gradients so."""
+        known = zip(lasts, self._fusegen_formats, strict=True)
+        if any(last for last, each in known if not isinstance(each, bool)):
+            return inputs
+        package = self._fusegen_package.packages[0]
+        return [
+            with_contiguous_gradient(package, x)
+            if self._fusegen_copies(x) and not (is_last(x) or is_only_last(x))
+            else x
+            for x in inputs
+        ]
 
     def _fusegen_run_images(self, lasts, part, *inputs):
         place = self._fusegen_writes.get(part._fusegen_package.name)

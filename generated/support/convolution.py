@@ -4,9 +4,9 @@ The kernels take [rows, channels]. In channels_last memory a result [batch, chan
 that by a view: a row for each position of each of the batch. The convolution's input is copied to
 that format (memory_formats.py), unless it is in it, or the kernel has one position
 (one_position.py). The gradients of a depthwise convolution are made otherwise in float32
-(depthwise.py). The chain's result is in the format of PyTorch's convolution. Where that is
-contiguous, most chains' kernels write it so themselves, and read further inputs and the result's
-gradient so; other chains' results and gradients are copied.
+(depthwise.py). The chain's result and its input's gradient are in the format of PyTorch's
+convolution. Where that is contiguous, most chains' kernels write the result so themselves, and read
+further inputs and the result's gradient so; other chains' results and gradients are copied.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from .depthwise import convolve, has_own_gradients, is_small
 from .images import call_on_images
-from .memory_formats import as_channels_last, is_last
+from .memory_formats import as_channels_last, is_last, is_only_last, with_contiguous_gradient
 from .one_position import is_product, multiply
 from .parametrised import kind_of
 from .stand_in import FUNCTION, Eager, misfit_plain
@@ -62,10 +62,12 @@ class Convolved(NamedTuple):
     def call(self, module, operator, arguments, last):
         """As FusedModule._fusegen_run_part() calls it. Makes the convolution first."""
         padded = _padded(self)
-        # PyTorch's result is in channels_last where an operand is.
-        stays_last = is_last(padded.x) or is_last(padded.weight) if last is None else last
-        given = [_convolve(operator.package, padded), *arguments[1:]]
-        return call_on_images(operator, given, stays_last)
+        # PyTorch's result is in channels_last where an operand is, and so are both gradients.
+        is_either = is_last(padded.x) or is_last(padded.weight)
+        # A module of several regions brings the sum of an input's gradients into its format.
+        grad_last = last is not None or is_either or is_only_last(padded.x)
+        given = [_convolve(operator.package, padded, grad_last), *arguments[1:]]
+        return call_on_images(operator, given, is_either if last is None else last)
 
 
 def misfit_convolution(name, module, weight):
@@ -116,8 +118,11 @@ def _padded(convolved):
     return convolved._replace(x=F.pad(x, around, mode=module.padding_mode))
 
 
-def _convolve(package, convolved):
-    """The convolution without its bias, made in channels_last. Its input is padded."""
+def _convolve(package, convolved, grad_last):
+    """The convolution without its bias, made in channels_last. Its input is padded.
+
+    grad_last: whether the gradients of the operands may be in channels_last; else contiguous.
+    """
     module, x, weight, dtype = convolved
     if is_product(module, x, weight, dtype):
         return multiply(package, x, weight.to(dtype), module.transposed)
@@ -142,9 +147,12 @@ def _convolve(package, convolved):
     if is_depthwise:
         result = convolve(package, x, weight, stride, padding, dilation)
         return result.squeeze(2) if is_1d else result
-    x = as_channels_last(package, x, dtype)
+    x = as_channels_last(package, x, dtype, grad_last)
+    grad_last = grad_last or convolved.weight.is_leaf  # to whose strides autograd brings the .grad
     if weight.dtype != dtype:  # else PyTorch brings it into the format of x, and saves no copy
-        weight = as_channels_last(package, weight, dtype)
+        weight = as_channels_last(package, weight, dtype, grad_last)
+    elif not grad_last:
+        weight = with_contiguous_gradient(package, weight)
     if module.transposed:
         function = F.conv_transpose3d if x.dim() == 5 else F.conv_transpose2d
         result = function(x, weight, None, stride, padding, output_padding, module.groups, dilation)

@@ -49,7 +49,7 @@ def convolve(package, x, weight, stride, padding, dilation):
     x, padding = _in_numbers(x, weight, padding, dilation)
     options = (stride, padding, dilation)
     if torch.compiler.is_compiling():
-        made = _convolution(_contiguous(package, x), _contiguous(package, weight), *options)
+        made = _convolution(as_contiguous(package, x), as_contiguous(package, weight), *options)
         return as_channels_last(package, made, made.dtype)
     return _Depthwise.apply(x, weight, package, options)
 
@@ -71,11 +71,6 @@ def _convolution(x, weight, stride, padding, dilation):
     return function(x, weight, None, stride, padding, dilation, x.shape[1])
 
 
-def _contiguous(package, x):
-    """x with the strides of a contiguous tensor, by which PyTorch tells the format."""
-    return as_contiguous(package, x).flatten(1).view(x.shape)
-
-
 class _Depthwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, package, options):
@@ -91,23 +86,23 @@ class _Depthwise(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             found[0] = _gradient_of_x(package, grad, x, weight, options)
         if ctx.needs_input_grad[1]:
-            operands = (_contiguous(package, each) for each in (grad, x, weight))
+            operands = (as_contiguous(package, each) for each in (grad, x, weight))
             found[1] = _gradients(*operands, options, (False, True, False))[1]
         return *found, None, None
 
 
 def _gradient_of_x(package, grad, x, weight, options):
-    """In the format of x."""
-    wanted = (True, False, False)
+    """In channels_last where x or the weight is, as PyTorch's."""
+    wanted, is_either = (True, False, False), is_last(x) or is_last(weight)
     if x.dim() == 5:
-        operands = (_contiguous(package, each) for each in (grad, x, weight))
+        operands = (as_contiguous(package, each) for each in (grad, x, weight))
         found = _gradients(*operands, options, wanted)[0]
-        return as_channels_last(package, found, found.dtype) if is_last(x) else found
+        return as_channels_last(package, found, found.dtype) if is_either else found
     # Of x this reads nothing but the format.
     like = x if is_last(x) else torch.empty_like(x, memory_format=torch.channels_last)
     grad = as_channels_last(package, grad, grad.dtype)
     found = _gradients(grad, like, weight, options, wanted)[0]
-    return found if is_last(x) else as_contiguous(package, found)
+    return found if is_either else as_contiguous(package, found)
 
 
 def _gradients(grad, x, weight, options, wanted):

@@ -1,19 +1,12 @@
-"""The torch ops of a generated package: differentiated, and described to tracers."""
-
-import ctypes
-import functools
-import hashlib
-import warnings
-from pathlib import Path
+"""The torch ops of a generated package: calls of them, and what they return, for tracers."""
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import flop_registry
 
+from .differentiated import differentiate_in_cpp, differentiate_in_python
 from .dimensions import as_rows
+from .op_schemas import arguments_of, check_devices, describe, is_written, named
 from .trailing import Flattened, with_trailing
-
-_HERE = Path(__file__).parent
 
 
 class Operator:
@@ -71,15 +64,15 @@ class Operator:
             return
         self.forward = package.find_op(f"{variant}forward")
         self.backward = package.find_op(f"{variant}backward")
-        self.mutated = [i for i, each in enumerate(_arguments(self.forward)) if _is_written(each)]
+        self.mutated = [i for i, each in enumerate(arguments_of(self.forward)) if is_written(each)]
         self.served = _served(self.forward) if linear else {}
-        _describe(self.forward, self._forward_fake, self._forward_flops)
-        _describe(self.backward, self._backward_fake, self._backward_flops)
+        describe(self.forward, self._forward_fake, self._forward_flops)
+        describe(self.backward, self._backward_fake, self._backward_flops)
         if precisions:
             self.split = package.find_op("split")
-            _describe(self.split, _split_fake, lambda *_, **__: 0)
-        self.in_cpp = self._differentiate_in_cpp()
-        self.function = self._differentiate_in_python()
+            describe(self.split, _split_fake, lambda *_, **__: 0)
+        self.in_cpp = differentiate_in_cpp(self)
+        self.function = differentiate_in_python(self)
 
     def __call__(self, *arguments):
         """The result of the forward op, a tuple where the module returns several; autograd sees
@@ -127,7 +120,7 @@ class Operator:
         if isinstance(arguments[0], Flattened):
             flat, trailing = arguments[0].flat(), arguments[0].trailing
             return with_trailing(self.described((flat, *arguments[1:]), flat), trailing)
-        dtypes = self.package.dtypes[_named(self.forward, arguments)["_dtype_mode"]]
+        dtypes = self.package.dtypes[named(self.forward, arguments)["_dtype_mode"]]
         at, shape = -1, list(x.shape)
         if not isinstance(arguments[0], Tensor):  # of images
             at, shape = 1, list(arguments[0].shape)
@@ -140,8 +133,8 @@ class Operator:
         return result.squeeze(at) if self.drops_channels else result
 
     def _forward_fake(self, *arguments):
-        _check_devices(self.forward, arguments)
-        given = _named(self.forward, arguments)
+        check_devices(self.forward, arguments)
+        given = named(self.forward, arguments)
         first = arguments[0]
         sizes = {
             "rows": first.shape[0],
@@ -157,8 +150,8 @@ class Operator:
         return made if len(made) > 1 else made[0]
 
     def _backward_fake(self, *arguments):
-        _check_devices(self.backward, arguments)
-        given = _named(self.backward, arguments)
+        check_devices(self.backward, arguments)
+        given = named(self.backward, arguments)
         grad = arguments[0]
         sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
         outer = tuple(grad.shape) if grad.dim() == 3 else None
@@ -199,157 +192,10 @@ class Operator:
         both = arguments[self.given : self.given + 2]
         return next((each for each in both if each is not None), None)
 
-    # Autograd
-
-    def _differentiate_in_cpp(self):
-        """Has C++ differentiate the op, which saves host time; whether it can in this torch."""
-        library = _autograd_library()
-        if library is None:
-            return False
-        call = library.fusegen_differentiate
-        call.restype = ctypes.c_char_p
-        names = [op._schema.name.encode() for op in (self.forward, self.backward)]
-        refusal = self.package.no_second_derivative().encode()
-        counts = ctypes.c_size_t(len(self.gradients)), ctypes.c_size_t(self.given)
-        # As C++ counts: the gradients of results come first.
-        places = [-1 if each is None else each + self.given for each in self.same]
-        same = (ctypes.c_int64 * len(places))(*places)
-        reason = call(*names, *counts, same, refusal)
-        if reason is not None:
-            raise ImportError(f"{self.package.name}: {reason.decode()}")
-        return True
-
-    def _differentiate_in_python(self):
-        """An autograd.Function that does the same."""
-        operator, count, given = self, len(self.gradients), self.given
-        sources = _sources(self.forward, self.backward, given)
-        refusal = self.package.no_second_derivative()
-
-        class Differentiated(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, *arguments):
-                results = operator.forward(*arguments)
-                results = results if isinstance(results, tuple) else (results,)
-                saved, scalars = [], []
-                for is_result, index, is_tensor in sources:
-                    value = results[index] if is_result else arguments[index]
-                    served = None if is_result else operator.served.get(index)
-                    if served is not None and not ctx.needs_input_grad[served]:
-                        value = None
-                    (saved if is_tensor else scalars).append(value)
-                ctx.save_for_backward(*saved)
-                ctx.scalars = tuple(scalars)
-                ctx.dtypes = [getattr(each, "dtype", None) for each in arguments[:count]]
-                return results[0] if given == 1 else results[:given]
-
-            @staticmethod
-            def backward(ctx, *grads):
-                if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                    raise RuntimeError(refusal)
-                needs = ctx.needs_input_grad
-                tensors, scalars = iter(ctx.saved_tensors), iter(ctx.scalars)
-                values = [
-                    next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources
-                ]
-                owners = operator._owners(grads, ctx.dtypes)
-                asked = [False] * count
-                for index, owner in enumerate(owners):
-                    if needs[index] and owner >= 0:
-                        asked[owner] = True
-                made = iter(operator.backward(*grads, *values, asked) if any(asked) else ())
-                found = [next(made) if each else None for each in asked]
-                found += grads  # which negative places are
-                wanted = [found[owner] if needs[i] else None for i, owner in enumerate(owners)]
-                return (*wanted, *(None for _ in needs[count:]))
-
-        return Differentiated
-
-    def _owners(self, grads, dtypes):
-        """The place of what is each gradient: its own, or that of what it is the same as."""
-        given = [grad.dtype for grad in grads]
-        found = []
-        for index, same in enumerate(self.same):
-            equal = same is not None and (dtypes if same >= 0 else given)[same] == dtypes[index]
-            found.append(same if equal else index)
-        return found
-
-
 def _size(sizes, size):
     """A size of a result: a number, one of `sizes`, or so many times one."""
     count, name = size if isinstance(size, tuple) else (1, size)
     return count * sizes.get(name, name)
-
-
-@functools.cache
-def _autograd_library():
-    """autograd.cpp compiled for this torch; None where there is none that serves."""
-    path = _HERE / f"_autograd.{torch.__version__}.so"
-    try:
-        library = ctypes.CDLL(str(path))
-        name = library.fusegen_sources
-    except (OSError, AttributeError):
-        if path.exists():
-            warnings.warn(
-                f"{path} does not load: `fusegen build` makes it again, calls take longer now",
-                stacklevel=2,
-            )
-        return None
-    name.restype = ctypes.c_char_p
-    if name().decode() != hashlib.sha256((_HERE / "autograd.cpp").read_bytes()).hexdigest()[:12]:
-        warnings.warn(
-            f"{path} is of another source: `fusegen build` makes it again, calls take longer now",
-            stacklevel=2,
-        )
-        return None
-    return library
-
-
-def _describe(op, fake, flops):
-    """Registers what tracers and profilers ask, unless a package of the same sources has."""
-    if not torch._C._dispatch_has_kernel_for_dispatch_key(op._schema.name, "Meta"):
-        torch.library.register_fake(op, fake)
-    flop_registry.setdefault(op.overloadpacket, flops)
-
-
-def _check_devices(op, arguments):
-    """One argument on `meta` sends the call here: the values of the others would be lost."""
-    first = arguments[0]
-    for argument, value in zip(_arguments(op), arguments, strict=False):
-        if isinstance(value, Tensor) and value.device != first.device:
-            raise RuntimeError(
-                f"{op._schema.name}: {argument.name}: expected device {first.device} as "
-                f"{_arguments(op)[0].name}, got {value.device}"
-            )
-
-
-def _arguments(op):
-    return op._schema.arguments
-
-
-def _named(op, arguments):
-    return {
-        argument.name: value for argument, value in zip(_arguments(op), arguments, strict=False)
-    }
-
-
-def _is_written(argument):
-    return argument.alias_info is not None and argument.alias_info.is_write
-
-
-def _sources(forward, backward, given):
-    """Where the backward op's arguments between the gradients and the last come from, by their
-    names. given: how many gradients come first.
-
-    Each as (whether it is a result of the forward op, its index there, whether it is a tensor).
-    """
-    arguments = [each.name for each in _arguments(forward)]
-    results = [each.name for each in forward._schema.returns]
-    found = []
-    for each in _arguments(backward)[given:-1]:
-        is_result = each.name not in arguments
-        index = (results if is_result else arguments).index(each.name)
-        found.append((is_result, index, "Tensor" in str(each.type)))
-    return found
 
 
 def _served(forward):
@@ -357,7 +203,7 @@ def _served(forward):
 
     Its index, by the index of what serves it.
     """
-    names = [each.name for each in _arguments(forward)]
+    names = [each.name for each in arguments_of(forward)]
     found = {0: 1, 1: 0}
     if "_precision" in names:
         found |= {names.index("_operand_pieces"): 1, names.index("_weight_pieces"): 0}

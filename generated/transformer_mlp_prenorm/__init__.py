@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "26f5e3e4e395",
+    "d17d833c6126",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "4a7c75461866",
+    "19013914e882",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "ccfd856c754e",
+    "400120fbc825",
 )
 
 _package = _support.Composition(

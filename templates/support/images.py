@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .memory_formats import as_contiguous, is_last, with_channels_innermost
+from .memory_formats import as_contiguous, is_last, is_only_last, with_channels_innermost
 from .precisions import call_operator
 from .stand_in import Eager
 
@@ -68,7 +68,7 @@ def call_on_images(operator, given, stays_last):
     channels //= operator.parts
     further = operator.with_rows[0 if operator.own_source else 1 :]
     is_tiled = operator.tiled and not stays_last and channels > 1 and max(positions) > 1
-    if is_tiled and not any(_is_only_last(given[index]) for index in further):
+    if is_tiled and not any(is_only_last(given[index]) for index in further):
         for index in operator.with_rows:
             given[index] = given[index].flatten(2)
         if not operator.own_source:  # the convolution's result is in channels_last
@@ -78,7 +78,9 @@ def call_on_images(operator, given, stays_last):
             return tuple(each.view(batch, channels, *positions) for each in result)
         return result.view(batch, channels, *positions)
     for index in operator.with_rows:
-        given[index] = with_channels_innermost(package, given[index])
+        # An input's gradient has the format of the result, or that of the input in channels_last.
+        grad_last = stays_last or index not in further or is_only_last(given[index])
+        given[index] = with_channels_innermost(package, given[index], grad_last)
     result = operator(*given)
     if operator.drops_channels:
         return result
@@ -89,14 +91,4 @@ def call_on_images(operator, given, stays_last):
 
 def _in_format(package, x, stays_last):
     """A result of kernels, which is in channels_last."""
-    if stays_last:
-        return x
-    if not x.is_contiguous():
-        return as_contiguous(package, x)
-    # Sizes of 1 make both formats one, but the strides would make PyTorch go on in channels_last.
-    return x.flatten(1).view(x.shape)
-
-
-def _is_only_last(x):
-    """Whether channels are the innermost dimension of its memory alone, as between regions."""
-    return x.movedim(1, -1).is_contiguous() and not x.is_contiguous()
+    return x if stays_last else as_contiguous(package, x)

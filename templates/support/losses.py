@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from .operators import _describe
+from .op_schemas import describe
 
 _MOST_ROWS = 1 << 15  # that the one block of the kernel is fast with
 
@@ -77,7 +77,7 @@ def _op(package):
         accumulator = torch.promote_types(losses.dtype, torch.float32)
         return losses.new_empty(()), losses.new_empty((), dtype=accumulator)
 
-    _describe(op, fake, lambda *_, **__: 0)
+    describe(op, fake, lambda *_, **__: 0)
     return op
 
 

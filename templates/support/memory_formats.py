@@ -9,13 +9,17 @@ PyTorch copies
 - small images, of which the kernel has a block each,
 - few channels in 16 bits from channels_last, for which the kernel has no vectors,
 - under torch.compile, which may fuse a copy with what comes before.
+
+The gradient of a copy to channels_last comes in that format, too. PyTorch's would be contiguous
+where it works with contiguous tensors, and what made the tensor goes on with the gradient: so it is
+copied back there.
 """
 
 import functools
 
 import torch
 
-from .operators import _describe
+from .op_schemas import describe
 
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _LEAST_BYTES = 1 << 20
@@ -23,25 +27,47 @@ _LEAST_IMAGE = 256  # elements, as in torch_image_copy.h
 _LEAST_VECTOR = 16  # bytes, as there
 
 
-def as_channels_last(package, x, dtype):
-    """`x` in the dtype, with channels as the innermost dimension of its memory."""
+def as_channels_last(package, x, dtype, grad_last=True):
+    """`x` in the dtype, with channels as the innermost dimension of its memory.
+
+    grad_last: whether the gradient of `x` may have that format; else it is contiguous.
+    """
     if _is_copied(x, dtype) and x.is_contiguous():
-        return _recorded(_ToChannelsLast, package, x, dtype)
+        return _recorded(_ToChannelsLast, package, x, dtype, grad_last)
+    if not grad_last:
+        x = with_contiguous_gradient(package, x)
     if x.shape[1] > 1:
         return x.to(dtype=dtype, memory_format=_FORMATS[x.dim()])
     # Of one channel a contiguous tensor is that already, but PyTorch tells formats by strides.
     return x.to(dtype).contiguous().squeeze(1).unsqueeze(-1).movedim(-1, 1)
 
 
-def with_channels_innermost(package, x):
-    """`x` as [batch, *positions, channels]. In memory it is that, too, if it was contiguous."""
+def with_channels_innermost(package, x, grad_last=True):
+    """`x` as [batch, *positions, channels]. In memory it is that, too, if it was contiguous.
+
+    grad_last: as of as_channels_last().
+    """
     if _is_copied(x, x.dtype) and x.is_contiguous():
-        x = _recorded(_ToChannelsLast, package, x, x.dtype)
+        x = _recorded(_ToChannelsLast, package, x, x.dtype, grad_last)
+    elif not grad_last:
+        x = with_contiguous_gradient(package, x)
     return x.movedim(1, -1)
 
 
+def with_contiguous_gradient(package, x):
+    """`x`, whose gradient is brought to contiguous memory, if it has one."""
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return x
+    if torch.compiler.is_compiling():
+        return x.flatten(1).view(x.shape)  # the gradient of which is made by reshape
+    return _ContiguousGradient.apply(x, package)
+
+
 def as_contiguous(package, x):
-    """`x` in contiguous memory. It is in channels_last."""
+    """`x`, which is in channels_last, in contiguous memory, with the strides of that."""
+    if x.is_contiguous():
+        # Sizes of 1 make both formats one, but by its strides PyTorch would go on in channels_last.
+        return x.flatten(1).view(x.shape)
     narrow = x.dtype.itemsize == 2 and x.shape[1] * x.dtype.itemsize < _LEAST_VECTOR
     if not narrow and _is_copied(x, x.dtype) and x.movedim(1, -1).is_contiguous():
         return _recorded(_ToContiguous, package, x, x.dtype)
@@ -61,6 +87,11 @@ def is_last(x):
     return True
 
 
+def is_only_last(x):
+    """Whether channels are the innermost dimension of its memory alone, as between regions."""
+    return x.movedim(1, -1).is_contiguous() and not x.is_contiguous()
+
+
 def _is_copied(x, dtype):
     """Whether the kernel copies such a tensor, if it has the strides for it."""
     if torch.compiler.is_compiling() or x.shape[0] == 0 or x.shape[1] == 1:
@@ -73,24 +104,41 @@ def _is_copied(x, dtype):
     return x.dtype == dtype or (x.dtype == torch.float32 and dtype.itemsize == 2)
 
 
-def _recorded(function, package, x, dtype):
+def _recorded(function, package, x, *options):
     """What the function's forward returns; autograd knows of it where it has to."""
     if torch.is_grad_enabled() and x.requires_grad:
-        return function.apply(x, package, dtype)
-    return function.forward(None, x, package, dtype)
+        return function.apply(x, package, *options)
+    return function.forward(None, x, package, *options)
 
 
 class _ToChannelsLast(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, package, dtype):
+    def forward(ctx, x, package, dtype, grad_last):
         if ctx is not None:
-            ctx.dtype = x.dtype
+            ctx.dtype, ctx.package, ctx.grad_last = x.dtype, package, grad_last
         mode = -1 if x.dtype == dtype else _mode(package, dtype)
         return _op(package)(x.flatten(2), mode).mT.view(x.shape)
 
     @staticmethod
     def backward(ctx, grad):
-        return grad.to(ctx.dtype), None, None  # in any format, as it comes
+        if ctx.grad_last:
+            grad = grad.to(ctx.dtype)  # in any format, as it comes
+        elif grad.dtype == ctx.dtype:
+            grad = as_contiguous(ctx.package, grad)
+        else:  # in one pass
+            grad = grad.to(ctx.dtype, memory_format=torch.contiguous_format)
+        return grad, None, None, None
+
+
+class _ContiguousGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, package):
+        ctx.package = package
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return as_contiguous(ctx.package, grad), None
 
 
 class _ToContiguous(torch.autograd.Function):
@@ -115,7 +163,7 @@ def _op(package):
         count, rows, columns = images.shape
         return images.new_empty((count, columns, rows), dtype=dtype)
 
-    _describe(op, fake, lambda *_, **__: 0)
+    describe(op, fake, lambda *_, **__: 0)
     return op
 
 

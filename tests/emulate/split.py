@@ -48,6 +48,7 @@ class Emulated:
         others = (None, None) if folded is None else (folded.pieces, folded.layout)
         library.call("fusegen_split", self.values, self.layout, *others, self.pieces, None)
         halves = self.pieces.tensor().numpy()
+        self.padding = halves[: 2 * plane].reshape(2 * rows, stride)[:, columns:]
         self.high, self.low = (halves[at : at + plane].reshape(rows, stride)[:, :columns] for at in (0, plane))
         words = halves[2 * plane :].view(np.int32)
         # Kernels write the exponents of the largest elements, and far less than any for a row without one.

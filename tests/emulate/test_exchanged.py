@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
@@ -28,6 +29,7 @@ chain:
   - {op: logsumexp, keepdim: false}
   - {op: mul, input: scale}
   - {op: tanh}
+  - {op: threshold, threshold: -0.5, value: 0.25}
   - {op: mul, constant: 3}
 """
 
@@ -38,7 +40,7 @@ class Original(nn.Module):
         self.weight = nn.Parameter(torch.ones(features))
 
     def forward(self, x, scale):
-        return torch.tanh(torch.logsumexp(x * self.weight, -1) * scale) * 3
+        return F.threshold(torch.tanh(torch.logsumexp(x * self.weight, -1) * scale), -0.5, 0.25) * 3
 
 
 @pytest.fixture(scope="module")

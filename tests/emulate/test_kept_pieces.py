@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.nn.utils import parametrizations, parametrize, weight_norm  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+from fusegen.verify import operators  # noqa: E402
 from tests.emulate.precisions import emulated, operator_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -301,3 +302,10 @@ def test_a_copy_of_a_parametrised_module(module, x, splits) -> None:
     torch.testing.assert_close(other(x), other.fusegen_reference(x), rtol=1e-5, atol=1e-5)
     splits.clear()
     assert torch.equal(module(x), before) and splits == [ROWS]
+
+
+def test_pieces_that_read_as_nan_are_no_other_result(linear):
+    """For opcheck: the exponent of a row of small values is negative, and its bits are a NaN."""
+    split, small = operator_of(linear).split, torch.full((ROWS, 9), 0.01)
+    assert torch.isnan(split(small)).any()
+    assert operators._checked(split, (small,)).ok

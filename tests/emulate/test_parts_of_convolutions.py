@@ -17,7 +17,7 @@ from fusegen.verify import operators  # noqa: E402
 from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.subject import spread_out  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
-from tests.emulate.test_convolutions import Calls, failures  # noqa: E402
+from tests.emulate.convolutions import Calls, failures  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 

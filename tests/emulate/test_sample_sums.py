@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
-from tests.emulate.test_convolutions import Calls  # noqa: E402
+from tests.emulate.convolutions import Calls  # noqa: E402
 from tests.emulate.test_spread_inputs import drawn  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

@@ -58,7 +58,7 @@ class Emulated:
             kernels = self.directory / plan.spec.name / "kernels.cu"
             kernels.parent.mkdir()
             kernels.write_text(cuda_source(plan))
-            libraries.append(compile_kernels(kernels, cache=self.cache, checked=False).path)
+            libraries.append(compile_kernels(kernels, cache=self.cache, checked=False, optimised=False).path)
         codes = {plan.spec.name: cpp_source(plan, {"torch_device.h": DEVICE.read_text()}) for plan in plans}
         built = self._built(codes, libraries)
         made = [self._extension(name, built) for name in codes]

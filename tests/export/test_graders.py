@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from fusegen.ir.multiples import value_of  # noqa: E402
 from fusegen.plan.composition import compiled  # noqa: E402
 from fusegen.standalone.inputs import inputs_of_spec  # noqa: E402
 from fusegen.standalone.module import render_standalone  # noqa: E402
@@ -46,7 +47,7 @@ def run(path: Path, rows: int = 6) -> str:
     of = {next(iter(plan.spec.inputs.values()))[0]: rows}
     for training in (True, False):
         inputs = [
-            torch.randn([of.get(d, sizes.get(d, d)) for d in shape], requires_grad=True)
+            torch.randn([value_of(d, {**sizes, **of}) for d in shape], requires_grad=True)
             for shape in plan.spec.inputs.values()
         ]
         results = module.train(training)(*inputs)
@@ -92,6 +93,26 @@ def test_split_products_of_regions() -> None:
         precision, *pieces = extension.calls[f"region_{region}.forward"][-3:]
         assert precision == 1 and [tuple(each.shape) for each in pieces] == shapes
     assert len(extension.calls["region_norm.forward"]) == 4
+
+
+GATED = """\
+fusegen: 1
+name: gated
+dims: {{batch: 8, hidden: 12}}
+inputs: {{x: [batch, 2 * hidden]}}
+chain:
+  - {{op: {op}, gate: first, save: gated}}
+  - {{op: softmax}}
+outputs: [result, gated]
+"""
+
+
+@pytest.mark.parametrize("op", ["glu", "swiglu", "reglu", "geglu"])
+def test_a_step_of_several_lines(op: str, tmp_path: Path) -> None:
+    path = tmp_path / "gated.yaml"
+    path.write_text(GATED.format(op=op))
+    text = run(path)
+    assert complaints(text) == [] and "#   _gate, _value = x.chunk(2, dim=-1)" in text
 
 
 @pytest.mark.parametrize("name", HAND_PICKED)

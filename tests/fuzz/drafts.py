@@ -11,21 +11,23 @@ Step = dict[str, Any]
 WIDTHS = ("features", "hidden", "channels")
 SIZES = {"batch": 8, "positions": 6, "heads": 3, "features": 24, "hidden": 36, "channels": 12, "depth": 5,
          "height": 7, "width": 9, "keys": 12}  # fmt: skip
-KINDS = ("rows", "rows", "rows", "leading", "convolution", "convolution", "bmm")
+KINDS = ("rows", "rows", "rows", "leading", "leading", "convolution", "convolution", "bmm")
+KINDS += ("images", "convolutions", "convolutions")
 
 
 @dataclass(frozen=True)
 class Value:
     """What a step makes. width: its channels. form: "full", "row" with one channel, "dropped" without that dimension,
-    "parts" where only its parts may be used."""
+    "parts" where only its parts may be used. place: how often convolutions have changed its positions."""
 
     width: Any
     form: str = "full"
+    place: int = 0
 
 
 class Draft:
     """A spec in the making. kind: "rows" ([batch, features], perhaps with several layers), "leading", "convolution",
-    "bmm"; or any.
+    "convolutions" (several, perhaps with other layers), "images" (without a layer), "bmm"; or any.
     """
 
     def __init__(self, seed: int, kind: str) -> None:
@@ -38,7 +40,7 @@ class Draft:
         self.masks: set[str] = set()
         self.arguments: dict[str, Step] = {}
         self.outputs: list[str] | None = None
-        self.spatial, self.names = 0, 0
+        self.spatial, self.names, self.places = 0, 0, 0
         self.divided_source = False
         self.source = self.begin()
 
@@ -51,6 +53,10 @@ class Draft:
     def name(self, stem: str) -> str:
         self.names += 1
         return f"{stem}_{self.names}"
+
+    def new_place(self) -> int:
+        self.places += 1
+        return self.places
 
     @property
     def now(self) -> Value:
@@ -84,6 +90,10 @@ class Draft:
             step = {"op": f"conv{transposed}{self.spatial}d", "name": "conv", "out_channels": made.width,
                     "kernel_size": kernel, "padding": kernel // 2}  # fmt: skip
             self.add(step | self.of({}, {}, {"bias": False}), made)
+        elif self.kind in ("images", "convolutions"):
+            self.spatial = self.of(1, 2, 2, 2, 3)
+            self.positions = ["height", "width", "depth"][: self.spatial]
+            self.inputs["x"] = ["batch", source.width, *self.positions]
         elif self.kind == "bmm":
             self.rows = ["batch", "positions"]
             self.inputs |= {"x": [*self.rows, source.width], "k": ["batch", "keys", source.width]}
@@ -104,25 +114,29 @@ class Draft:
             made = self.now
             self.chain[0]["out_channels"] = f"2 * {made.width}"
             self.values[0] = Value(f"2 * {made.width}", "parts")
-        elif self.rarely(2):
+        elif self.rarely(2) and not self.spatial:
             made = Value(self.of(*WIDTHS))
             self.add({"op": "linear", "name": "proj", "out_features": f"2 * {made.width}"}, Value(0, "parts"))
         else:
-            made, self.inputs["x"][-1] = source, f"2 * {source.width}"
+            made, self.inputs["x"][1 if self.spatial else -1] = source, f"2 * {source.width}"
             self.divided_source = True
         self.add_parts(made)
 
     def add_parts(self, made: Value) -> None:
         a, b = self.name("part"), self.name("part")
-        step = self.of({"op": "chunk", "parts": [a, b], "running": b}, {"op": "glu"}, {"op": "swiglu"}, {"op": "geglu"})
+        step = self.of({"op": "chunk", "parts": [a, b], "running": self.of(a, b)}, {"op": "glu"}, {"op": "swiglu"},
+                       {"op": "geglu", "gate": "first"}, {"op": "reglu"})  # fmt: skip
         self.add(step, made)
         if step["op"] == "chunk":
             self.saved |= {a: made, b: made}
 
     def meets(self, value: Value) -> bool:
+        if value.place != self.now.place:
+            return False
         if "dropped" in (value.form, self.now.form) or "parts" in (value.form, self.now.form):
             return value == self.now and value.form == "dropped"
-        return "row" in (value.form, self.now.form) or value.width == self.now.width
+        of_rows = "row" in (value.form, self.now.form) and not self.spatial
+        return of_rows or value.width == self.now.width
 
     def channel_dim(self) -> int:
         return 1 if self.spatial else self.of(-1, 1 if self.kind == "rows" else -1)
@@ -142,7 +156,8 @@ class Draft:
         inputs = {key: shape for key, shape in self.inputs.items() if key == "x" or key in taken}
         words = set(re.findall(r"\w+", repr([*inputs.values(), *(each for step in chain for each in step.values())])))
         dims = {key: size for key, size in SIZES.items() if key in words}
-        arguments = {key: {"type": "dim"} for key in dims if key in (*WIDTHS, "keys")}
+        made = set(re.findall(r"\w+", repr([[step.get("shape"), step.get("normalized_shape")] for step in chain])))
+        arguments = {key: {"type": "dim"} for key in dims if key in (*WIDTHS, "keys", *made)}
         arguments |= {key: each for key, each in self.arguments.items() if key in words and "default" not in each}
         arguments |= {key: each for key, each in self.arguments.items() if key in words and "default" in each}
         return {

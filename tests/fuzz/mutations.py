@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import LACKING, OTHER_NAMES
 from fusegen.spec.annotations import fields
-from fusegen.spec.model import ARGUMENTS, SpecModel
+from fusegen.spec.arguments import ARGUMENTS
+from fusegen.spec.model import SpecModel
 
 Path = tuple[str | int, ...]
 

@@ -7,6 +7,7 @@ FUSEGEN_CHAINS=5000-9000 plans the chains of these seeds instead, and runs those
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from pathlib import Path
@@ -17,13 +18,14 @@ from fusegen.errors import SpecError
 from fusegen.plan.load import planned_document
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
+from fusegen.standalone.export import export
 from tests.fuzz.claims import check_error
 from tests.fuzz.mutations import as_text
 from tests.fuzz.random_chains import RandomChain
 
 # What PyTorch runs and fusegen refuses, of the chains that are drawn.
 KNOWN = (
-    "a chain with a convolution returns one result",
+    "a parameter may vary over the channels alone",
     "dropout needs [rows, channels], and the running value is",
     "PyTorch would pair rows with channels",
     "one of several outputs has the dimension of the channels",
@@ -32,7 +34,7 @@ KNOWN = (
     "one chain can normalise by one number of groups",
 )
 FIRST, END = map(int, os.environ.get("FUSEGEN_CHAINS", "0-150").split("-"))
-RUN = {"rows": 19, "leading": 20, "convolution": 1}
+RUN = {"rows": 36, "leading": 20, "images": 22, "convolutions": 27}
 SEEDS = (
     [(seed, "") for seed in range(FIRST, FIRST + max(1, (END - FIRST) // 100))]
     if "FUSEGEN_CHAINS" in os.environ
@@ -66,12 +68,26 @@ def test_plans() -> None:
     assert refused <= max(3, (END - FIRST) // 20)
 
 
+def test_exports(tmp_path: Path) -> None:
+    """As one file, or refused for what that cannot have."""
+    path, made = tmp_path / "drafted.yaml", 0
+    for seed in range(FIRST, END, 10):
+        path.write_text(as_text(RandomChain(seed, "rows").data("drafted")))
+        try:
+            ast.parse(export(path))
+            made += 1
+        except SpecError as error:
+            check_error(error, str(path), path.read_text())
+    assert made > (END - FIRST) // 30
+
+
 def test_chains_of_a_seed_are_the_same() -> None:
     texts = [[as_text(RandomChain(seed).data("drafted")) for seed in range(20)] for _ in range(2)]
     assert texts[0] == texts[1] and len(set(texts[0])) == 20
     ops = {step["op"] for seed in range(200) for step in RandomChain(seed).chain}
     assert ops >= {"linear", "matmul", "bmm", "chunk", "glu", "batch_norm", "group_norm", "softmax", "masked_fill"}
     assert any(re.fullmatch(r"conv_transpose\dd", op) for op in ops)
+    assert any("normalized_shape" in step for seed in range(50) for step in RandomChain(seed, "leading").chain)
 
 
 @pytest.mark.torch

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from fusegen.chain.images import with_layers_over_channels
 from fusegen.errors import SpecError
+from fusegen.ops.catalogue import STEPS
+from fusegen.ops.lacking import unknown_op
 from fusegen.plan.composition import Composition
 from fusegen.plan.load import plan_document, planned_document, planned_files
 from fusegen.plan.plan import Plan
+from fusegen.plan.region import is_single
+from fusegen.plan.regions import Partition
 from fusegen.render.package import render_all
-from fusegen.spec.yaml import parse_yaml
+from fusegen.spec.model import spec_model
+from fusegen.spec.validate import validate
+from fusegen.spec.yaml import parse_yaml, read_yaml
+from tests.plan.planning import ROOT
 
 HEAD = """\
 fusegen: 1
@@ -39,9 +47,13 @@ SWIGLU = """\
 """
 
 
-def planned(chain: str, more: str = ""):
+def written(chain: str, more: str = ""):
     head = HEAD if "hidden" in chain else HEAD.replace(", hidden: 64", "").replace(", hidden: {type: dim}", "")
-    return planned_document(parse_yaml(head + chain + more, "demo.yaml"))
+    return parse_yaml(head + chain + more, "demo.yaml")
+
+
+def planned(chain: str, more: str = ""):
+    return planned_document(written(chain, more))
 
 
 def regions(made: Composition) -> dict[str, tuple[list[str], list[str], list[str]]]:
@@ -189,3 +201,34 @@ def test_kinds_of_chains(kind: str) -> None:
     )
     for name in ("demo", *(f"demo_{each}" for each in names)):
         ast.parse(files[f"{name}/__init__.py"])
+
+
+ONE_CHANNEL = "  - {op: relu, save: v}\n  - {op: sum, keepdim: true}\n"
+CUTS = {
+    "relu": "  - {op: relu, save: v}\n  - {op: add, value: v}\n",
+    "from the input": "  - {op: relu}\n  - {op: tanh, from: x}\n",
+    "from what it saves": ONE_CHANNEL + "  - {op: tanh, from: v}\n",
+    "a row of one element": ONE_CHANNEL + "  - {op: softmax}\n  - {op: mul, value: v}\n",
+    "a value of the rows": ONE_CHANNEL + "  - {op: mul, value: v}\n",
+    "parts of what is saved": (
+        "  - {op: relu, save: v}\n  - {op: chunk, parts: [a, b], running: a}\n  - {op: mul, value: b}\n"
+    ),
+    "gate": SWIGLU,
+    "layer": "  - {op: linear, name: up, out_features: hidden}\n  - {op: gelu}\n",
+}
+
+
+@pytest.mark.parametrize(
+    "chain", [*CUTS, *sorted((ROOT / "specs").glob("*.yaml"))], ids=lambda chain: getattr(chain, "stem", chain)
+)
+def test_what_is_one_chain_has_one_region(chain) -> None:
+    """Whether a chain has several is decided before it is cut."""
+    if chain in CUTS:
+        head = (
+            HEAD if "hidden" in CUTS[chain] else HEAD.replace(", hidden: 64", "").replace(", hidden: {type: dim}", "")
+        )
+        document = parse_yaml(head + CUTS[chain], "demo.yaml")
+    else:
+        document = read_yaml(chain)
+    spec = with_layers_over_channels(validate(spec_model(STEPS, unknown_op), document))
+    assert is_single(spec) == (len(Partition(spec, document).regions) == 1)

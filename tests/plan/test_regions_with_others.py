@@ -145,6 +145,12 @@ def test_a_chain_of_images_returns_several_results() -> None:
         ),
         (HEAD, PARTS.replace("[a, b]", "[a, x]").replace("from: b", "from: x"), "", "'x' is an input: a value needs"),
         (HEAD, PARTS + "  - {op: silu, save: b}\n", "", "a value named 'b' exists already"),
+        (
+            IMAGES.replace("width, h, w", "2 * hidden, h, width"),  # no layer of images
+            "  - {op: chunk, parts: [a, b]}\n  - {op: linear, name: down, from: b, out_features: hidden}\n",
+            "outputs: [result, a]\n",
+            "'2 * hidden' is a multiple, which only channels may be",
+        ),
         (HEAD, "  - {op: relu}\n" + CONV, "", "the first input must have the shape [batch, channels, height, width]"),
     ],
 )

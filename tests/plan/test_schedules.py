@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fusegen.errors import InternalError
 from fusegen.ir.axes import CHANNEL, MATRIX, ROW
 from fusegen.ir.graph import Graph
 from fusegen.plan.devices import DEVICES, misfit, planning_device
+from fusegen.plan.kernel import check_stored
 from fusegen.plan.model import Program, Schedule, Tensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.schedule import Scheduler
@@ -191,3 +193,25 @@ def test_targets_of_a_build_have_the_memory_that_the_plan_is_made_for() -> None:
     assert "add sm_120 to them" in str(misfit(DEVICES["sm_90"], "sm_120"))
     assert "unsupported target 'sm_70'" in str(misfit(DEVICES["sm_90"], "sm_70"))
     assert "unsupported target 'sm_80a'" in str(misfit(DEVICES["sm_80"], "sm_80a"))
+
+
+@pytest.mark.parametrize(
+    "tail", ["op: softmax", "op: layer_norm, name: norm", "op: batch_norm, name: norm", "op: relu"]
+)
+@pytest.mark.parametrize("running", ["a", "b"])
+def test_the_bias_of_a_part_that_nothing_uses_has_a_gradient(tmp_path, running: str, tail: str) -> None:
+    """Zeros, which follow from no sum: they are stored with the first sums of columns, whatever is reduced before."""
+    layer = "op: linear, name: fc, out_features: 2 * hidden"
+    plan = planned(tmp_path, layer, f"op: chunk, parts: [a, b], running: {running}", tail)
+    for variant in plan.variants:
+        for schedule in variant.backward.schedules:
+            stored = [tensor.name for kernel in schedule.kernels for tensor in kernel.writes]
+            assert {"grad_fc_bias_part1", "grad_fc_bias_part2"} <= {*stored}, schedule.kind
+
+
+def test_an_output_that_no_kernel_stores_is_a_bug(tmp_path) -> None:
+    program = planned(tmp_path, "op: softmax", "op: mul, parameter: a, shape: [width], init: ones").variants[0].backward
+    kernels = program.schedules[0].kernels
+    check_stored(program.outputs, kernels)
+    with pytest.raises(InternalError, match="no kernel stores grad_a: backward_row"):
+        check_stored(program.outputs, kernels[:1])

@@ -10,7 +10,8 @@ from fusegen.ops.catalogue import STEPS
 from fusegen.plan.load import plan_document
 from fusegen.reference.page import filled
 from fusegen.spec.annotations import fields
-from fusegen.spec.model import ARGUMENTS, SpecModel
+from fusegen.spec.arguments import ARGUMENTS
+from fusegen.spec.model import SpecModel
 from fusegen.spec.yaml import parse_yaml
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spec.md"

@@ -78,7 +78,9 @@ def kernels(plan: Plan) -> str:
 def library(plan: Plan, tmp_path_factory, emulation_cache: Path) -> EmulatedLibrary:
     root = tmp_path_factory.mktemp("generated")
     write_files(render_all([plan]), root)
-    return compile_kernels(root / NAME / "kernels.cu", cache=emulation_cache, modes=MODES.values(), checked=False)
+    return compile_kernels(
+        root / NAME / "kernels.cu", cache=emulation_cache, modes=MODES.values(), checked=False, optimised=False
+    )
 
 
 def entries(kernels: str, program: str) -> list[str]:

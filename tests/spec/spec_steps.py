@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from fusegen.spec.arguments import Dimension, FiniteFloat, Shape
 from fusegen.spec.base import SpecPart
-from fusegen.spec.model import Dimension, FiniteFloat, Shape, spec_model
+from fusegen.spec.model import spec_model
 from fusegen.spec.names import AttributeName, Identifier
 
 

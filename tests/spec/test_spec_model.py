@@ -15,8 +15,9 @@ from spec_steps import BatchNorm, Linear, Silu, Spec
 import fusegen.errors
 from fusegen.errors import CODES, Diagnostic, InternalError, Location, SpecError
 from fusegen.spec.annotations import describe
+from fusegen.spec.arguments import DimArgument, FloatArgument, ShapeArgument
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt
-from fusegen.spec.model import DimArgument, FloatArgument, ShapeArgument, spec_model
+from fusegen.spec.model import spec_model
 from fusegen.spec.validate import validate
 from fusegen.spec.yaml import parse_yaml
 

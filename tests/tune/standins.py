@@ -50,7 +50,10 @@ class Bench:
         return Device(target, "cpu", self, self.launchers)  # type: ignore[arg-type]
 
     def launchers(self, names: Sequence[str], packages: Path) -> Mapping[str, NotingLaunchers]:
-        compiled = {n: compile_kernels(packages / n / "kernels.cu", cache=self.cache, checked=False) for n in names}
+        compiled = {
+            n: compile_kernels(packages / n / "kernels.cu", cache=self.cache, checked=False, optimised=False)
+            for n in names
+        }
         return {name: NotingLaunchers(self, library) for name, library in compiled.items()}
 
     # The clock

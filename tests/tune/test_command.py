@@ -194,6 +194,9 @@ def test_without_a_gpu_it_is_refused(spec: Path) -> None:
         (["--dtypes", "tf32"], "unknown: tf32; there are fp32, bf16, fp16"),
     ],
 )
-def test_options_that_there_are_not(spec: Path, arguments: list[str], message: str) -> None:
-    done = run(spec, *arguments)
-    assert done.returncode == 2 and message in done.stderr
+def test_options_that_there_are_not(
+    spec: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["tune", str(spec), *arguments])
+    assert ended.value.code == 2 and message in capsys.readouterr().err

@@ -67,15 +67,17 @@ inline float __uint_as_float(unsigned x) { return fusegen::emulate::bit_cast<flo
 inline long long __double_as_longlong(double x) { return fusegen::emulate::bit_cast<long long>(x); }
 inline double __longlong_as_double(long long x) { return fusegen::emulate::bit_cast<double>(x); }
 
+// Always inlined: a fault in one is its caller's, which messages name.
+#define FUSEGEN_INLINED inline __attribute__((always_inline))
 template <typename T>
-__forceinline__ T __ldg(const T* address) {
+FUSEGEN_INLINED T __ldg(const T* address) {
   return *address;
 }
 template <typename T>
-__forceinline__ T __ldcs(const T* address) {
+FUSEGEN_INLINED T __ldcs(const T* address) {
   return *address;
 }
 template <typename T>
-__forceinline__ void __stcs(T* address, T value) {
+FUSEGEN_INLINED void __stcs(T* address, T value) {
   *address = value;
 }

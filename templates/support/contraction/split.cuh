@@ -189,6 +189,10 @@ inline cudaError_t launch_split(
   const int* const folds = folded == nullptr ? nullptr : folded->largest;
   const bool aligned = layout.columns % 4 == 0 && reinterpret_cast<uintptr_t>(values) % 16 == 0;
   const dim3 block(kSplitThreads);
+  if (layout.stride() - layout.columns >= 4) {  // padding that no four elements reach
+    const cudaError_t error = fill(to.high, 0, 2 * layout.plane(), stream);
+    if (error != cudaSuccess) return error;
+  }
   if (!layout.by_columns) {
     const cudaError_t error = fill(to.lost_in_all, 0, 1, stream);
     if (error != cudaSuccess) return error;

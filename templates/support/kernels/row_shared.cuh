@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
 #include "../block_exchange.cuh"
@@ -24,15 +23,10 @@
 #include "program.cuh"
 #include "row_passes.cuh"
 #include "row_reduction.cuh"
+#include "row_slots.cuh"
 #include "row_totals.cuh"
 
 namespace fusegen {
-
-// What a thread knows of a launch.
-struct RowSharedGrid {
-  int vectors;  // of a row, for each thread
-  int64_t vector_end;
-};
 
 // Reduces values over the threads that share a row: first those of a block. `shared` is as in
 // reduce_over_segment().
@@ -53,39 +47,6 @@ struct RowSharedReducer {
 // The values of shared memory that this takes.
 constexpr int kRowSharedExchange = 32 * kSegmentSums + block_exchange_size(kSegmentSums);
 
-// Starts to copy a vector of the row that begins at `row` to shared memory.
-template <int N, typename T, typename Slot>
-__device__ __forceinline__ void copy_words(const T* from, Slot* slot) {
-  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-  auto* to = reinterpret_cast<Word<T, N>*>(slot);
-  const auto* words = reinterpret_cast<const Word<T, N>*>(from);
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) __pipeline_memcpy_async(to + w, words + w, sizeof(*to));
-}
-template <typename ColumnsOf, typename Slot, typename Pointer>
-__device__ __forceinline__ void start_copy(
-    const ColumnsOf& columns, Slot* slot, const Pointer& from, int64_t row, int64_t vector_end) {
-  *slot = load_pack(columns, from, row, vector_end);
-}
-template <int N, typename Slot, typename T>
-__device__ __forceinline__ void start_copy(
-    const Columns<N, true>& columns, Slot* slot, const T* from, int64_t row, int64_t vector_end) {
-  if constexpr (sizeof(Pack<T, N>) >= 4) {
-    copy_words<N>(from + row + columns.first, slot);
-  } else {
-    *slot = load_pack(columns, from, row, vector_end);
-  }
-}
-template <int N, typename Slot, typename T>
-__device__ __forceinline__ void start_copy(
-    const MaskedVector<N>& columns, Slot* slot, const T* from, int64_t row, int64_t vector_end) {
-  if (sizeof(Pack<T, N>) >= 4 && row + columns.first + N <= vector_end) {
-    if constexpr (sizeof(Pack<T, N>) >= 4) copy_words<N>(from + row + columns.first, slot);
-  } else {
-    *slot = load_pack(columns, from, row, vector_end);
-  }
-}
-
 // One thread of the kernel.
 template <class P, int kFirst, int kVec, bool kPacked>
 class RowSharedThread {
@@ -100,7 +61,7 @@ class RowSharedThread {
         g_(g),
         begin_(int64_t(blockIdx.x) * p.channels),
         shared_(shared_memory<Acc>()),
-        slots_(next_array<unsigned char>(shared_, kRowSharedExchange)) {
+        slots_{next_array<unsigned char>(shared_, kRowSharedExchange), g} {
     const int length = int(p.channels);
     if constexpr (kPacked) {
       vectors_ = length / kVec;
@@ -171,37 +132,9 @@ class RowSharedThread {
     }
   }
 
-  __device__ __forceinline__ int places() const { return g_.vectors * int(blockDim.x); }
-  __device__ __forceinline__ int place(int j) const { return j * int(blockDim.x) + threadIdx.x; }
-
-  // The place of vector j of a field of Reads.
-  template <int kField, typename E>
-  __device__ __forceinline__ Loaded<E, kVec>* slot(int j) const {
-    unsigned char* const slots =
-        slots_ + places() * (kVec * read_bytes<P>(below(Passes::kReads, kField)));
-    return reinterpret_cast<Loaded<E, kVec>*>(slots) + place(j);
-  }
-
-  // Calls f(uses, place, pointer, present, field) for each channel tensor likewise. The place is
-  // null for the numbers of the channels, which are in no memory.
-  template <typename F>
-  __device__ __forceinline__ void each_constant(int j, const F& f) const {
-    unsigned char* next = slots_ + places() * (kVec * read_bytes<P>(Passes::kReads));
-    p_.template channel_tensors<kFirst>([&](auto uses, auto* from, bool present, auto field) {
-      using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
-      if constexpr ((decltype(uses)::passes & Passes::kMask) != 0) {
-        auto* const constants = reinterpret_cast<Loaded<E, kVec>*>(next);
-        if constexpr (!std::is_same_v<E, ChannelNumber>) {
-          next = next_array<unsigned char>(constants, places());
-        }
-        f(uses, constants + place(j), from, present, field);
-      }
-    });
-  }
-
   template <typename Own>
   __device__ __forceinline__ void load_constants_of(const Own& own, int j) const {
-    each_constant(j, [&](auto, auto* constants, auto* from, bool present, auto) {
+    slots_.each_constant(p_, j, [&](auto, auto* constants, auto* from, bool present, auto) {
       using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
       if constexpr (!std::is_same_v<E, ChannelNumber>) {
         if (present) *constants = load_constants(masked(own), from);
@@ -224,10 +157,11 @@ class RowSharedThread {
           constexpr int kField = decltype(n)::value;
           using E = ElementAt<std::remove_reference_t<decltype(from)>>;
           if constexpr (has_bit(Passes::kReads, kField)) {
+            auto* const slot = slots_.template slot<kField, E>(j);
             if constexpr (std::is_pointer_v<std::decay_t<decltype(from)>>) {
-              start_copy(own, slot<kField, E>(j), from, begin, g_.vector_end);
+              start_copy(own, slot, from, begin, g_.vector_end);
             } else {
-              start_copy(masked(own), slot<kField, E>(j), from, begin, g_.vector_end);
+              start_copy(masked(own), slot, from, begin, g_.vector_end);
             }
           }
         },
@@ -275,11 +209,13 @@ class RowSharedThread {
         [&](auto n, auto& vector, const auto& from) {
           constexpr int kField = decltype(n)::value;
           using E = ElementAt<std::remove_reference_t<decltype(from)>>;
-          if constexpr (has_bit(P::kReadBy[kPass], kField)) vector = *slot<kField, E>(j);
+          if constexpr (has_bit(P::kReadBy[kPass], kField)) {
+            vector = *slots_.template slot<kField, E>(j);
+          }
         },
         in, p_.reads);
     typename P::Channel channel[kVec] = {};
-    each_constant(j, [&](auto uses, auto* constants, auto* from, bool present, auto field) {
+    const auto widen = [&](auto uses, auto* constants, auto* from, bool present, auto field) {
       using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
       if constexpr (has_bit(decltype(uses)::passes, kPass)) {
         Acc value[kVec];
@@ -296,7 +232,8 @@ class RowSharedThread {
 #pragma unroll
         for (int v = 0; v < kVec; ++v) channel[v].*field = value[v];
       }
-    });
+    };
+    slots_.each_constant(p_, j, widen);
     typename P::Drawn drawn[kVec];
     draw(p_, own, begin_, drawn);
     typename P::template Sums<kPass, RowReductionTerms<Acc, kVec>::template Of> terms;
@@ -355,7 +292,7 @@ class RowSharedThread {
   // of those that are whole and may be moved as such, and how many these are.
   int before_ = 0, vectors_, first_whole_ = 0, whole_ = 0;
   Acc* const shared_;
-  unsigned char* const slots_;
+  const RowSlots<P, kFirst, kVec> slots_;
   BlockExchange<Acc, kSegmentSums> exchange_;
 };
 

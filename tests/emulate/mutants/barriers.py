@@ -13,7 +13,7 @@ from tests.emulate.mutants.mutant import (
     nan,
 )  # fmt: skip
 
-_SCHEDULES = "kernels/schedules.cuh"
+_SCHEDULES, _PASSES = "kernels/schedules.cuh", "kernels/memory_passes.cuh"
 _BARRIER = "__syncthreads();"
 NOTHING = "static_cast<void>(0);"
 
@@ -75,20 +75,20 @@ DIVERGENT = [
 
 # Kernels of one schedule rely on the end of the one before as on a barrier.
 LAUNCHES = [
-    Mutant(f"not launched: {name}", run, _SCHEDULES, within, old, "cudaSuccess", caught, kernel)
-    for name, run, within, old, caught, kernel in (
-        ("sums of columns", "two_pass", "reduce", "over_memory<kPass>()", UNWRITTEN, "final_reduction_kernel"),
-        ("their end", "two_pass", "reduce", "finish_partials<kPass>()", UNWRITTEN, "pointwise_kernel"),
-        ("sums of groups", "segments", "reduce",
+    Mutant(f"not launched: {name}", run, file, within, old, "cudaSuccess", caught, kernel)
+    for name, run, file, within, old, caught, kernel in (
+        ("sums of columns", "two_pass", _PASSES, "reduce", "over_memory<kPass>()", UNWRITTEN, "final_reduction_kernel"),
+        ("their end", "two_pass", _PASSES, "reduce", "finish_partials<kPass>()", UNWRITTEN, "pointwise_kernel"),
+        ("sums of groups", "segments", _PASSES, "reduce",
          "launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, vector_end_, stream_)", UNWRITTEN,
          "pointwise_kernel"),
-        ("the end of the last pass' sums", "pointwise", "two_pass", "finish_partials<kLast>()", nan("grad_gemm_bias"),
-         None),
-        ("the end of a row kernel's sums", "short rows", "row",
+        ("the end of the last pass' sums", "pointwise", _SCHEDULES, "two_pass",
+         "passes_.template finish_partials<kLast>()", nan("grad_gemm_bias"), None),
+        ("the end of a row kernel's sums", "short rows", _SCHEDULES, "row",
          "launch_final_reduction<kLast>(p_, blocks, 0, 1, stream_)", nan("grad_gemm_bias"), None),
-        ("the sum over channels", "column", "reduce_channels", "launch_scalar_reduction(p_, stream_)",
+        ("the sum over channels", "column", _PASSES, "reduce_channels", "launch_scalar_reduction(p_, stream_)",
          nan("grad_bias"), None),
-        ("the results", "two_pass", "two_pass", "over_memory<kLast>()", nan("y"), None),
+        ("the results", "two_pass", _SCHEDULES, "two_pass", "passes_.template over_memory<kLast>()", nan("y"), None),
     )
 ]  # fmt: skip
 

@@ -111,7 +111,7 @@ WORKSPACE = [
     Mutant("a workspace that is too small", "two_pass", "shapes.cuh", "take",
            "(count * int64_t(sizeof(T)) + 255) / 256 * 256",
            "(count * int64_t(sizeof(T)) + 255) / 256 * 256 - (measures_ ? 256 : 0)", rf"(reads|writes) .*{_PAST}"),
-    Mutant("pieces of the workspace that overlap", "two_pass", "kernels/schedules.cuh", "take_workspace",
+    Mutant("pieces of the workspace that overlap", "two_pass", "kernels/memory_passes.cuh", "take_workspace",
            "scratch_.take<typename P::Acc>(partials)", "scratch_.take<typename P::Acc>(p_.channels)",
            rf"(reads|writes) .*({_PAST}|, {BLOCKS})"),
     *_mutants(_FINAL, "final_reduction_kernel", (

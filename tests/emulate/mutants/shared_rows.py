@@ -6,7 +6,8 @@ from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.clusters import NOT_ARRIVED, NOT_WAITED, OTHER_BLOCK, TOO_EARLY
 from tests.emulate.mutants.mutant import BLOCKS, EARLY, RACE, UNWRITTEN_SHARED, Mutant
 
-_ROWS, _EXCHANGE, _WRONG = "kernels/row_shared.cuh", "block_exchange.cuh", "is off by"
+_ROWS, _SLOTS, _EXCHANGE = "kernels/row_shared.cuh", "kernels/row_slots.cuh", "block_exchange.cuh"
+_WRONG = "is off by"
 _COPY = "__pipeline_memcpy_async(to + w, words + w, sizeof(*to));"
 
 SHARED_ROWS = [
@@ -16,7 +17,7 @@ SHARED_ROWS = [
         ("copies of the first row do not end", _ROWS, "run", "end_row();", NOTHING, UNWRITTEN_SHARED),
         ("copies of the next row do not end", _ROWS, "run_pass", "if constexpr (kPass == kLastReading) end_row();",
          NOTHING, f"{_WRONG}|exits with a copy to shared memory"),
-        ("nothing is copied", _ROWS, "copy_words", _COPY, NOTHING, UNWRITTEN_SHARED),
+        ("nothing is copied", _SLOTS, "copy_words", _COPY, NOTHING, UNWRITTEN_SHARED),
         ("the next row before this one is read", _ROWS, "run_pass",
          "kPass == kLastReading && row + gridDim.x < p_.rows", "kPass == kFirst && row + gridDim.x < p_.rows", _WRONG),
         ("the last vector is whole", _ROWS, "each_vector", "vector - first_whole_ < whole_", "true",

@@ -1,0 +1,198 @@
+// The kernels of passes over memory, and what they leave each other: one reduction after the other,
+// of any size.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "../explain.cuh"
+#include "../launch.cuh"
+#include "../shapes.cuh"
+#include "final_reduction.cuh"
+#include "pointwise.cuh"
+#include "program.cuh"
+#include "row_reduction.cuh"
+#include "sample_reduction.cuh"
+#include "scalar_reduction.cuh"
+#include "tile.cuh"
+
+namespace fusegen {
+
+// The kernel that is launched next, for an explanation.
+inline void explain_next(const char* kernel, int first_pass, int last_pass) {
+  if (explanation != nullptr) explanation->next(kernel, first_pass, last_pass);
+}
+
+// Whether a pass leaves partial results of columns.
+template <class P, int kPass>
+inline constexpr bool kLeavesPartials =
+    P::kUnit[kPass] == Unit::kChannel && Totals<P, kPass>::kFields > 0;
+
+// The passes of one call of a program: see ProgramRun.
+template <class P, int kVec, bool kPacked>
+class MemoryPasses {
+ public:
+  MemoryPasses(
+      P& program, const Shapes& shapes, int64_t vector_end, Scratch& scratch, cudaStream_t stream)
+      : p_(program), shapes_(shapes), vector_end_(vector_end), scratch_(scratch), stream_(stream) {}
+
+  // The most elements that partial results take, of passes from memory before pass kEnd.
+  template <int kEnd>
+  int64_t partials_before() const {
+    if constexpr (kEnd == 0) {
+      return 0;
+    } else {
+      constexpr int kPass = kEnd - 1;
+      const int64_t own = partial_blocks<kPass>() * Totals<P, kPass>::kComponents * p_.channels;
+      return std::max(own, partials_before<kPass>());
+    }
+  }
+
+  // Takes what kernels leave each other: partial results, and what passes before kEnd leave in
+  // memory. Returns whether only its size is measured: then nothing is launched.
+  template <int kEnd>
+  bool take_workspace(int64_t partials) {
+    if (partials > 0) p_.partials = scratch_.take<typename P::Acc>(partials);
+    p_.scratch([&](auto pass, auto*& pointer, Unit unit, bool always) {
+      if (!always && pass >= kEnd) return;
+      const int64_t count = unit == Unit::kChannel ? p_.channels
+          : unit == Unit::kRow                     ? p_.rows
+                                                   : p_.rows * p_.groups;
+      pointer = scratch_.take<typename P::Acc>(count);
+    });
+    return scratch_.measures();
+  }
+
+  // All passes before kEnd, each from memory.
+  template <int kEnd>
+  cudaError_t reduce_before() {
+    if constexpr (kEnd == 0) {
+      return cudaSuccess;
+    } else {
+      const cudaError_t error = reduce_before<kEnd - 1>();
+      return error != cudaSuccess ? error : reduce<kEnd - 1>();
+    }
+  }
+
+  // A pass whose values are of full size.
+  template <int kPass>
+  cudaError_t over_memory() {
+    if constexpr (kMayMeetTiles<kPass>) {
+      if (p_.positions > 0) {
+        explain_next("tile", kPass, kPass);
+        const bool aligned = kPacked || vector_end_ > 0;
+        return launch_tile<kPass, kVec, kPacked>(p_, tile_shape_of<kPass>(), aligned, stream_);
+      }
+    }
+    explain_next("pointwise", kPass, kPass);
+    return launch_pointwise<kPass, kVec, kPacked>(
+        p_, pointwise_shape_of<kPass>(), vector_end_, stream_);
+  }
+
+  // What is behind a pass that leaves partial results.
+  template <int kPass>
+  cudaError_t finish_partials() {
+    if constexpr (kSumsSamples<P, kPass>) return finish_samples(sample_partials<kPass>());
+    if constexpr (kMayMeetTiles<kPass>) {
+      if (p_.positions > 0) {
+        explain_next("final_reduction", kPass, kPass);
+        const TileShape shape = tile_shape_of<kPass>();
+        if constexpr (Totals<P, kPass>::kComponents > Totals<P, kPass>::kFields) {
+          return launch_final_reduction_of_tiles<kPass>(p_, shape, stream_);
+        }
+        return launch_final_reduction<kPass>(p_, int64_t(shape.grid.y), 0, 1, stream_);
+      }
+    }
+    const PointwiseShape shape = pointwise_shape_of<kPass>();
+    explain_next("final_reduction", kPass, kPass);
+    return launch_final_reduction<kPass>(
+        p_, partial_blocks<kPass>(), shape.tiles_per_block, shape.period, stream_);
+  }
+
+  // Sums of samples, `blocks` partial results each, and what else the last pass sums.
+  cudaError_t finish_samples(int64_t blocks) {
+    explain_next("sample_reduction", kLast, kLast);
+    cudaError_t error = launch_sample_reduction(p_, blocks, stream_);
+    int others = 0;
+    p_.template results<kLast, false>([&](auto*, auto) { ++others; });
+    if (error != cudaSuccess || others == 0) return error;
+    explain_next("final_reduction", kLast, kLast);
+    return launch_final_reduction<kLast>(p_, p_.samples * blocks, 0, 1, stream_);
+  }
+
+  cudaError_t reduce_channels() {
+    explain_next("scalar_reduction", P::kPasses, P::kPasses);
+    if constexpr (P::kReducesChannels) return launch_scalar_reduction(p_, stream_);
+    return cudaSuccess;
+  }
+
+ private:
+  static constexpr int kLast = P::kPasses - 1;
+
+  template <int kPass>
+  PointwiseShape pointwise_shape_of() const {
+    if constexpr (kSumsSamples<P, kPass>) {
+      return pointwise_shape_of_samples(
+          shapes_, p_.rows, p_.samples, p_.channels, kVec, kPacked, P::kTarget.multiprocessors);
+    }
+    return pointwise_shape(shapes_, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),
+                        P::kTarget.multiprocessors);
+  }
+
+  // Whether a pass over memory may meet tensors of both orders; if it does in this call.
+  template <int kPass>
+  static constexpr bool kMayMeetTiles =
+      (kOuterReadsOf<P, kPass> | kOuterWritesOf<P, kPass>) != 0;
+  template <int kPass>
+  TileShape tile_shape_of() const {
+    const TileShape shape = tile_shape(
+        shapes_, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
+        kTileBytes<P, kPass>, pointwise_work<P, kPass>(), P::kTarget.multiprocessors);
+    if constexpr (!kSumsSamples<P, kPass>) return shape;
+    return tile_shape_of_samples(shape, shapes_, P::kTarget.multiprocessors);
+  }
+
+  // Partial results of the column sums of a pass over memory, of each column.
+  template <int kPass>
+  int64_t partial_blocks() const {
+    if constexpr (!kLeavesPartials<P, kPass>) return 0;
+    if constexpr (kSumsSamples<P, kPass>) return p_.samples * sample_partials<kPass>();
+    if constexpr (kMayMeetTiles<kPass>) {
+      if (p_.positions > 0) return tile_shape_of<kPass>().grid.y;
+    }
+    const PointwiseShape shape = pointwise_shape_of<kPass>();
+    return int64_t(shape.grid.y) * shape.period;
+  }
+
+  // Those of one sample.
+  template <int kPass>
+  int64_t sample_partials() const {
+    if constexpr (kMayMeetTiles<kPass>) {
+      if (p_.positions > 0) return tile_shape_of<kPass>().tiles.sample_blocks;
+    }
+    const PointwiseShape shape = pointwise_shape_of<kPass>();
+    return shape.sample_blocks * shape.period;
+  }
+
+  // The sums of a pass, and what follows from them, to memory.
+  template <int kPass>
+  cudaError_t reduce() {
+    if constexpr (P::kUnit[kPass] == Unit::kChannel) {
+      const cudaError_t error = over_memory<kPass>();
+      return error != cudaSuccess ? error : finish_partials<kPass>();
+    } else {
+      explain_next("row_reduction", kPass, kPass);
+      return launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, vector_end_, stream_);
+    }
+  }
+
+  P& p_;
+  const Shapes& shapes_;
+  int64_t vector_end_;
+  Scratch& scratch_;
+  cudaStream_t stream_;
+};
+
+}  // namespace fusegen
