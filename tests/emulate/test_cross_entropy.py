@@ -22,8 +22,8 @@ from fusegen.verify.sizes import SMALL, several  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import forced_shapes, module_class, write  # noqa: E402
+from tests.emulate.convolutions import part_of_support  # noqa: E402
 from tests.emulate.test_chains import schedules_of  # noqa: E402
-from tests.emulate.test_convolutions import part_of_support  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from tests.emulate.test_convolutions import FORMATS, packages, part_of_support  # noqa: E402
+from tests.emulate.convolutions import FORMATS, packages, part_of_support  # noqa: E402
 
 __all__ = ["packages"]  # a fixture
 
