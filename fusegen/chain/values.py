@@ -69,7 +69,6 @@ class ValuesBuilder(OperandBuilder):
             node = result if last else self.output(name, index)
             if last:
                 self.symbols.references.use("value", name)
-                self._refuse_rows(name, node, self.dropped_channels, ("outputs", index))
                 lasts.append(name)
                 if len(lasts) > 1:
                     self.diagnostics.add("FG208", TWICE.format(*lasts), ("outputs", index))
@@ -96,9 +95,10 @@ class ValuesBuilder(OperandBuilder):
         return node
 
     def _refuse_rows(self, name: str, node: Node, dropped: bool, place: DocumentPath) -> bool:
-        """Whether a result is [rows], which only a module of one result returns."""
+        """Whether a result is [rows], which is returned as the value at the end alone."""
         if dropped:
-            message = f"one of several outputs has the dimension of the channels, and '{name}' is [rows]"
+            message = "one of several outputs has the dimension of the channels unless it is the last value"
+            message = f"{message}: '{name}' is [rows]"
             if place not in self.diagnostics.document.values:  # of a region, whose outputs others take
                 message = f"what other regions and 'outputs' take has the channels, and '{name}' is [rows]"
                 place = ("chain", self._saved_by.get(name, len(self.spec.chain) - 1))

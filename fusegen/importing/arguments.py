@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.modules.conv import _ConvNd
 
 from fusegen.errors import SpecError
 from fusegen.importing.constructor import Constructor, changed, is_number
@@ -19,7 +20,8 @@ from fusegen.spec.names import check_argument, passes
 
 Position = tuple[str, int | str]
 # What facts about sizes end in.
-_COUNTS = ("num_features", "num_channels", "in_features", "out_features", "in_channels", "out_channels")
+_CHANNELS = ("in_channels", "out_channels")
+_COUNTS = ("num_features", "num_channels", "in_features", "out_features", *_CHANNELS)
 _SIZES = ("]", ".shape", *(f".{count}" for count in _COUNTS))
 # Numbers to draw before none outside [0, 1) means that none can be.
 _DRAWS = 12
@@ -28,8 +30,8 @@ _CHOICES = 4
 
 
 class Arguments:
-    """constructor: None where nobody knows how the module was made. positions: of a module that begins with a
-    convolution. shapes: of the example inputs as they were given, if not those of `inputs`."""
+    """constructor: None where nobody knows how the module was made. positions: of a module of
+    images. shapes: of the example inputs as they were given, if not those of `inputs`."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class Arguments:
         self.attributes: dict[str, float] = {}  # arguments of the spec that only are attributes of the module
         self.used: set[str] = set()
         self.fixed: set[str] = set()  # arguments and attributes that are to be numbers of the spec
+        self._convolutions = [path for path, part in module.named_modules() if isinstance(part, _ConvNd)]
         self._made: dict[int, nn.Module] = {}
         self._links: dict[int, dict[Position, tuple[str, str]]] = {}
 
@@ -112,9 +115,9 @@ class Arguments:
     def _others(self, name: str) -> set[str]:
         """Sizes that follow from an argument and are another number, but for those of a convolution's weight, which
         follow from its channels."""
-        weight = f"{self.positions.path}.weight[" if self.positions and self.positions.path else None
         derived = self.constructor.derived.get(name, ()) if self.constructor else ()
-        return {fact for fact in derived if fact.endswith(_SIZES) and not (weight and fact.startswith(weight))}
+        weights = tuple(f"{path}.weight[" for path in self._convolutions)
+        return {fact for fact in derived if fact.endswith(_SIZES) and not fact.startswith(weights)}
 
     def option(self, path: str, fact: str) -> str | None:
         """The argument that an option of a convolution is, and nothing besides that is a size."""
@@ -122,24 +125,15 @@ class Arguments:
         name = follows.get(f"{path}.{fact}")
         if name is None or name in (*self.fixed, "same", "valid") or not is_name(name):
             return None
-        channels = (f"{path}.in_channels", f"{path}.out_channels")
         sized = {each for each, other in follows.items() if other == name and each.endswith(_SIZES)}
-        return name if all(each.startswith(f"{path}.") and each not in channels for each in sized) else None
+        parts = tuple(f"{each}." for each in self._convolutions)
+        return name if all(each.startswith(parts) and not each.endswith(_CHANNELS) for each in sized) else None
 
-    def part(self, facts: Sequence[str], layer: str, count: int) -> str | None:
-        """The argument that the channels of a part of a linear layer's result are; None where they are a number.
-        facts: what else has so many."""
-        if self.constructor is None:
-            return None
-        own = {f"{layer}.{fact}" for fact in ("bias[0]", "out_channels" if self.positions else "out_features")}
-        own |= set() if self.positions else {f"{layer}.weight[0]"}
-        found = {self.constructor.multiples.get(fact) for fact in own if fact in self.constructor.multiples}
-        if len(found) != 1 or (times := found.pop()) is None or times[0] != count:
-            return None
-        name = times[1]
-        others = self._others(name) - own
-        same = all(self.constructor.follows.get(fact) == name for fact in facts)
-        return name if same and not others and name not in self.fixed and is_name(name) else None
+    def is_depthwise(self, path: str) -> bool:
+        """Whether the argument that a convolution's groups are is that of its input's channels."""
+        follows = self.constructor.follows if self.constructor else {}
+        groups = follows.get(f"{path}.groups")
+        return groups is not None and groups == follows.get(f"{path}.in_channels")
 
     def shape(self, tensor: str) -> str | None:
         """The argument that is the shape of a parameter."""

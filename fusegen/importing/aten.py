@@ -108,8 +108,8 @@ RANDOM = frozenset({"bernoulli", "rand"})
 # Sizes and checks, which are nothing of the result unless an operator that is takes them.
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
 
-# Of a parameter with two dimensions: these are exchanged, if the arguments say so.
-EXCHANGES = frozenset("t numpy_T transpose permute adjoint mT".split())
+# Dimensions in another order: of a parameter with two, of an input that is multiplied by, and of images.
+EXCHANGES = frozenset("t numpy_T transpose permute adjoint mT movedim moveaxis swapaxes swapdims".split())
 PRODUCTS = frozenset({"matmul", "mm", "bmm"})
 
 # What is refused in words of its own: what it is, and what to do.
@@ -138,7 +138,7 @@ MODULES = {
     "layer_norm": ("LayerNorm", {2: "weight", 3: "bias"}),
     "rms_norm": ("RMSNorm", {2: "weight"}),
 }
-# The same of convolutions, which a chain may begin with.
+# The same of convolutions.
 CONVOLUTIONS = {
     f"conv{prefix}{n}d": (f"Conv{kind}{n}d", {1: "weight", 2: "bias"})
     for prefix, kind in (("", ""), ("_transpose", "Transpose"))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.constructor import alternatives
 from fusegen.importing.draft import Sheet
-from fusegen.ir.multiples import value_of
+from fusegen.ir.multiples import factors, value_of
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,10 @@ def others(value: float, is_whole: bool, least: int | None = None) -> Iterator[f
 def resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
     """An input of other sizes, of the values of the example."""
     sizes = list(example.shape)
-    if shape and not example.dtype == torch.int64:
-        at = 1 if len(shape) > 2 and not sheet.spread else -1  # the channels
+    if sheet.spread:
+        sizes = [_size_of(new, old, dims, sheet) for new, old in zip(shape, sizes, strict=True)]
+    elif shape and not example.dtype == torch.int64:
+        at = 1 if len(shape) > 2 else -1  # the channels
         sizes[at] = value_of(shape[at], dims)
     if has_rows(shape, sheet) and shape[0] in sheet.arguments:
         sizes[0] = dims[str(shape[0])]
@@ -65,6 +67,11 @@ def resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], s
     if example.dtype == torch.int64:  # numbers of channels, of which there may be less
         example = torch.where(example < 0, example, example % value_of(_channels_of_loss(sheet), dims))
     return example
+
+
+def _size_of(size: int | str, example: int, dims: dict[str, int], sheet: Sheet) -> int:
+    """Of one dimension: as the example's, unless an argument says it."""
+    return value_of(size, dims) if factors(size)[1] in sheet.arguments else example
 
 
 def _channels_of_loss(sheet: Sheet) -> int | str:

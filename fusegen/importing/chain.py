@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.importing.affine import ARITHMETIC, affine, operands_alone
-from fusegen.importing.aten import CONVOLUTIONS
 from fusegen.importing.branches import branch, check_inputs
 from fusegen.importing.divided import Divided
 from fusegen.importing.new_names import NewNames
@@ -19,6 +18,8 @@ from fusegen.spec.model import RESULT
 
 # The steps of the catalogue, by their ops.
 MODELS = {op: step for step in STEPS for op in step.ops()}
+# Norms over the last dimension, which the channels of images are not.
+_OVER_LAST = ("layer_norm", "rms_norm")
 _COMMUTATIVE = ("add", "mul", "minimum", "maximum")
 
 
@@ -69,7 +70,9 @@ class Steps:
         self._done: dict[int, Draft] = {}
         self._owners: set[str] = set()
         self._parts: dict[int, Divided] = {}  # by the value that is divided
-        order = [value for value in walk(*results) if not value.is_leaf and value.op != "detach"]
+        order = [
+            value for value in walk(*sorted(results, key=_drops_channels)) if not value.is_leaf and value.op != "detach"
+        ]
         leaves = [value for value in walk(*results) if value.op == "input"]
         self._first = next((value for value in leaves if value.name == inputs[0]), None)
         self._running = self._first
@@ -89,9 +92,6 @@ class Steps:
         if value.op not in MODELS:
             raise lacking(value.op, value.place)
         source = self._source(value)
-        if value.op in CONVOLUTIONS and self.found:
-            hint = "a spec may have several: write it by hand, or import what is in front and behind as modules"
-            raise refusal("FG707", "a convolution is not the first step", value.place, hint)
         check_inputs(value, self._first)
         data = self._data(value, source)
         draft = Draft(data, value, source)
@@ -169,6 +169,8 @@ class Steps:
         for key, each in value.keys.items():
             if key != HIDDEN:
                 data[key] = [_written(entry) for entry in each] if isinstance(each, tuple) else _written(each)
+        if self._first is not None and self._first.layout[-1] != CHANNELS and value.op in _OVER_LAST:
+            data["dim"] = 1
         return data
 
     def _operand(self, value: Value, running: Value) -> dict[str, Any]:
@@ -199,6 +201,13 @@ class Steps:
         if swap and value.op not in _COMMUTATIVE:
             keys["swap"] = True
         return keys
+
+
+def _drops_channels(value: Value) -> bool:
+    """Whether a result has no dimension for the channels, which is the last value of a chain."""
+    if value.op == "cross_entropy" or "keepdim" in value.keys:
+        return not value.keys.get("keepdim")
+    return CHANNELS not in value.layout and any(map(_drops_channels, value.values))
 
 
 def _is_stateless(value: Value) -> bool:

@@ -117,7 +117,8 @@ class Constructor:
             same = {each for each in moved if before.get(each) == old and all(a.get(each) == v for v, a in found)}
         if isinstance(old, tuple):
             tensors = {fact.removesuffix(".shape") for fact in same if fact.endswith(".shape")}
-            moved = {fact for fact in moved if not any(fact.startswith(f"{tensor}[") for tensor in tensors)}
+            norms = {f"{tensor.rpartition('.')[0]}.normalized_shape" for tensor in tensors}
+            moved = {fact for fact in moved if fact.partition("[")[0] not in tensors | norms}
         else:
             moved = {fact for fact in moved if not fact.endswith(".shape")}
         for fact in moved:

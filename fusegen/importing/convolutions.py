@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import fx
 from torch.nn.modules.conv import _ConvNd
 
 from fusegen.importing import aten
 from fusegen.importing.parts import Parts
 from fusegen.importing.places import refusal
+from fusegen.importing.trace import shape
 from fusegen.importing.values import CHANNELS, Number, Value
 
 _OPTIONS = ("stride", "padding", "output_padding", "dilation", "groups")
-_FORM = "in front of a convolution, the first input is [batch, channels, positions]"
+_FORM = "a convolution takes [batch, channels, positions]"
 
 
 class Convolutions(Parts):
@@ -37,7 +39,8 @@ class Convolutions(Parts):
         keys: dict[str, Any] = {"out_channels": CHANNELS, "bias": part.bias is not None}
         for key in ("kernel_size", "stride", "padding", "dilation"):
             keys[key] = self._entries(path, part, key)
-        keys["groups"] = Number(part.groups, self.arguments.option(path, "groups"))
+        depthwise = self.arguments.is_depthwise(path)
+        keys["groups"] = CHANNELS if depthwise else Number(part.groups, self.arguments.option(path, "groups"))
         if part.transposed:
             keys["output_padding"] = self._entries(path, part, "output_padding")
         else:
@@ -51,6 +54,15 @@ class Convolutions(Parts):
             return value
         found = tuple(Number(each, self.arguments.option(path, f"{key}[{at}]")) for at, each in enumerate(value))
         return found[0] if len(set(found)) == 1 else found
+
+    def _permuted(self, node: fx.Node) -> Value:
+        """A value with its dimensions in another order: layers over the channels take these as the last one."""
+        x, rank = self._operand(node, 0), len(shape(self._node(node, 0)))
+        self._source[node] = self._node(node, 0)
+        numbered = torch.empty(tuple(range(rank)), device="meta")  # whose sizes say which dimension is which
+        order = node.target(numbered, *node.args[1:], **node.kwargs).shape  # type: ignore[operator]
+        layout = tuple(x.layout[dim] for dim in order)
+        return self.values.make(x.op, x.operands, x.keys, x.name, layout, x.place)
 
     def _is_padding(self, node: fx.Node, name: str) -> bool:
         """Whether the operator is how a convolution repeats or reflects the edges of its input."""

@@ -58,7 +58,7 @@ def sheet(trace: Trace, steps: Steps, arguments: Arguments) -> Sheet:
         arguments=_arguments(arguments, sizes, drafts),
         inputs=shapes,
         chain=drafts,
-        rows=list(sizes.leading),
+        rows=sizes.leading[: len(sizes.leading) + 1 - sizes.trailing],
         spread=sizes.spread,
         outputs=steps.outputs,
         state_dict=name_attributes(drafts, trace.module, {*sizes.taken, *sizes.dims}),
@@ -81,6 +81,10 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
         for key, value in draft.data.items():
             if value == CHANNELS and key in ("out_features", "out_channels", "num_parameters"):
                 draft.data[key] = sizes.behind(draft)
+            elif value == CHANNELS and key == "groups":
+                draft.data[key] = sizes.before(draft)
+            elif key == "normalized_shape":
+                draft.data[key] = arguments.shape(f"{draft.data['name']}.weight") or sizes.trailing_of(draft)
         name = draft.data.get("parameter")
         if name is None or name in seen:
             continue
@@ -90,7 +94,7 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
             continue
         tensor = arguments.module.get_parameter(name)
         dims = list(tensor.shape)
-        if len(dims) > 2 + sizes.spatial or not _lies_as_written(dims, draft.value, name, sizes.spatial):
+        if not _lies_as_written(dims, draft.value, name, sizes):
             form = "[batch, channels, positions]" if sizes.spatial else "[rows, channels]"
             hint = f"a parameter of a chain broadcasts to {form} as it is"
             raise refusal(
@@ -116,16 +120,27 @@ def _shape_of(draft: Draft, arguments: Arguments, sizes: Sizes) -> list[Size]:
 
 
 def _shape(dims: list[int], sizes: Sizes, draft: Draft) -> list[Size]:
-    labels = [sizes.rows, sizes.behind(draft), *[None] * sizes.spatial][2 + sizes.spatial - len(dims) :]
+    behind = sizes.behind(draft)
+    form = [sizes.rows, behind, *[None] * sizes.spatial] if sizes.spatial else [*sizes.leading, behind]
+    labels = [behind] if _is_by_channel(dims, sizes) else form[len(form) - len(dims) :]
     return [1 if size == 1 else size if label is None else label for size, label in zip(dims, labels, strict=True)]
 
 
-def _lies_as_written(dims: list[int], value: Value, name: str, spatial: int) -> bool:
+def _lies_as_written(dims: list[int], value: Value, name: str, sizes: Sizes) -> bool:
     """Whether the parameter has its values for the channels last, and for the rows before them; with positions, where
-    PyTorch broadcasts them."""
+    PyTorch broadcasts them, or behind a layer over the channels, which has these last."""
     operand = next(each for each in walk(value) if each.op == "parameter" and each.name == name)
-    labels = first_layout(2 + spatial, spatial)[2 + spatial - len(dims) :]
-    return operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
+    rank = len(sizes.leading) + 1 + sizes.spatial
+    labels = (
+        (CHANNELS,) if _is_by_channel(dims, sizes) else first_layout(rank, sizes.spatial)[max(0, rank - len(dims)) :]
+    )
+    fits = len(dims) <= len(labels)
+    return fits and operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
+
+
+def _is_by_channel(dims: list[int], sizes: Sizes) -> bool:
+    """Whether a parameter of these sizes is one of a value of images for each channel."""
+    return sizes.over_channels and len(dims) == 1 and dims[0] != 1
 
 
 def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> dict[str, dict[str, Any]]:
@@ -134,13 +149,16 @@ def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> dict[
     whole = {draft.data.get("num_groups") for draft in drafts}
     whole |= {entry for draft in drafts for option in draft.options.values() for entry in option} - {"same", "valid"}
     shapes = {draft.data["shape"]: draft for draft in drafts if isinstance(draft.data.get("shape"), str)}
+    normalized = {d.data["normalized_shape"]: d for d in drafts if isinstance(d.data.get("normalized_shape"), str)}
     for name, value in given.values.items() if given else ():
         default = {"default": given.defaults[name]} if given and given.defaults.get(name) is not None else {}
         if name in sizes.dims:
             found[name] = {"type": "dim"}
-        elif name in shapes:
+        elif name in {**shapes, **normalized}:
             default = {key: list(each) for key, each in default.items()}
-            found[name] = {"type": "shape", "is": _shape_of(shapes[name], arguments, sizes), **default}
+            of_norm = name in normalized
+            is_ = sizes.trailing_of(normalized[name]) if of_norm else _shape_of(shapes[name], arguments, sizes)
+            found[name] = {"type": "shape", "is": is_, **default}
         elif name in whole:
             found[name] = {"type": "int", "typical": value, **default}
         elif name in arguments.used and _is_used(name, drafts):

@@ -11,7 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 
 class DropsByPattern(TorchFunctionMode):
-    """Within it, dropout and bernoulli_ keep what the shape and the share decide. Other random numbers are drawn."""
+    """Within it, dropout keeps what the values decide, in any order of dimensions, and bernoulli_ what the shape
+    does. Other random numbers are drawn."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if func in (F.dropout, torch.dropout, torch.dropout_):
@@ -24,7 +25,7 @@ class DropsByPattern(TorchFunctionMode):
 def _dropout(func: Any, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, **_: Any) -> Any:
     if not training or p == 0:
         return func(input, p, training)
-    kept = _kept(input, 1 - p)
+    kept = _kept_by_value(input.detach(), 1 - p)
     factors = kept / (1 - p) if p < 1 else kept
     return input.mul_(factors) if inplace or func is torch.dropout_ else input * factors
 
@@ -37,3 +38,8 @@ def _kept(like: Tensor, share: float) -> Tensor:
     """0 or 1 for each element, 1 in this share of them."""
     numbers = torch.arange(like.numel(), dtype=torch.float64, device=like.device)
     return ((numbers * 0.6180339887498949 + 0.3) % 1 < share).to(like.dtype).view(like.shape)
+
+
+def _kept_by_value(x: Tensor, share: float) -> Tensor:
+    """The same for each value, of whatever size it is: 0 is dropped."""
+    return (x.abs().log() * 7.3178 % 1 < share).to(x.dtype)

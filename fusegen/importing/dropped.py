@@ -8,7 +8,7 @@ from typing import Any
 from torch import fx, nn
 
 from fusegen.importing.operands import Operands
-from fusegen.importing.pattern import product
+from fusegen.importing.pattern import Factors, products
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import first_layout
 from fusegen.importing.trace import shape
@@ -59,7 +59,11 @@ class Drops(Operands):
             return self.values.make(name, (), {HIDDEN: node.name}, layout=layout, place=self.trace.place(node))
         p = self._argument(node, 1, "p")
         keep = self._number(node, 1, "p", 0.5 if p is None else p)
-        keys = {"keep": keep, "p": Number(1 - keep.value, self._link(node, 1 - keep.value)), HIDDEN: node.name}
+        keys = {
+            "keep": keep,
+            "p": Number(round(1 - keep.value, 15), self._link(node, 1 - keep.value)),
+            HIDDEN: node.name,
+        }
         return self.values.make("bernoulli", (), keys, layout=layout, place=self.trace.place(node))
 
     def _link(self, node: fx.Node, p: float) -> str | None:
@@ -77,7 +81,11 @@ _BY_SAMPLE = "a chain drops elements by nn.Dropout, and samples by one random nu
 
 def drop_path(value: Value) -> tuple[str, tuple[Value | Number, ...], dict[str, Any]] | None:
     """The step that a value spells out: x times a number for each sample, 0 or 1, over the share that is kept."""
-    factors = product(value) if value.op in ("mul", "div") else []
+    ways = products(value) if value.op in ("mul", "div") else iter(())
+    return next((found for factors in ways if (found := _drop_path(factors)) is not None), None)
+
+
+def _drop_path(factors: Factors) -> tuple[str, tuple[Value | Number, ...], dict[str, Any]] | None:
     values = [each for each, sign in factors if isinstance(each, Value) and sign > 0]
     drawn = next((each for each in values if each.op == "bernoulli"), None)
     if drawn is None:

@@ -4,41 +4,49 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 
+_PRODUCT = ("parameter", "bias")
 
-def facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:
-    """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
-    rows: list[str] = []
-    channels: list[str] = []
-    spatial = arguments.positions.spatial if arguments.positions else 0
-    for name, tensor in tensors.items():
-        for index, size in enumerate(tensor.shape):
-            if size != 1 and arguments.shape(name) is None:
-                (channels if index == tensor.dim() - 1 - spatial else rows).append(f"{name}[{index}]")
-    return rows, channels
+
+def facts_of_rows(drafts: list[Draft], tensors: dict[str, Any], arguments: Arguments) -> list[str]:
+    """The sizes of parameters that are the rows, but for shapes that are arguments."""
+    products = {draft.data.get(key) for draft in drafts if draft.data["op"] == "matmul" for key in _PRODUCT}
+    names = {str(draft.data["parameter"]): None for draft in drafts if "parameter" in draft.data}
+    return [
+        f"{name}[{index}]"
+        for name in names
+        if name not in products and arguments.shape(name) is None
+        for index, size in enumerate(tensors[name].shape[:-1])
+        if size != 1
+    ]
+
+
+def facts_of_trailing(drafts: list[Draft], module: nn.Module, behind: int) -> list[str]:
+    """The sizes of norms and parameters that are the dimension with so many behind it, itself included."""
+    tensors, found = dict(module.named_parameters()), []
+    for draft in drafts:
+        name, shape = draft.data.get("name"), draft.data.get("normalized_shape", ())
+        held = [f"{name}.{key}" for key in ("weight", "bias") if f"{name}.{key}" in tensors]
+        if len(shape) >= behind and name in dict(module.named_modules()):
+            found += [f"{each}[{len(shape) - behind}]" for each in held or [f"{name}.normalized_shape"]]
+        parameter = tensors.get(str(draft.data.get("parameter")))
+        if parameter is not None and not MODELS[draft.data["op"]].anchor and parameter.dim() >= behind:
+            index = parameter.dim() - behind
+            found += [f"{draft.data['parameter']}[{index}]"] if parameter.shape[index] != 1 else []
+    return found
 
 
 # What norms without tensors call the channels.
 _BARE = {
     "batch_norm": "num_features",
     "group_norm": "num_channels",
-    "layer_norm": "normalized_shape[0]",
-    "rms_norm": "normalized_shape[0]",
+    "layer_norm": "normalized_shape",
+    "rms_norm": "normalized_shape",
 }
-
-
-def facts_of_parts(drafts: list[Draft], tensors: dict[str, Any], parts: dict[str, Any]) -> list[str]:
-    """The sizes of layers and norms that are the channels."""
-    found = []
-    for draft in drafts:
-        name, op = draft.data.get("name"), draft.data["op"]
-        if name is not None and MODELS[op].anchor and op != "linear":
-            found += [f"{name}.bias[0]"] if f"{name}.bias" in tensors else []
-        else:
-            found += facts_of_part(draft, tensors, parts)
-    return found
 
 
 def facts_of_part(draft: Draft, tensors: dict[str, Any], parts: dict[str, Any]) -> list[str]:
@@ -48,5 +56,7 @@ def facts_of_part(draft: Draft, tensors: dict[str, Any], parts: dict[str, Any]) 
         return []
     held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
     if not held and op in _BARE and name in parts:
-        return [f"{name}.{_BARE[op]}"]
-    return [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
+        last = len(parts[name].normalized_shape) - 1 if _BARE[op] == "normalized_shape" else None
+        return [f"{name}.{_BARE[op]}" + ("" if last is None else f"[{last}]")]
+    last_dims = [(each, tensors[each].dim() - 1) for each in held if tensors[each].dim()]
+    return [f"{each}[{dim}]" for each, dim in last_dims if tensors[each].shape[dim] != 1]

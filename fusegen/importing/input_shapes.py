@@ -19,7 +19,7 @@ def input_shapes(inputs: Mapping[str, tuple[Any, ...]], sizes: Sizes) -> dict[st
         if name == first:
             found[name] = [*sizes.leading, sizes.of_input(name), *sizes.positions]
         elif sizes.spatial:
-            found[name] = [sizes.rows, sizes.of_input(name), *sizes.of_result]
+            found[name] = [sizes.rows, sizes.of_input(name), *sizes.positions_of(name)]
         elif sizes.spread:
             found[name] = _spread(name, given, sizes)
         else:

@@ -11,7 +11,7 @@ from fusegen.importing.arguments import Arguments
 from fusegen.importing.places import refusal
 from fusegen.importing.positions import Positions
 from fusegen.importing.trace import Trace
-from fusegen.importing.values import CHANNELS, Number, Value
+from fusegen.importing.values import CHANNELS, Layout, Number, Value
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -42,13 +42,15 @@ class Owners:
                 return None
         return path
 
-    def step(self, node: fx.Node, op: str, x: Value, arguments: Arguments) -> tuple[str, dict[str, Any], list[fx.Node]]:
+    def step(
+        self, node: fx.Node, op: str, x: Value, first: Layout, arguments: Arguments
+    ) -> tuple[str, dict[str, Any], list[fx.Node]]:
         """The submodule's name, the step's keys, and the tensors that a norm without a submodule is multiplied by and
-        moved by."""
-        self._check_channels(node, op, x, arguments.positions)
+        moved by. first: what the dimensions of the first input are."""
+        self._check_channels(node, op, x, first, arguments.positions)
         path = self.owner(node, op)
         if path is None:
-            return "", *self._functional(node, op, arguments)
+            return "", *self._functional(node, op, x, arguments)
         part: Any = self.part(path)
         keys: dict[str, Any] = {}
         if op == "linear":
@@ -62,6 +64,7 @@ class Owners:
         keys["affine"] = part.weight is not None
         if op == "layer_norm" and keys["affine"]:
             keys["bias"] = part.bias is not None
+        keys |= _several(node, op, x)
         if op == "batch_norm":
             momentum = part.momentum
             keys["momentum"] = None if momentum is None else Number(momentum, arguments.of_attribute(path, "momentum"))
@@ -71,7 +74,9 @@ class Owners:
                 raise refusal("FG709", f"the batch norm '{path}' has a mode of its own", self.trace.place(node), hint)
         return path, keys, []
 
-    def _functional(self, node: fx.Node, op: str, arguments: Arguments) -> tuple[dict[str, Any], list[fx.Node]]:
+    def _functional(
+        self, node: fx.Node, op: str, x: Value, arguments: Arguments
+    ) -> tuple[dict[str, Any], list[fx.Node]]:
         """A norm of tensors that no norm module holds."""
         if op in ("linear", "prelu", "batch_norm"):
             kind = aten.MODULES[op][0]
@@ -83,37 +88,41 @@ class Owners:
         if op != "rms_norm":
             eps = 1e-5 if eps is None else eps
         value = None if eps is None else Number(eps, arguments.of_number(self.trace, node, names[2] or 0, "eps", eps))
-        keys: dict[str, Any] = {"eps": value, "affine": False}
+        keys: dict[str, Any] = {"eps": value, "affine": False, **_several(node, op, x)}
         if op == "group_norm":
             groups: Any = node.args[1]
             keys["num_groups"] = Number(groups, arguments.of_number(self.trace, node, 1, "num_groups", groups))
         return keys, [each for each in (weight, bias) if isinstance(each, fx.Node)]
 
-    def _check_channels(self, node: fx.Node, op: str, x: Value, positions: Positions | None) -> None:
-        """A norm has to be one over what the chain's is."""
-        if positions is not None:
-            where, over = self.trace.place(node), "behind a convolution" if positions.path else "over positions"
-            if op == "linear":
-                raise refusal("FG707", f"a linear layer {over}", where, "end the chain before it")
-            if op not in ("batch_norm", "prelu"):
-                raise refusal("FG707", f"{op} {over}", where, "kernels take no sums over positions")
-            fits = x.layout[:2] == ("0", CHANNELS) and None not in x.layout
-        elif op in ("batch_norm", "group_norm") or (op == "prelu"):
-            fits = x.layout[:2] == ("0", CHANNELS) and not any(x.layout[2:])
-            fits = fits or (op == "prelu" and node.args[1].meta["val"].numel() == 1)  # type: ignore[union-attr]
+    def _check_channels(self, node: fx.Node, op: str, x: Value, first: Layout, positions: Positions | None) -> None:
+        """A norm has to be one over what the chain's is, and a layer over the channels."""
+        where = self.trace.place(node)
+        if positions is not None and op == "group_norm":
+            raise refusal("FG707", f"{op} over positions", where, "kernels take no sums over positions")
+        if op in ("batch_norm", "group_norm", "prelu"):
+            fits = x.layout[:2] == ("0", CHANNELS) and (None not in x.layout if positions else not any(x.layout[2:]))
+            one = op == "prelu" and positions is None and node.args[1].meta["val"].numel() == 1  # type: ignore[union-attr]
+            fits = fits or one
         else:
             fits = x.layout[-1:] == (CHANNELS,)
-        if op in ("layer_norm", "rms_norm"):
-            count = len(node.args[1])  # type: ignore[arg-type]
-            if count > 1:
-                hint = "a spec says 'normalized_shape' for that: write it by hand"
-                message = f"{op} over the last {count} dimensions"
-                raise refusal("FG707", message, self.trace.place(node), hint)
         if not fits:
-            raise refusal("FG707", f"{op} over other dimensions than the channels", self.trace.place(node))
+            if positions is None:
+                raise refusal("FG707", f"{op} over other dimensions than the channels", where)
+            hint = "the channels are dimension 1: permute these to the end in front of it, and back behind"
+            raise refusal("FG707", f"{op} over positions", where, hint)
+        count = len(node.args[1]) if op in ("layer_norm", "rms_norm") else 1  # type: ignore[arg-type]
+        if count > 1 and (positions is not None or x.layout[-count:] != first[-count:] or count >= len(first)):
+            hint = "it may be over the last dimensions of the first input, but for one or more of rows"
+            raise refusal("FG707", f"{op} over the last {count} dimensions", where, hint)
 
     def part(self, path: str) -> nn.Module | None:
         try:
             return self.trace.module.get_submodule(path)
         except AttributeError:
             return None
+
+
+def _several(node: fx.Node, op: str, x: Value) -> dict[str, Any]:
+    """What a norm over several dimensions says of these."""
+    count = len(node.args[1]) if op in ("layer_norm", "rms_norm") else 1  # type: ignore[arg-type]
+    return {"normalized_shape": x.layout[-count:]} if count > 1 else {}

@@ -163,10 +163,18 @@ def _split(value: Value, is_product: bool) -> list[tuple[Value | Number, int]] |
     return list(zip(value.operands, signs, strict=True)) if signs else None
 
 
-def product(value: Value) -> list[tuple[Value | Number, int]]:
-    """The factors of a product, as far as brackets go, with what is divided by as -1; [] for what is none."""
-    found = max(_leaves(value, 1, True, _DEPTH, _FACTORS), key=len)
-    return found if len(found) > 1 else []
+Factors = list[tuple[Value | Number, int]]
+"""Factors of a product, with what is divided by as -1."""
+
+
+def product(value: Value) -> Factors:
+    """The factors of a product, as far as brackets go; [] for what is none."""
+    return max(products(value), key=len, default=[])
+
+
+def products(value: Value) -> Iterator[Factors]:
+    """A product as its factors in every way that brackets allow: `a * b * c` is two factors, and three."""
+    return (found for found in _leaves(value, 1, True, _DEPTH, _FACTORS) if len(found) > 1)
 
 
 def is_near(a: float, b: float) -> bool:

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd
 
 from fusegen.chain.images import MOST
+from fusegen.importing.layers import empty, runs_of
 
 # A batch of small inputs is at least this, and so are the positions of a convolution's result.
 _LEAST = 3
@@ -20,6 +20,16 @@ _LEAST = 3
 _MORE = 3
 # Sizes of positions that are tried.
 _MOST = 128
+# Of positions: those of the first input, and those of no known value.
+AT_FIRST, NOWHERE = 0, -1
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution. source: whose positions its input has, as Positions.further."""
+
+    path: str
+    source: int
 
 
 class NoResult(Exception):
@@ -28,45 +38,53 @@ class NoResult(Exception):
 
 @dataclass(frozen=True)
 class Positions:
-    """path: of the convolution in the module; empty where there is none, and a batch norm over positions. spatial: how
-    many dimensions of positions it has."""
+    """spatial: how many dimensions of positions the first input has. layers: the convolutions of the module, in the
+    order of a call; empty where there is a batch norm over positions alone. further: of each further input, which
+    convolution's result has its positions, counted from 1: AT_FIRST if the first input has, NOWHERE if nothing has."""
 
-    path: str
     spatial: int
+    layers: tuple[Layer, ...] = ()
+    further: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, module: nn.Module, inputs: Sequence[Tensor]) -> Positions | None:
-        """None for a module that begins with no convolution of a batch, and has no batch norm over positions."""
-        path = _first_convolution(module, inputs)
-        if path is None:
-            rank = inputs[0].dim()
-            return cls("", rank - 2) if 3 <= rank <= MOST + 2 and _has_norm(module) else None
-        spatial = len(_layer(module, path).kernel_size)
-        return cls(path, spatial) if inputs[0].dim() == spatial + 2 else None
+        """None for a module that has no convolution of a batch, and no batch norm over positions."""
+        rank = inputs[0].dim()
+        runs = runs_of(module, inputs)
+        if not runs:
+            return cls(rank - 2) if 3 <= rank <= MOST + 2 and _has_norm(module) else None
+        layer: Any = module.get_submodule(runs[0].path)
+        spatial = len(layer.kernel_size)
+        if rank != spatial + 2:
+            return None
+        layers, sizes = [], [tuple(inputs[0].shape[2:])]
+        for run in runs:
+            layers.append(Layer(run.path, _place(sizes, run.before)))
+            sizes.append(run.behind)
+        return cls(spatial, tuple(layers), tuple(_place(sizes, x.shape[2:]) for x in inputs[1:]))
 
-    def result(self, module: nn.Module, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the convolution's result for an input of a shape. Raises NoResult where it has none."""
-        if not self.path:
-            return tuple(shape)
-        layer = _layer(module, self.path)
-        memo: dict[int, Any] = {id(each): _empty(each) for each in layer.parameters()}
-        try:
-            return tuple(copy.deepcopy(layer, memo)(torch.empty(tuple(shape), device="meta")).shape)
-        except Exception as error:  # PyTorch's, of many kinds
-            raise NoResult from error
+    def behind(self, module: nn.Module, sizes: Sequence[int]) -> list[tuple[int, ...]]:
+        """The positions of each convolution's result for the first input's. Raises NoResult where one has none."""
+        found = [tuple(sizes)]
+        for layer in self.layers:
+            if layer.source == NOWHERE:
+                raise NoResult
+            found.append(_result(module.get_submodule(layer.path), found[layer.source]))
+        return found[1:]
 
     def resized(
         self, module: nn.Module, inputs: Sequence[Tensor], batch: int, positions: Sequence[int]
     ) -> list[Tensor]:
-        """The inputs with another batch and other positions: the first one of these, others as the result has them."""
+        """The inputs with another batch and other positions: the first one of these, others as layers make them."""
         first = inputs[0]
-        sizes = (batch, first.shape[1], *positions)
-        found, result = [sized(first, sizes)], self.result(module, sizes)
-        for x in inputs[1:]:
+        found = [sized(first, (batch, first.shape[1], *positions))]
+        behind = [tuple(positions), *self.behind(module, positions)]
+        places = self.further or (AT_FIRST,) * len(inputs[1:])
+        for x, place in zip(inputs[1:], places, strict=True):
             if x.dim() != first.dim():
                 found.append(x)
                 continue
-            wanted = (batch, x.shape[1], *result[2:])
+            wanted = (batch, x.shape[1], *(x.shape[2:] if place == NOWHERE else behind[place]))
             found.append(sized(x, [old if old == 1 else new for old, new in zip(x.shape, wanted, strict=True)]))
         return found
 
@@ -83,7 +101,7 @@ class Positions:
         taken.add(batch)
         positions = []
         for dim in range(self.spatial):
-            size = self._free_size(module, inputs[0].shape[1], dim, taken)
+            size = self._free_size(module, dim, taken)
             if size is None:
                 return list(inputs)
             positions.append(size)
@@ -95,19 +113,19 @@ class Positions:
             return list(inputs)
         return found
 
-    def _free_size(self, module: nn.Module, channels: int, dim: int, taken: set[int]) -> int | None:
+    def _free_size(self, module: nn.Module, dim: int, taken: set[int]) -> int | None:
         """A size of positions that nothing else has, before the convolution and behind it, which is then taken."""
         extent = 1
-        if self.path:
-            layer = _layer(module, self.path)
+        if self.layers:
+            layer: Any = module.get_submodule(self.layers[0].path)
             extent = layer.dilation[dim] * (layer.kernel_size[dim] - 1) + 1
         for size in range(extent + _MORE, extent + _MORE + _MOST):
             try:
-                result = self.result(module, (1, channels, *(size,) * self.spatial))[2 + dim]
+                results = {each[dim] for each in self.behind(module, (size,) * self.spatial)}
             except NoResult:
                 continue
-            if result >= _LEAST and not {size, result} & taken:
-                taken |= {size, result}
+            if min(results, default=size) >= _LEAST and not {size, *results} & taken:
+                taken |= {size, *results}
                 return size
         return None
 
@@ -119,42 +137,21 @@ def sized(x: Tensor, sizes: Sequence[int]) -> Tensor:
     return x
 
 
-def _layer(module: nn.Module, path: str) -> Any:
-    return module.get_submodule(path)
+def _place(known: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> int:
+    """Which of the sizes that there were these are, the last one of several."""
+    return next((at for at in range(len(known) - 1, -1, -1) if known[at] == tuple(sizes)), NOWHERE)
 
 
-def _empty(parameter: nn.Parameter) -> nn.Parameter:
-    return nn.Parameter(torch.empty(parameter.shape, device="meta"))
+def _result(layer: Any, positions: Sequence[int]) -> tuple[int, ...]:
+    memo: dict[int, Any] = {id(each): empty(each) for each in layer.parameters()}
+    x = torch.empty((1, layer.in_channels, *positions), device="meta")
+    try:
+        return tuple(copy.deepcopy(layer, memo)(x).shape[2:])
+    except Exception as error:  # PyTorch's, of many kinds
+        raise NoResult from error
 
 
 def _has_norm(module: nn.Module) -> bool:
     """Whether there is a batch norm, and no layer of rows."""
     layers = [each for each in module.modules() if isinstance(each, _BatchNorm | nn.Linear)]
     return bool(layers) and not any(isinstance(each, nn.Linear) for each in layers)
-
-
-class _Stop(Exception):
-    """Ends a call at its first convolution."""
-
-
-def _first_convolution(module: nn.Module, inputs: Sequence[Tensor]) -> str | None:
-    try:
-        copied = copy.deepcopy(module).eval()
-    except Exception:  # refused later
-        return None
-    layers = [(path, part) for path, part in copied.named_modules() if path and isinstance(part, _ConvNd)]
-    found: list[str] = []
-
-    def stop(path: str) -> None:
-        found.append(path)
-        raise _Stop
-
-    for path, layer in layers:
-        layer.register_forward_pre_hook(lambda *_, path=path: stop(path), prepend=True)
-    try:
-        if layers:
-            with torch.no_grad():
-                copied(*inputs)
-    except Exception:  # also of the module's own, which the trace tells of
-        pass
-    return found[0] if found else None

@@ -77,7 +77,11 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             return self._make(node, "detach", (source,), layout=source.layout)
         if name in ("full", "new_full", "scalar_tensor"):
             return self._filled(node, name)
-        if name in aten.EXCHANGES and (self._is_exchanged(node) or self._is_input_exchanged(node)):
+        if name in aten.EXCHANGES and self._is_exchanged(node):
+            return self._make(node, "transpose", (self._operand(node, 0),), layout=())
+        if name in aten.EXCHANGES and self._spatial:
+            return self._permuted(node)
+        if name in aten.EXCHANGES and self._is_input_exchanged(node):
             return self._make(node, "transpose", (self._operand(node, 0),), layout=())
         if name in aten.EXCHANGES and self._is_of_an_input(node):
             raise refusal("FG707", f"{name} of an input", self.trace.place(node), OF_INPUTS)
@@ -182,7 +186,7 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             tensors = (weight.values[0] if by_columns else weight, *bias)
             if all(each.op == "parameter" and "." not in each.name for each in tensors):
                 return self._multiplied(node, x, tensors, transposed=not by_columns)
-        name, keys, tensors = self.owners.step(node, op, x, self.arguments)
+        name, keys, tensors = self.owners.step(node, op, x, self._layout, self.arguments)
         found = self._make(node, op, (x,), keys, name, layout=x.layout)
         for function, tensor in zip(("mul", "add"), tensors, strict=False):
             operand = self._found[tensor]

@@ -47,6 +47,8 @@ class Results(Operands):
             layout: Layout = tuple(label for label in value.layout if label is not None)
             if layout[:1] == (ROWS,):
                 layout = (*self._layout[:-1], *layout[1:])
+            if self._spatial and {*layout} <= {*self._layout}:  # channels that are last in a part of forward
+                layout = tuple(label for label in self._layout if label in layout)
             keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
             return self.values.make(value.op, operands, keys, value.name, layout, value.place)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
 from fusegen.errors import SpecError
@@ -9,7 +12,7 @@ from fusegen.importing.cases import Case, has_rows, with_leading, with_rows
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
-from fusegen.importing.positions import NoResult, Positions
+from fusegen.importing.positions import NoResult, Positions, sized
 from fusegen.plan.composition import Planned, dimensions_of
 
 _ROWS = (1, 2, 3, 17)
@@ -30,7 +33,8 @@ def check_rows(pair: Pair, case: Case, plan: Planned, sheet: Sheet, positions: P
             given = zip(pair.drawn, sheet.inputs.values(), strict=True)
             named = dict(zip(map(str, sheet.rows), sizes, strict=False))
             _check_inputs(pair, [with_leading(x, shape, named) for x, shape in given])
-        return []
+        several = any("normalized_shape" in draft.data for draft in sheet.chain)
+        return _check_trailing(pair, case, plan, sheet) if several else []
     leading = case.inputs[0].shape[1:-1]
     for size in _ROWS[1:3] if pair.is_large else _ROWS:
         _check_shape(pair, sheet, (size, *leading))
@@ -46,19 +50,39 @@ def check_rows(pair: Pair, case: Case, plan: Planned, sheet: Sheet, positions: P
 
 
 def _check_positions(pair: Pair, case: Case, positions: Positions) -> list[str]:
-    sizes = pair.drawn[0].shape[2:]
+    sizes, rank = pair.drawn[0].shape[2:], pair.drawn[0].dim()
     for batch, more in _BATCHES[:2] if pair.is_large else _BATCHES:
         try:
             given = positions.resized(case.original, pair.drawn, batch, [size + more for size in sizes])
-        except NoResult:
-            continue
+        except NoResult:  # also of a convolution of a further input, whose positions nobody knows
+            given = [sized(x, (batch, *x.shape[1:])) if x.dim() == rank else x for x in pair.drawn]
         _check_inputs(pair, given)
-    rank = pair.drawn[0].dim()
     try:
         _check_inputs(pair, [x[0] if x.dim() == rank else x for x in pair.drawn])
     except SpecError:
         return [OTHER_DIMENSIONS.format(rank)]
     return []
+
+
+def _check_trailing(pair: Pair, case: Case, plan: Planned, sheet: Sheet) -> list[str]:
+    """Other numbers of dimensions in place of the rows, where the spec's module takes these."""
+    allowed, own = dimensions_of(plan), len(next(iter(sheet.inputs.values())))
+    more = [(2, 3)] if allowed.most is None else []
+    try:
+        for leading in [*more, *([()] if allowed.least < own else [])]:
+            given = zip(pair.drawn, sheet.inputs.values(), strict=True)
+            _check_inputs(pair, [_led(x, shape, leading, sheet) for x, shape in given])
+    except SpecError:
+        return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
+    return []
+
+
+def _led(x: Tensor, shape: list[int | str], leading: tuple[int, ...], sheet: Sheet) -> Tensor:
+    """An input with other dimensions of rows, if it has the rows."""
+    if shape[:1] != sheet.rows[:1]:
+        return x
+    index = torch.arange(math.prod(leading)) % x.shape[0]
+    return x[index].reshape(*leading, *x.shape[1:])
 
 
 def _check_shape(pair: Pair, sheet: Sheet, leading: tuple[int, ...]) -> None:

@@ -5,97 +5,117 @@ from __future__ import annotations
 from typing import Any
 
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.chain import MODELS, Draft, inputs_of
-from fusegen.importing.facts import facts_of_parameters, facts_of_parts
+from fusegen.importing.chain import Draft
+from fusegen.importing.facts import facts_of_rows, facts_of_trailing
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import first_layout, leaf_layout
 from fusegen.importing.trace import Trace, forward_of
 from fusegen.importing.values import CHANNELS, UNKNOWN, Layout
 from fusegen.importing.widths import Width, Widths
 from fusegen.ir.multiples import times
+from fusegen.spec.names import free_name
 
 Size = int | str
 _POSITIONS = ("depth", "height", "width")
 _LEADING = ("batch", "positions")
-_PRODUCT = ("parameter", "bias")
+# What layers call the channels of their results.
+_MADE = ("out_features", "out_channels")
 
 
 class Sizes:
     """Which size is what: a symbol that an argument gives, a symbol of the inputs alone, or a number.
 
-    rows: of the first input. spatial: how many dimensions of positions it has. positions, of_result: their sizes in
-    front of a convolution and behind it.
+    rows: of the first input. leading: its dimensions in front of the channels. spread: whether the spec has each of
+    these. trailing: how many dimensions a norm is over. spatial: how many dimensions of positions there are.
+    over_channels: whether there are layers over the channels of images.
     """
 
     def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, inputs: dict[str, tuple]) -> None:
         self.dims: dict[str, int] = {}
-        self.rows: Size = 1
         self.leading: list[Size] = []
-        self.spread = False
         self.arguments = arguments
         self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
         self.taken |= {part for draft in drafts for part in draft.data.get("parts", ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
-        tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
-        first = next(iter(inputs.values()))
         self.spatial = arguments.positions.spatial if arguments.positions else 0
-        self.positions: list[Size] = []
-        self.of_result: list[Size] = []
-        products = {draft.data.get(key) for draft in drafts if draft.data["op"] == "matmul" for key in _PRODUCT}
-        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data} - products
-        of_rows, of_channels = facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
-        if self.spatial:
-            of_channels += facts_of_parts(drafts, tensors, dict(trace.module.named_modules()))
-            self.parts = _number_of_parts(drafts)
-            self._first = trace_input(trace)
-            if arguments.positions.path:  # type: ignore[union-attr]
-                layer = dict(trace.module.named_modules())[str(drafts[0].data["name"])]
-                self._behind_convolution(trace, drafts, arguments, first, layer, of_channels)
-            else:
-                self._of_images(trace, drafts, arguments, first, of_channels)
-            self.leading = [self.rows]
-            return
-        labels = {name: leaf_layout(each, first_layout(len(first)), first) for name, each in inputs.items()}
-        self.labels = labels
+        self.over_channels = self.spatial > 0 and any(draft.data["op"] in ("linear", "matmul") for draft in drafts)
+        self.trailing = max(len(draft.data.get("normalized_shape", (0,))) for draft in drafts)
+        self._first, first = next(iter(inputs.items()))
+        of_first = first_layout(len(first), self.spatial)
+        self.labels = {name: leaf_layout(each, of_first, first) for name, each in inputs.items()}
         self.targets = {str(draft.data["target"]) for draft in drafts if "target" in draft.data}
-        in_batches = drafts[0].data["op"] == "bmm"
-        self.spread = in_batches or any(_is_partial(each[:-1], len(first) - 1) for each in labels.values())
-        if self.spread:
-            names = [*_LEADING[: len(first) - 1], *["positions"] * (len(first) - 1 - len(_LEADING))]
-            self.leading = [self._free(n, s) for n, s in zip(names, example(arguments), strict=False)]
-            self.rows = self.leading[0]
-        else:
-            self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
-            self.leading = [self.rows]
-        counts = {name: int(shape[-1]) for name, shape in zip(inputs, arguments.shapes, strict=True) if shape}
+        partial = not self.spatial and any(_is_partial(each[:-1], len(first) - 1) for each in self.labels.values())
+        self.spread = drafts[0].data["op"] == "bmm" or partial or self.trailing > 1
+        self._shapes = dict(zip(inputs, arguments.shapes, strict=True))
+        at = {name: 1 if self.spatial and len(shape) > 2 else -1 for name, shape in self._shapes.items()}
+        counts = {name: int(shape[at[name]]) for name, shape in self._shapes.items() if shape}
         self._widths = Widths(trace.module, drafts, arguments, counts)
-        self._free_channels = not isinstance(first[-1], int)
+        self._free_channels = not isinstance(first[at[self._first]], int)
         self._known: dict[int, Size] = {}
-        self._first = trace_input(trace)
+        self._positions: dict[tuple[int, int], str] = {}
+        if self.spatial:
+            _check_free(trace, drafts, first)
+            self.leading = [self._free("batch", self._shapes[self._first][0])]
+        elif self.spread:
+            self.leading = self._several(trace, drafts, first)
+        else:
+            tensors = dict(trace.module.named_parameters())
+            of_rows = facts_of_rows(drafts, tensors, arguments)
+            self.leading = [self._rows(first[:-1], example(arguments), of_rows, arguments)]
+        self.rows = self.leading[0]
         self.of_input(self._first)  # which comes first among the dims
+        self.positions = self.positions_of(self._first)
+
+    def _several(self, trace: Trace, drafts: list[Draft], first: tuple[Any, ...]) -> list[Size]:
+        """The dimensions in front of the channels, each with a size of its own."""
+        sizes = example(self.arguments)[:-1]
+        names = [*_LEADING[: len(sizes)], *["positions"] * (len(sizes) - len(_LEADING))]
+        found: list[Size] = []
+        for index, (name, size) in enumerate(zip(names, sizes, strict=True)):
+            facts = facts_of_trailing(drafts, trace.module, len(first) - index)
+            is_trailing = index > len(sizes) - self.trailing
+            if is_trailing and (facts or isinstance(first[index], int)):
+                found.append(self._symbol(self.arguments.sizes(facts) if facts else None, size))
+            else:
+                found.append(self._free(name, size))
+        return found
 
     # What is asked
 
     def of_input(self, name: str) -> Size:
         """The channels of an input."""
-        if self.spatial:
-            return self.width if name == self._first else self.channels
         return self._resolved(self._widths.inputs[name].root)
 
     def of_product(self, name: str) -> Size | None:
         """The last dimension but one of an input that is multiplied by; None of another one."""
-        width = None if self.spatial else self._widths.inner.get(name)
+        width = self._widths.inner.get(name)
         return None if width is None else self._resolved(width)
 
     def before(self, draft: Draft) -> Size:
         """The channels of what a step goes on from."""
-        return self.width if self.spatial else self._resolved(self._widths.of(draft.source))
+        return self._resolved(self._widths.of(draft.source))
 
     def behind(self, draft: Draft) -> Size:
         """The channels of a step's result."""
-        if self.spatial:
-            return times(self.parts, self.channels) if MODELS[draft.data["op"]].anchor else self.channels
         return self._resolved(self._widths.of(draft.value))
+
+    def trailing_of(self, draft: Draft) -> list[Size]:
+        """The dimensions that a norm over several is over."""
+        count = len(draft.value.keys["normalized_shape"]) - 1
+        return [*self.leading[len(self.leading) - count :], self.behind(draft)]
+
+    def positions_of(self, name: str) -> list[Size]:
+        """The positions of an input of images. Those that convolutions make of the first one's have symbols, too: one
+        for each size that a dimension has."""
+        names = _POSITIONS[-self.spatial :] if self.spatial else ()
+        found: list[Size] = []
+        for index, (wanted, size) in enumerate(zip(names, self._shapes[name][2:], strict=False)):
+            if (index, size) not in self._positions:
+                of_first = name == self._first
+                symbol = self._free(wanted if of_first else free_name(f"out_{wanted}", self.taken), size)
+                self._positions[index, size] = symbol
+            found.append(self._positions[index, size])
+        return found
 
     def _resolved(self, width: Width) -> Size:
         root = width.root
@@ -111,55 +131,9 @@ class Sizes:
         facts |= {fact: each.count for each in divided for fact in each.facts}
         if facts:
             covered = {fact for each in self._widths.divided() for fact in each.root.facts}
-            covered |= {f"{each.owner}.out_features" for each in self._widths.divided() if each.owner}
+            covered |= {f"{each.owner}.{key}" for key in _MADE for each in self._widths.divided() if each.owner}
             return self._symbol(self.arguments.sizes(facts, covered), root.size)
         return self._free(root.wanted, root.size) if self._free_channels else root.size
-
-    def _of_images(
-        self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...], of_channels: list[str]
-    ) -> None:
-        """The same of a chain of images without a convolution."""
-        _check_free(trace, drafts, first)
-        (batch, channels, *sizes) = arguments.shapes[0]
-        self.rows = self._free("batch", batch)
-        if of_channels:
-            self.width = self.channels = self._symbol(arguments.sizes(of_channels), channels)
-        else:
-            self.width = self.channels = self._free("channels", channels)
-        names = _POSITIONS[-self.spatial :]
-        self.positions = self.of_result = [self._free(each, size) for each, size in zip(names, sizes, strict=True)]
-
-    def _behind_convolution(
-        self,
-        trace: Trace,
-        drafts: list[Draft],
-        arguments: Arguments,
-        first: tuple[Any, ...],
-        layer: Any,
-        of_channels: list[str],
-    ) -> None:
-        """The same of a chain that begins with a convolution."""
-        name, shapes = str(drafts[0].data["name"]), arguments.shapes
-        _check_free(trace, drafts, first)
-        self.rows = self._free("batch", shapes[0][0])
-        inner, outer = [f"{name}.in_channels"], [f"{name}.out_channels", *of_channels]
-        again = any(trace_input(trace) in inputs_of(draft) for draft in drafts[1:])
-        if again and self.parts == 1:
-            inner = outer = [*inner, *outer]
-        self.width = self._symbol(arguments.sizes(inner), layer.in_channels)
-        names = _POSITIONS[-self.spatial :]
-        self.positions = [self._free(each, size) for each, size in zip(names, shapes[0][2:], strict=True)]
-        if self.parts > 1:
-            behind = [fact for fact in of_channels if not fact.startswith(f"{name}.")]
-            self.channels = self._symbol(arguments.part(behind, name, self.parts), layer.out_channels // self.parts)
-        else:
-            self.channels = self._symbol(arguments.sizes(outer), layer.out_channels)
-        used = {each for draft in drafts for each in inputs_of(draft)} - {trace_input(trace)}
-        if again:
-            self.of_result = self.positions
-        elif used:
-            result = arguments.positions.result(trace.module, shapes[0])[2:]  # type: ignore[union-attr]
-            self.of_result = [self._free(f"out_{each}", size) for each, size in zip(names, result, strict=True)]
 
     def _rows(self, leading: tuple[Any, ...], sizes: tuple[int, ...], facts: list[str], arguments: Arguments) -> Size:
         fixed = [size for size in leading if isinstance(size, int)]
@@ -193,12 +167,6 @@ def _is_partial(labels: Layout, rank: int) -> bool:
     return 0 < len(known) < rank
 
 
-def _number_of_parts(drafts: list[Draft]) -> int:
-    """Into how many the result of the first layer is divided."""
-    data = drafts[1].data if len(drafts) > 1 and MODELS[drafts[1].data["op"]].divides else {"parts": [0]}
-    return len(data.get("parts", (0, 1)))
-
-
 def _check_free(trace: Trace, drafts: list[Draft], first: tuple[Any, ...]) -> None:
     """Refuses what ties batch or positions to a number. first: the sizes of the first input in the trace."""
     for draft in drafts:
@@ -218,7 +186,3 @@ def _check_positions(draft: Draft) -> None:
 
 def example(arguments: Arguments) -> tuple[int, ...]:
     return tuple(arguments.inputs[0].shape)
-
-
-def trace_input(trace: Trace) -> str:
-    return next(leaf.name for leaf in trace.leaves.values() if leaf.kind == "input")

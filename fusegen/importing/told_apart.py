@@ -13,8 +13,8 @@ from torch import Tensor, nn
 def told_apart(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The inputs, with another number of rows where that is the size of something else.
 
-    Inputs with fewer dimensions have the last ones of the first input, or its first ones: those with which the module
-    runs.
+    Sizes of a norm over several dimensions are the module's: they stay. Inputs with fewer dimensions have the last
+    ones of the first input, or its first ones: those with which the module runs.
     """
     by_right = [*range(-inputs[0].dim(), 0)]
     alone = _alone(inputs)
@@ -22,7 +22,8 @@ def told_apart(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
         inputs = alone
     for first_ones in (False, True):
         found = _apart(inputs, by_right, first_ones)
-        if not first_ones and all(x.dim() in (0, inputs[0].dim()) for x in inputs):
+        of_one_rank = not first_ones and all(x.dim() in (0, inputs[0].dim()) for x in inputs)
+        if of_one_rank and not (_is_over_rows(module) and inputs[0].dim() > 2):
             return found
         if _runs(module, found):
             return found
@@ -68,3 +69,9 @@ def _runs(module: nn.Module, inputs: Sequence[Tensor]) -> bool:
     except Exception:  # theirs to refuse, which the trace tells of
         return False
     return True
+
+
+def _is_over_rows(module: nn.Module) -> bool:
+    """Whether a norm has sizes for more than the last dimension."""
+    norms = (each for each in module.modules() if isinstance(each, nn.LayerNorm | nn.RMSNorm))
+    return any(len(each.normalized_shape) > 1 for each in norms)

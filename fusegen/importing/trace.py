@@ -105,7 +105,7 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: i
     if convolution and len(first) != spatial + 2:
         message = f"the module has a convolution, and the first example input has the shape {list(inputs[0].shape)}"
         place = of_trace(convolution.meta.get("stack_trace"))
-        raise refusal("FG707", message, place, "a chain begins with it, on [batch, channels, positions]")
+        raise refusal("FG707", message, place, "a chain with one is of [batch, channels, positions]")
     for_all = check_conditions(exported, sizes, spatial)
     (output,) = exported.graph.find_nodes(op="output")
     results = output.args[0]

@@ -162,10 +162,10 @@ class Variations:
         compared = 0
         usual: Pair | None = None
         whole = self.sheet.arguments.get(name, {}).get("type") == "int"
-        options = self.sheet.chain[0].options
+        options = [each for draft in self.sheet.chain for each in draft.options.items()]
+        of_options = [key for key, entries in options if name in entries]
         # Of output_padding, PyTorch takes what is less than the stride.
-        enough = 1 if name in options.get("output_padding", ()) else _ENOUGH
-        of_options = [key for key, entries in options.items() if name in entries]
+        enough = 1 if "output_padding" in of_options else _ENOUGH
         least = (0 if all("padding" in key for key in of_options) else 1) if of_options else None
         for index, other in enumerate(others(value, whole, least)):
             try:

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from fusegen.importing.arguments import Arguments
+from fusegen.importing.aten import CONVOLUTIONS
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 from fusegen.importing.facts import facts_of_part
 from fusegen.importing.values import CHANNELS, Value
@@ -73,6 +74,8 @@ class Widths:
         op = draft.data["op"]
         if op == "bmm":
             behind = self._product(draft, before)
+        elif op in CONVOLUTIONS:
+            behind = self._convolution(draft, before)
         elif op in ("linear", "matmul"):
             behind = self._layer(draft, before)
         elif MODELS[op].divides:
@@ -96,10 +99,12 @@ class Widths:
         """The width of a result with this operand."""
         if value.op == "parameter":
             tensor = self.tensors[value.name]
-            if not tensor.dim() or tensor.shape[-1] == 1:
+            varying = [dim for dim, size in enumerate(tensor.shape) if size != 1]
+            if CHANNELS not in value.layout[: len(varying)]:
                 return running
-            facts = [f"{value.name}[{tensor.dim() - 1}]"] if self.arguments.shape(value.name) is None else []
-            return self._merge(running.root, Width(tensor.shape[-1], facts))
+            dim = varying[value.layout.index(CHANNELS)]
+            facts = [f"{value.name}[{dim}]"] if self.arguments.shape(value.name) is None else []
+            return self._merge(running.root, Width(tensor.shape[dim], facts))
         if value.op == "detach" or (value.op not in ("input", "part") and id(value) not in self._of):
             (inner,) = value.values
             return self._operand(inner, running)
@@ -135,6 +140,16 @@ class Widths:
             before.facts.append(f"{weight}[{inner}]")
         facts = [f"{weight}[{outer}]", *([f"{bias}[0]"] if bias in self.tensors else [])]
         made = Width(self.tensors[weight].shape[outer], facts, owner=data.get("name", ""))
+        self._all.append(made)
+        return made
+
+    def _convolution(self, draft: Draft, before: Width) -> Width:
+        """Of the result of a convolution: those of its weight follow from its channels and groups."""
+        name = draft.data["name"]
+        layer = self._parts[name]
+        before.facts.append(f"{name}.in_channels")
+        facts = [f"{name}.out_channels", *([f"{name}.bias[0]"] if layer.bias is not None else [])]
+        made = Width(layer.out_channels, facts, owner=name)
         self._all.append(made)
         return made
 

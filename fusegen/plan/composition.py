@@ -149,15 +149,14 @@ def compose(spec: SpecModel, document: Document) -> Composition:
 
 
 def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
-    """Refuses values without a dimension of the channels where a region or a tuple of results would take them."""
+    """Refuses values without a dimension of the channels where a region would take them."""
     for part in parts:
         if part.plan is not None and part.plan.chain.exchanged:
             message = "a module of several regions has no result whose rows come behind the channels"
             yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
         dropped = part.plan is not None and part.plan.chain.drops_channels
-        if dropped and (part is not parts[-1] or spec.outputs is not None):
-            taker = "the next region" if part is not parts[-1] else "'outputs'"
-            message = f"{taker} takes values with the channels, and '{part.region.name}' ends with [rows]"
+        if dropped and part is not parts[-1]:
+            message = f"the next region takes values with the channels, and '{part.region.name}' ends with [rows]"
             yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"), hint=KEEP)
 
 

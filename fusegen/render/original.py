@@ -108,8 +108,13 @@ def shapes(plan: Plan) -> list[str]:
         lines.append(f"The memory format is that of {of}. In channels_last nothing is copied.")
     else:
         *leading, last = chain.inputs[0].shape
-        each = text(chain.result_shape(leading, last if chain.trailing else chain.channels))
-        lines.append(f"Returns {each}." if spec.outputs is None else f"Returns {', '.join(spec.outputs)}, each {each}.")
+        own, channels = chain.result_shape(leading, last if chain.trailing else chain.channels), chain.channels
+        further = {name: node.is_full for name, node in chain.further_results.items()}
+        named = {
+            name: (*leading, (last if chain.trailing else channels) if full else 1) for name, full in further.items()
+        }
+        each = [f"{name} {text(named.get(name, own))}" for name in spec.outputs or ()]
+        lines.append(f"Returns {', '.join(each) or text(own)}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
         leading = chain.inputs[0].shape[0] if chain.batched else chain.rows

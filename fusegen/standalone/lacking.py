@@ -51,6 +51,9 @@ def _lacking(plan: Plan) -> Iterator[Lacking]:
         yield ("chain", 0), "an exported file has no bmm", _PACKAGE
     if chain.targets:
         yield ("chain", len(spec.chain) - 1), "an exported file has no losses", _PACKAGE
+    elif chain.drops_channels and spec.outputs:
+        message = "an exported file has no result for each row beside others: 'keepdim: true' keeps the dimension"
+        yield ("chain", len(spec.chain) - 1), message, _PACKAGE
     for name in chain.spread:
         message = f"in an exported file an input has all dimensions of rows or none: '{name}' has some"
         yield ("inputs", name), message, _PACKAGE

@@ -28,9 +28,21 @@ def joined(fused: type[nn.Module]) -> type[nn.Module]:
 
 def _beside(results: Sequence[Tensor]) -> Tensor:
     """By their channels where all else is alike; images of several sizes as [batch, elements]."""
+    rank = max(each.dim() for each in results)
+    largest = next(each for each in results if each.dim() == rank)
+    results = [_widened(each, largest) for each in results]
     if len({each.shape[:-1] for each in results}) > 1:
         results = [each.flatten(1) for each in results]
     return torch.cat(list(results), dim=-1)
+
+
+def _widened(result: Tensor, largest: Tensor) -> Tensor:
+    """A value of each row as one channel. A loss as one of every row, or of images in their memory format."""
+    if not result.dim() and largest.dim() > 2:
+        return result + torch.zeros_like(largest, dtype=result.dtype)
+    if not result.dim():
+        result = result.expand(largest.shape[:-1])
+    return result.unsqueeze(-1) if result.shape == largest.shape[:-1] else result
 
 
 def eager_class(fused: type[nn.Module]) -> type[nn.Module]:

@@ -57,7 +57,8 @@ class RankOperator:
     """
 
     split = None
-    tiled = drops_channels = own_source = False
+    tiled = own_source = False
+    dropped = None
     parts = 1
 
     def __init__(self, package, statistics, sums, early, late, with_rows, linear, bias=None):

@@ -108,7 +108,8 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
             loss = (part or self)._fusegen_loss
             if loss is None:
                 return result
-            return loss((part or self)._fusegen_package, result, inputs)
+            package = (part or self)._fusegen_package
+            return loss.of_results(package, result, operator.dropped, inputs)
         if found is COMPUTED:
             with once(self):
                 return self._fusegen_run_part(inputs, part, deeper=deeper + 1, last=last)

@@ -47,11 +47,7 @@ class Multiplicand(NamedTuple):
         for index in operator.with_rows[1:]:
             given[index] = with_channels_innermost(operator.package, given[index])
         result = call_operator(module, operator, tuple(given))
-        if operator.drops_channels:
-            return result
-        if isinstance(result, tuple):
-            return tuple(each.movedim(-1, 1) for each in result)
-        return result.movedim(-1, 1)
+        return operator.with_channels(result, lambda each: each.movedim(-1, 1))
 
 
 def has_no_variance(shape):
@@ -82,11 +78,9 @@ def call_on_images(operator, given, stays_last):
         grad_last = stays_last or index not in further or is_only_last(given[index])
         given[index] = with_channels_innermost(package, given[index], grad_last)
     result = operator(*given)
-    if operator.drops_channels:
-        return result
-    if isinstance(result, tuple):
-        return tuple(_in_format(package, each.movedim(-1, 1), stays_last) for each in result)
-    return _in_format(package, result.movedim(-1, 1), stays_last)
+    return operator.with_channels(
+        result, lambda each: _in_format(package, each.movedim(-1, 1), stays_last)
+    )
 
 
 def _in_format(package, x, stays_last):

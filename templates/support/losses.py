@@ -22,6 +22,12 @@ class Loss(NamedTuple):
     target: int
     ignored: int
 
+    def of_results(self, package, results, place, inputs):
+        """What a call returns, a tuple where that is several. place: of the losses among these."""
+        if not isinstance(results, tuple):
+            return self(package, results, inputs)
+        return (*results[:place], self(package, results[place], inputs), *results[place + 1 :])
+
     def __call__(self, package, losses, inputs):
         """A tensor without dimensions, of the losses' dtype.
 

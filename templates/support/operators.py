@@ -20,8 +20,8 @@ class Operator:
     masks: the sizes of the arguments of bool, which come next. order: which of the results the
     module returns, as a tuple; None: the first alone. They are the first ones, and the backward
     op's first arguments are the gradients that come to them. linear: whether the first two
-    arguments are the operands of a matrix product. drops_channels: whether a result [rows, 1] of
-    the op is [rows] for the caller. precisions: whether the product is made in several; the
+    arguments are the operands of a matrix product. drops_channels: whether the first result, [rows,
+    1] of the op, is [rows] for the caller. precisions: whether the product is made in several; the
     last three arguments are then the precision and the pieces of both operands, which the op
     `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
     first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
@@ -51,7 +51,8 @@ class Operator:
     ):
         self.tiled, self.own_source = tiled, own_source
         self.package, self.results, self.single = package, results, len(results) == 1
-        self.drops_channels = drops_channels
+        # The place of what has no dimension for the channels among the results that are returned.
+        self.dropped = (order.index(0) if order else 0) if drops_channels else None
         self.gradients, self.linear, self.order = gradients, linear, order
         self.given = 1 if order is None else len(order)
         self.same = [(same or {}).get(index) for index in range(len(gradients))]
@@ -81,7 +82,25 @@ class Operator:
         Inputs [..., channels] give the result of their views [rows, channels], in their dimensions.
         """
         result = (self.run if arguments[0].dim() == 2 else self._call_on_rows)(arguments)
-        return result.squeeze(-1) if self.drops_channels else result
+        return self._without_channels(result, -1)
+
+    def _without_channels(self, result, at):
+        """The same without the dimension of the channels, which is `at`, of the result of rows."""
+        if self.dropped is None:
+            return result
+        if not isinstance(result, tuple):
+            return result.squeeze(at)
+        return tuple(
+            each.squeeze(at) if index == self.dropped else each for index, each in enumerate(result)
+        )
+
+    def with_channels(self, result, change):
+        """What a call returns, with the results changed that have the dimension of the channels."""
+        if not isinstance(result, tuple):
+            return change(result) if self.dropped is None else result
+        return tuple(
+            each if index == self.dropped else change(each) for index, each in enumerate(result)
+        )
 
     def run(self, arguments):
         """The same of arguments as the ops take them, and as the op has it."""
@@ -130,7 +149,7 @@ class Operator:
             shape[at] = 1 if sizes[1:] == [1] else channels
             made.append(x.new_empty(shape, dtype=dtypes[role]))
         result = self._returned(made)
-        return result.squeeze(at) if self.drops_channels else result
+        return self._without_channels(result, at)
 
     def _forward_fake(self, *arguments):
         check_devices(self.forward, arguments)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from fusegen.errors import SpecError
 from fusegen.importing.module import from_module
 from tests.importing.modules import Source, chain, imported, plan
 
@@ -56,3 +57,34 @@ def test_a_factor_of_rows() -> None:
     found = plan(from_module(WithFactor(), [torch.randn(5, 8), torch.randn(5, 1)])).spec
     assert [step.op for step in found.chain] == ["exp", "amax", "mul"]
     assert found.inputs["factor"] == (found.inputs["x"][0], 1)
+
+
+class Head(nn.Module):
+    """A loss with what it was made of."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.body, self.fc = nn.Linear(width, width), nn.Linear(width, classes)
+
+    def forward(self, x, labels):
+        logits = self.fc(torch.tanh(self.body(x)))
+        return nn.functional.cross_entropy(logits, labels), logits
+
+
+def test_a_loss_with_its_logits() -> None:
+    text = from_module(Head(6, 9), [torch.randn(5, 6), torch.randint(0, 9, (5,))], arguments=(6, 9))
+    assert "save: logits}" in text and "outputs: [result, logits]" in text
+    assert [step["op"] for step in chain(text)] == ["tanh", "linear", "cross_entropy"]
+
+
+def test_a_value_of_each_row_beside_others() -> None:
+    """It is the last value, wherever it is returned."""
+    text = imported(Source("", "return y.mean(-1), y.softmax(-1), y.amax(-1, keepdim=True)"))
+    found = chain(text)
+    assert [step["op"] for step in found] == ["softmax", "amax", "mean"] and found[-1]["keepdim"] is False
+    assert text.splitlines()[-1].startswith("outputs: [result, ")
+
+
+def test_two_values_of_each_row() -> None:
+    with pytest.raises(SpecError, match=r"FG309.*unless it is the last value"):
+        imported(Source("", "return y.mean(-1), y.amax(-1)"))
