@@ -37,7 +37,8 @@ class Loss(NamedTuple):
         """
         target = inputs[self.target]
         if self.reduction == "mean" and losses.numel() <= _MOST_ROWS:
-            if not torch.compiler.is_compiling():
+            has_kernel = _mode(package, losses.dtype) is not None
+            if has_kernel and not torch.compiler.is_compiling():
                 return _mean(package, losses.flatten(), target.flatten(), self.ignored)
         is_double = losses.dtype == torch.float64
         total = losses.sum(dtype=torch.float64 if is_double else torch.float32)
@@ -89,5 +90,5 @@ def _op(package):
 
 @functools.cache
 def _mode(package, dtype):
-    """A dtype mode with such results."""
-    return next(i for i, row in enumerate(package.dtypes) if row["output"] == dtype)
+    """A dtype mode with such results, if there is one."""
+    return next((i for i, row in enumerate(package.dtypes) if row["output"] == dtype), None)
