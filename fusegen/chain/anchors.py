@@ -80,6 +80,12 @@ class Convolution:
         is_odd = 1 < channels < 64 and (channels < 32 or channels % 16 > 0)
         return is_odd and not (isinstance(made, int) and made < -(-channels // 32) * 32)
 
+    @property
+    def is_product(self) -> bool:
+        """Whether the spec says that each position of the result is of the same one of the input, and all channels."""
+        ones, nothing = {*self.kernel_size, *self.stride, self.groups}, {*self.padding, *self.output_padding}
+        return ones == {1} and nothing == {0}
+
     def positions(self, given: Sequence[int], number: Callable[[Sizing], int]) -> tuple[int, ...]:
         """The sizes of the result for those of an input, as PyTorch computes them. number: what an entry stands for."""
         if self.same:

@@ -25,6 +25,10 @@ FEW_CHANNELS = (
     "in 16 bits the forward convolution of few channels, or of an odd number, is made with zeros beside them, to a "
     "multiple of 32, where cuDNN is faster so by more than the copy takes; the gradients are of the operands without"
 )
+PRODUCT = (
+    "the convolution is a product of matrices: cuBLAS makes it of a contiguous x, which is not copied for it, unless "
+    "images are small, rows are no multiples of 16 bytes, or PyTorch's settings want other precisions of both libraries"
+)
 EXCHANGED = "the module copies the result, whose rows come behind the channels, and the gradient that comes to it"
 
 
@@ -47,6 +51,8 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     for program in (forward, backward):
         outer = () if why else tuple(t.name for t in _full(program) if not inner & {t.whole.name, t.gradient_of})
         found.append(replace(program, outer=outer, reasons=(*program.reasons, reason)))
+    if chain.convolution and chain.convolution.is_product:
+        found[0] = replace(found[0], reasons=(*found[0].reasons, PRODUCT))
     if chain.convolution and chain.convolution.is_depthwise:
         found[1] = replace(found[1], reasons=(*found[1].reasons, DEPTHWISE))
     return found[0], found[1]

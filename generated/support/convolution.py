@@ -2,11 +2,12 @@
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
 that by a view: a row for each position of each of the batch. The convolution's input is copied to
-that format (memory_formats.py), unless it is in it; in 16 bits few channels get zeros beside them
-(few_channels.py). The gradients of a depthwise convolution are made otherwise in float32
-(depthwise.py). The chain's result and its input's gradient are in the format of PyTorch's
-convolution. Where that is contiguous, most chains' kernels write the result so themselves, and read
-further inputs and the result's gradient so; other chains' results and gradients are copied.
+that format (memory_formats.py), unless it is in it, or the kernel has one position
+(one_position.py); in 16 bits few channels get zeros beside them (few_channels.py). The gradients of
+a depthwise convolution are made otherwise in float32 (depthwise.py). The chain's result and its
+input's gradient are in the format of PyTorch's convolution. Where that is contiguous, most chains'
+kernels write the result so themselves, and read further inputs and the result's gradient so; other
+chains' results and gradients are copied.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
@@ -23,6 +24,7 @@ from .depthwise import convolve, has_own_gradients, in_numbers, is_small
 from .few_channels import WithZeros, convolve_with_zeros, padded_channels
 from .images import call_on_images
 from .memory_formats import as_channels_last, is_last, is_only_last, with_contiguous_gradient
+from .one_position import is_product, multiply
 from .parametrised import kind_of
 from .stand_in import FUNCTION, Eager, misfit_plain
 
@@ -124,12 +126,15 @@ def _convolve(package, convolved, grad_last):
     grad_last: whether the gradients of the operands may be in channels_last; else contiguous.
     """
     module, x, weight, dtype = convolved
+    if is_product(module, x, weight, dtype):
+        return multiply(package, x, weight.to(dtype), module.transposed)
     padding = module.padding
     if module.padding_mode != "zeros":
         padding = (0,) * _DIMENSIONS[kind_of(module)]
     options = [module.stride, padding, module.dilation, module.output_padding]
     is_depthwise = has_own_gradients(module, x, weight, dtype) and is_small(
-        x, result_shape(module, x, weight, weight.shape[0])  # or larger, if x is padded already
+        x,
+        result_shape(module, x, weight, weight.shape[0]),  # or larger, if x is padded already
     )
     followed = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     more = padded_channels(module, x, weight, dtype, followed=followed)

@@ -155,6 +155,21 @@ def test_a_convolution_of_few_channels_says_how_it_is_made(change: dict[str, obj
     assert told == [said, False]
 
 
+@pytest.mark.parametrize(
+    ("options", "is_product"),
+    [("kernel_size: 1", True), ("kernel_size: 1, padding: same, dilation: 2", True), ("kernel_size: 3", False),
+     ("kernel_size: 1, stride: 2", False), ("kernel_size: 1, padding: 1", False), ("kernel_size: 1, groups: 2", False)],
+)  # fmt: skip
+def test_a_convolution_of_one_position_says_that_it_is_a_product(options: str, is_product: bool) -> None:
+    text = (
+        "fusegen: 1\nname: product\ndims: {batch: 2, positions: 8}\ninputs: {x: [batch, 6, positions]}\nchain:\n"
+        f"  - {{op: conv1d, name: conv, out_channels: 8, {options}}}\n  - {{op: silu}}\n"
+    )
+    variant = plan_document(parse_yaml(text, "product.yaml")).variants[0]
+    said = [any("product of matrices" in each for each in p.reasons) for p in (variant.forward, variant.backward)]
+    assert said == [is_product, False]
+
+
 def test_the_bias_in_front_of_batch_norm() -> None:
     reasons = committed("conv2d_batchnorm_scaling").variants[0].backward.reasons
     assert any("gradient of conv.bias is zero" in reason for reason in reasons)
