@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from fusegen.ir.axes import Dim
 
@@ -62,6 +63,28 @@ class Convolution:
     def is_depthwise(self) -> bool:
         """Whether the spec says that each channel of the input is a group."""
         return not self.transposed and self.groups == self.in_channels != 1
+
+    @property
+    def may_have_few_channels(self) -> bool:
+        """Whether the spec leaves open, or says, that support/few_channels.py makes the forward pass in 16 bits."""
+        ones = (self.groups, *self.stride, *self.dilation)
+        sizes = [size for size in self.kernel_size if isinstance(size, int)]
+        is_small = len(sizes) == len(self.kernel_size) and prod(sizes) < 9
+        if self.transposed or self.is_depthwise or is_small:
+            return False
+        if any(isinstance(each, int) and each > 1 for each in ones):
+            return False
+        channels, made = self.in_channels, self.out_channels
+        if not isinstance(channels, int):
+            return True
+        is_odd = 1 < channels < 64 and (channels < 32 or channels % 16 > 0)
+        return is_odd and not (isinstance(made, int) and made < -(-channels // 32) * 32)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the spec says that each position of the result is of the same one of the input, and all channels."""
+        ones, nothing = {*self.kernel_size, *self.stride, self.groups}, {*self.padding, *self.output_padding}
+        return ones == {1} and nothing == {0}
 
     def positions(self, given: Sequence[int], number: Callable[[Sizing], int]) -> tuple[int, ...]:
         """The sizes of the result for those of an input, as PyTorch computes them. number: what an entry stands for."""

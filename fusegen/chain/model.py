@@ -205,6 +205,11 @@ class Chain:
         """Whether the result has one value for each row."""
         return not self.result.is_full
 
+    @property
+    def takes_mean(self) -> bool:
+        """Whether the module returns the mean of the losses of rows."""
+        return self.loss is not None and self.loss.reduction == "mean"
+
     def result_shape(self, leading: Sequence[Dim], channels: Dim, positions: Sequence[Dim] = ()) -> tuple[Dim, ...]:
         """The shape of the result for these sizes of what the tail's source has: [*leading, channels, *positions].
         Of several trailing dimensions all but the last count as leading ones."""

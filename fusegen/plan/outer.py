@@ -21,6 +21,14 @@ DEPTHWISE = (
     "the convolution is depthwise: in float32 its gradient is copied into contiguous memory for that of the weight, "
     "which PyTorch makes there several times as fast, unless the kernel is 3 x 3 or 5 x 5"
 )
+FEW_CHANNELS = (
+    "in 16 bits the forward convolution of few channels, or of an odd number, is made with zeros beside them, to a "
+    "multiple of 32, where cuDNN is faster so by more than the copy takes; the gradients are of the operands without"
+)
+PRODUCT = (
+    "the convolution is a product of matrices: cuBLAS makes it of a contiguous x, which is not copied for it, unless "
+    "images are small, rows are no multiples of 16 bytes, or PyTorch's settings want other precisions of both libraries"
+)
 EXCHANGED = "the module copies the result, whose rows come behind the channels, and the gradient that comes to it"
 
 
@@ -36,11 +44,15 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
         return forward, backward
     why = _why_copies(chain, forward, backward, saved)
     reason = TILES if why is None else COPIES + why
+    if chain.convolution and chain.convolution.may_have_few_channels:
+        forward = replace(forward, reasons=(*forward.reasons, FEW_CHANNELS))
     inner = {*chain.compact, *([] if chain.has_own_images else [chain.source.name])}
     found = []
     for program in (forward, backward):
         outer = () if why else tuple(t.name for t in _full(program) if not inner & {t.whole.name, t.gradient_of})
         found.append(replace(program, outer=outer, reasons=(*program.reasons, reason)))
+    if chain.convolution and chain.convolution.is_product:
+        found[0] = replace(found[0], reasons=(*found[0].reasons, PRODUCT))
     if chain.convolution and chain.convolution.is_depthwise:
         found[1] = replace(found[1], reasons=(*found[1].reasons, DEPTHWISE))
     return found[0], found[1]

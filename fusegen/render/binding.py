@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
-from fusegen.render.launchers_header import copy_symbol, merge_symbol, namespace
+from fusegen.render.launchers_header import copy_symbol, mean_loss_symbol, merge_symbol, namespace
 from fusegen.render.layout import tidy
 from fusegen.render.op import dtype_field
 from fusegen.render.operators import ops
@@ -28,6 +28,7 @@ def render_bindings(plan: Plan, sources: str) -> str:
         tiled=any(variant.tiled for variant in plan.variants),
         ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
         copier=copy_symbol(plan),
+        reducer=mean_loss_symbol(plan),
         roles=[*(dtype_field(role) for role in roles), "accumulator"],
         modes=mode_rows(plan),
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],

@@ -12,7 +12,7 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
-from fusegen.render.launchers_header import copy_symbol, merge_symbol, namespace, struct, symbol
+from fusegen.render.launchers_header import copy_symbol, mean_loss_symbol, merge_symbol, namespace, struct, symbol
 from fusegen.render.layout import tidy
 from fusegen.render.original import batched_lines, returned
 from fusegen.render.program import StructRenderer
@@ -60,6 +60,7 @@ def render_kernels(plan: Plan, definitions: bool = True) -> str:
         programs=[*_programs(plan)],
         ranks=_ranks(plan),
         copier=_copier(plan),
+        reducer=_reducer(plan),
     )
     return tidy(text)
 
@@ -118,6 +119,12 @@ def _copier(plan: Plan) -> dict[str, str]:
     """What copies images: as above; nothing where there is no convolution."""
     symbol = copy_symbol(plan)
     return {"symbol": symbol, "types": _type_parameters(plan, "activation")} if symbol else {}
+
+
+def _reducer(plan: Plan) -> dict[str, str]:
+    """What takes the mean of losses: as above."""
+    symbol = mean_loss_symbol(plan)
+    return {"symbol": symbol, "types": _type_parameters(plan, "output")} if symbol else {}
 
 
 def _type_parameters(plan: Plan, *roles: str) -> str:

@@ -66,6 +66,11 @@ def copy_symbol(plan: Plan) -> str:
     return f"fusegen_{plan.spec.name}_image_copy" if plan.chain.spatial else ""
 
 
+def mean_loss_symbol(plan: Plan) -> str:
+    """The C name of the launcher that takes the mean of losses, or nothing where there is none."""
+    return f"fusegen_{plan.spec.name}_mean_loss" if plan.chain.takes_mean else ""
+
+
 def namespace(spec_name: str) -> str:
     """That of a package's structs, within `fusegen`: one source may include the launchers of several packages."""
     return f"{spec_name}_launchers"
@@ -115,6 +120,7 @@ def render_launchers_header(plan: Plan) -> str:
             for program in plan.programs
         ],
         ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
+        reducer=mean_loss_symbol(plan),
         copier=copy_symbol(plan),
         in_epilogue=any(map(plan.in_epilogue, plan.programs)),
     )

@@ -23,8 +23,16 @@ _RANKS = {f"{SUPPORT}/{name}" for name in ("ranks.cuh", "ranks.h", "torch_ranks.
 
 _IMAGE_COPY = {
     f"{SUPPORT}/{name}"
-    for name in ("image_copy.h", "image_copy_shapes.cuh", "kernels/image_copy.cuh", "torch_image_copy.h")
+    for name in (
+        "image_copy.h",
+        "image_copy_shapes.cuh",
+        "kernels/image_copy.cuh",
+        "kernels/image_padding.cuh",
+        "torch_image_copy.h",
+    )
 }
+
+_MEAN_LOSS = {f"{SUPPORT}/{name}" for name in ("mean_loss.h", "kernels/mean_loss.cuh", "torch_mean_loss.h")}
 
 _MODULE = "python_module.cpp"
 _CONTRACTION = f"{SUPPORT}/contraction/"
@@ -83,6 +91,7 @@ def compiled_support(plan: Plan) -> Files:
         and (plan.has_precisions or not path.startswith(_CONTRACTION))
         and (plan.over_ranks or path not in _RANKS)
         and (plan.chain.spatial or path not in _IMAGE_COPY)
+        and (plan.chain.takes_mean or path not in _MEAN_LOSS)
     }
 
 

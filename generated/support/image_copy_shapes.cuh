@@ -14,6 +14,7 @@ constexpr int kCopyThreads = 256;         // of a block, at most
 constexpr int kCopyBlocks = 6;            // of a multiprocessor, that registers are left for
 constexpr int kCopyTileBytes = 16 * 1024; // of what a block reads
 constexpr int kCopyTileRows = 64;         // where there are enough columns
+constexpr int kPaddedVectors = 4;         // of a thread, where it pads what lies in order
 
 // A block copies a tile: tile_rows rows by 2^shift columns of one image, or the last ones, which
 // may be fewer. row_tiles of them lie below each other, per_image are those of an image.
@@ -21,7 +22,8 @@ constexpr int kCopyTileRows = 64;         // where there are enough columns
 // In shared memory a row has 2^shift elements, and each 2^group rows are followed by `padding`
 // elements, so that threads with vectors of neighbouring rows read other banks.
 struct CopyTiles {
-  int64_t rows, columns;  // of an image
+  int64_t rows, columns;  // of an image, as the result has it
+  int64_t given;          // rows that the source has; those behind them are zeros
   unsigned row_tiles, per_image;
   int tile_rows, shift, group, padding;
   int read_step, write_step;  // neighbouring elements of one access to memory
@@ -65,23 +67,24 @@ inline CopyShape image_copy_shape(const ImageCopy& a) {
   // Rows of a tile are as long as vectors, and what a tile has of a column is whole vectors.
   int width = std::max(below(a.columns, most / kCopyTileRows), std::max(reads, writes));
   CopyTiles tiles{};
-  tiles.rows = a.rows;
+  tiles.rows = a.to_rows;
   tiles.columns = a.columns;
+  tiles.given = a.rows;
   const int64_t high = std::max<int64_t>(kCopyTileRows, most / width);
-  const int64_t even = ceil_div(a.rows, ceil_div(a.rows, high));
-  tiles.tile_rows = even == a.rows ? int(even) : int(ceil_div(even, writes)) * writes;
+  const int64_t even = ceil_div(a.to_rows, ceil_div(a.to_rows, high));
+  tiles.tile_rows = even == a.to_rows ? int(even) : int(ceil_div(even, writes)) * writes;
   while (int64_t(tiles.tile_rows) * width * 2 <= most && width < a.columns) width *= 2;
   tiles.shift = logarithm_of(width);
-  tiles.row_tiles = unsigned(ceil_div(a.rows, tiles.tile_rows));
+  tiles.row_tiles = unsigned(ceil_div(a.to_rows, tiles.tile_rows));
   tiles.per_image = tiles.row_tiles * unsigned(ceil_div(a.columns, width));
   tiles.read_step = copy_step(a.columns, reads, aligned_to_16(a.from));
-  tiles.write_step = copy_step(a.rows, writes, aligned_to_16(a.to));
+  tiles.write_step = copy_step(a.to_rows, writes, aligned_to_16(a.to));
   // Few rows, or odd ones: the columns of a tile follow each other in memory.
   tiles.is_narrow = tiles.row_tiles == 1 &&
-                    (tiles.write_step < writes || a.rows < int64_t(8) * writes);
+                    (tiles.write_step < writes || a.to_rows < int64_t(8) * writes);
   if (tiles.is_narrow) {
     tiles.write_step =
-        a.rows * a.columns % writes == 0 && aligned_to_16(a.to) ? writes : 1;
+        a.to_rows * a.columns % writes == 0 && aligned_to_16(a.to) ? writes : 1;
   }
   CopyShape shape{unsigned(a.images) * tiles.per_image, kCopyThreads, tiles};
   const int64_t vectors = int64_t(tiles.tile_rows) * width / reads;
@@ -93,6 +96,23 @@ inline CopyShape image_copy_shape(const ImageCopy& a) {
   shape.tiles.beside = logarithm_of(std::min(width, shape.threads / lanes));
   shape.tiles.group = logarithm_of(tiles.write_step);
   shape.tiles.padding = std::max(tiles.read_step, 128 / int(a.from_bytes) / used);
+  return shape;
+}
+
+// Of the copy that pads channels, where they are the innermost dimension already.
+struct PaddingShape {
+  int64_t positions;
+  unsigned channels;   // of a position of the source
+  unsigned vectors;    // of a position of the result
+  unsigned per_block;  // positions
+  int step;            // neighbouring elements of one read
+};
+
+inline PaddingShape image_padding_shape(const ImageCopy& a) {
+  const int writes = int(16 / a.to_bytes);
+  PaddingShape shape{a.images * a.columns, unsigned(a.rows), unsigned(a.to_rows / writes), 0, 0};
+  shape.per_block = unsigned(std::max<int64_t>(kCopyThreads * kPaddedVectors / shape.vectors, 1));
+  shape.step = copy_step(a.rows, writes, aligned_to_16(a.from));
   return shape;
 }
 

@@ -59,15 +59,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "7b6ddcee7642",
+    "d17d833c6126",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "1ca5f8e6e9fa",
+    "19013914e882",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "079a904a4ce0",
+    "400120fbc825",
 )
 
 _package = _support.Composition(

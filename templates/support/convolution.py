@@ -2,11 +2,12 @@
 
 The kernels take [rows, channels]. In channels_last memory a result [batch, channels, *positions] is
 that by a view: a row for each position of each of the batch. The convolution's input is copied to
-that format (memory_formats.py), unless it is in it. The gradients of a depthwise convolution are
-made otherwise in float32 (depthwise.py). The chain's result and its input's gradient are in the
-format of PyTorch's convolution. Where that is contiguous, most chains' kernels write the result so
-themselves, and read further inputs and the result's gradient so; other chains' results and
-gradients are copied.
+that format (memory_formats.py), unless it is in it, or the kernel has one position
+(one_position.py); in 16 bits few channels get zeros beside them (few_channels.py). The gradients of
+a depthwise convolution are made otherwise in float32 (depthwise.py). The chain's result and its
+input's gradient are in the format of PyTorch's convolution. Where that is contiguous, most chains'
+kernels write the result so themselves, and read further inputs and the result's gradient so; other
+chains' results and gradients are copied.
 
 The bias is left to the kernels. PyTorch adds it after cuDNN has rounded the result to 16 bits, in a
 pass of its own, and rounds again: that the kernels add it to the rounded result is no less exact.
@@ -19,9 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .depthwise import convolve, has_own_gradients, is_small
+from .depthwise import convolve, has_own_gradients, in_numbers, is_small
+from .few_channels import WithZeros, convolve_with_zeros, padded_channels
 from .images import call_on_images
 from .memory_formats import as_channels_last, is_last, is_only_last, with_contiguous_gradient
+from .one_position import is_product, multiply
 from .parametrised import kind_of
 from .stand_in import FUNCTION, Eager, misfit_plain
 
@@ -123,13 +126,18 @@ def _convolve(package, convolved, grad_last):
     grad_last: whether the gradients of the operands may be in channels_last; else contiguous.
     """
     module, x, weight, dtype = convolved
+    if is_product(module, x, weight, dtype):
+        return multiply(package, x, weight.to(dtype), module.transposed)
     padding = module.padding
     if module.padding_mode != "zeros":
         padding = (0,) * _DIMENSIONS[kind_of(module)]
     options = [module.stride, padding, module.dilation, module.output_padding]
     is_depthwise = has_own_gradients(module, x, weight, dtype) and is_small(
-        x, result_shape(module, x, weight, weight.shape[0])  # or larger, if x is padded already
+        x,
+        result_shape(module, x, weight, weight.shape[0]),  # or larger, if x is padded already
     )
+    followed = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    more = padded_channels(module, x, weight, dtype, followed=followed)
     # PyTorch has no channels_last for one dimension of positions: it is the last of two.
     is_1d = x.dim() == 3
     if is_1d:
@@ -143,13 +151,20 @@ def _convolve(package, convolved, grad_last):
     if is_depthwise:
         result = convolve(package, x, weight, stride, padding, dilation)
         return result.squeeze(2) if is_1d else result
+    if more:
+        x, padding = in_numbers(x, weight, padding, dilation)
+    if more and not followed:
+        result = convolve_with_zeros(package, x, weight, dtype, more, padding, dilation)
+        return result.squeeze(2) if is_1d else result
     x = as_channels_last(package, x, dtype, grad_last)
     grad_last = grad_last or convolved.weight.is_leaf  # to whose strides autograd brings the .grad
     if weight.dtype != dtype:  # else PyTorch brings it into the format of x, and saves no copy
         weight = as_channels_last(package, weight, dtype, grad_last)
     elif not grad_last:
         weight = with_contiguous_gradient(package, weight)
-    if module.transposed:
+    if more:
+        result = WithZeros.apply(x, weight, package, more, padding, dilation)
+    elif module.transposed:
         function = F.conv_transpose3d if x.dim() == 5 else F.conv_transpose2d
         result = function(x, weight, None, stride, padding, output_padding, module.groups, dilation)
     else:

@@ -46,7 +46,7 @@ def convolve(package, x, weight, stride, padding, dilation):
 
     x: [batch, channels, *positions] with two or three dimensions of positions.
     """
-    x, padding = _in_numbers(x, weight, padding, dilation)
+    x, padding = in_numbers(x, weight, padding, dilation)
     options = (stride, padding, dilation)
     if torch.compiler.is_compiling():
         made = _convolution(as_contiguous(package, x), as_contiguous(package, weight), *options)
@@ -54,7 +54,7 @@ def convolve(package, x, weight, stride, padding, dilation):
     return _Depthwise.apply(x, weight, package, options)
 
 
-def _in_numbers(x, weight, padding, dilation):
+def in_numbers(x, weight, padding, dilation):
     """x and the padding, as PyTorch makes them of a word: an odd one pads x at its end."""
     if not isinstance(padding, str):
         return x, padding

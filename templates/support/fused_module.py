@@ -106,7 +106,10 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
             if self._fusegen_exchanged:
                 result = exchanged(result, self._fusegen_exchanged)
             loss = (part or self)._fusegen_loss
-            return result if loss is None else loss.of_results(result, operator.dropped, inputs)
+            if loss is None:
+                return result
+            package = (part or self)._fusegen_package
+            return loss.of_results(package, result, operator.dropped, inputs)
         if found is COMPUTED:
             with once(self):
                 return self._fusegen_run_part(inputs, part, deeper=deeper + 1, last=last)

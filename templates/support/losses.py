@@ -1,8 +1,14 @@
 """What is made of the losses of rows, which a chain's kernels leave."""
 
+import functools
 from typing import NamedTuple
 
 import torch
+from torch.autograd.function import once_differentiable
+
+from .op_schemas import describe
+
+_MOST_ROWS = 1 << 15  # that the one block of the kernel is fast with
 
 
 class Loss(NamedTuple):
@@ -16,20 +22,73 @@ class Loss(NamedTuple):
     target: int
     ignored: int
 
-    def of_results(self, results, place, inputs):
+    def of_results(self, package, results, place, inputs):
         """What a call returns, a tuple where that is several. place: of the losses among these."""
         if not isinstance(results, tuple):
-            return self(results, inputs)
-        return (*results[:place], self(results[place], inputs), *results[place + 1 :])
+            return self(package, results, inputs)
+        return (*results[:place], self(package, results[place], inputs), *results[place + 1 :])
 
-    def __call__(self, losses, inputs):
+    def __call__(self, package, losses, inputs):
         """A tensor without dimensions, of the losses' dtype.
 
         Added in float32, in an order that the number of rows fixes. The rows that count are counted
-        on the device: NaN if there are none, as PyTorch has it.
+        on the device: NaN if there are none, as PyTorch has it. A kernel of the package takes the
+        mean of not too many rows. torch.compile fuses PyTorch's operators itself.
         """
+        target = inputs[self.target]
+        if self.reduction == "mean" and losses.numel() <= _MOST_ROWS:
+            has_kernel = _mode(package, losses.dtype) is not None
+            if has_kernel and not torch.compiler.is_compiling():
+                return _mean(package, losses.flatten(), target.flatten(), self.ignored)
         is_double = losses.dtype == torch.float64
         total = losses.sum(dtype=torch.float64 if is_double else torch.float32)
         if self.reduction == "mean":
-            total = total / (inputs[self.target] != self.ignored).sum()
+            total = total / (target != self.ignored).sum()
         return total.to(losses.dtype)
+
+
+def _mean(package, losses, targets, ignored):
+    if torch.is_grad_enabled() and losses.requires_grad:
+        return _Mean.apply(losses, targets, package, ignored)
+    return _reduced(package, losses, targets, ignored)[0]
+
+
+def _reduced(package, losses, targets, ignored):
+    return _op(package)(losses, targets, ignored, _mode(package, losses.dtype))
+
+
+class _Mean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, losses, targets, package, ignored):
+        mean, count = _reduced(package, losses, targets, ignored)
+        ctx.save_for_backward(count)
+        ctx.rows = losses.shape
+        return mean
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        """The kernels leave the gradient of rows that do not count out of theirs."""
+        (count,) = ctx.saved_tensors
+        found = grad.new_empty(ctx.rows)
+        # With `out` one kernel does all of it, which rounds once.
+        torch.div(grad.expand(ctx.rows), count.expand(ctx.rows), out=found)
+        return found, None, None, None
+
+
+@functools.cache
+def _op(package):
+    op = package.find_op("mean_loss")
+
+    def fake(losses, targets, ignored, dtype_mode):
+        accumulator = torch.promote_types(losses.dtype, torch.float32)
+        return losses.new_empty(()), losses.new_empty((), dtype=accumulator)
+
+    describe(op, fake, lambda *_, **__: 0)
+    return op
+
+
+@functools.cache
+def _mode(package, dtype):
+    """A dtype mode with such results, if there is one."""
+    return next((i for i, row in enumerate(package.dtypes) if row["output"] == dtype), None)

@@ -32,7 +32,7 @@ def as_channels_last(package, x, dtype, grad_last=True):
 
     grad_last: whether the gradient of `x` may have that format; else it is contiguous.
     """
-    if _is_copied(x, dtype) and x.is_contiguous():
+    if is_copied(x, dtype) and x.is_contiguous():
         return _recorded(_ToChannelsLast, package, x, dtype, grad_last)
     if not grad_last:
         x = with_contiguous_gradient(package, x)
@@ -47,7 +47,7 @@ def with_channels_innermost(package, x, grad_last=True):
 
     grad_last: as of as_channels_last().
     """
-    if _is_copied(x, x.dtype) and x.is_contiguous():
+    if is_copied(x, x.dtype) and x.is_contiguous():
         x = _recorded(_ToChannelsLast, package, x, x.dtype, grad_last)
     elif not grad_last:
         x = with_contiguous_gradient(package, x)
@@ -69,9 +69,19 @@ def as_contiguous(package, x):
         # Sizes of 1 make both formats one, but by its strides PyTorch would go on in channels_last.
         return x.flatten(1).view(x.shape)
     narrow = x.dtype.itemsize == 2 and x.shape[1] * x.dtype.itemsize < _LEAST_VECTOR
-    if not narrow and _is_copied(x, x.dtype) and x.movedim(1, -1).is_contiguous():
+    if not narrow and is_copied(x, x.dtype) and x.movedim(1, -1).is_contiguous():
         return _recorded(_ToContiguous, package, x, x.dtype)
     return x.contiguous()
+
+
+def with_zeros(package, x, dtype, channels):
+    """`x` in channels_last, with zeros behind its channels. Autograd does not follow.
+
+    x: in the dtype, of 16 bits, or in float32. channels: of the result, a multiple of 8.
+    """
+    mode = -1 if x.dtype == dtype else _mode(package, dtype)
+    made = _padding_op(package)(x.flatten(2), channels, mode)
+    return made.mT.view(x.shape[0], channels, *x.shape[2:])
 
 
 def is_last(x):
@@ -92,7 +102,7 @@ def is_only_last(x):
     return x.movedim(1, -1).is_contiguous() and not x.is_contiguous()
 
 
-def _is_copied(x, dtype):
+def is_copied(x, dtype):
     """Whether the kernel copies such a tensor, if it has the strides for it."""
     if torch.compiler.is_compiling() or x.shape[0] == 0 or x.shape[1] == 1:
         return False
@@ -162,6 +172,18 @@ def _op(package):
         dtype = images.dtype if dtype_mode < 0 else package.dtypes[dtype_mode]["activation"]
         count, rows, columns = images.shape
         return images.new_empty((count, columns, rows), dtype=dtype)
+
+    describe(op, fake, lambda *_, **__: 0)
+    return op
+
+
+@functools.cache
+def _padding_op(package):
+    op = package.find_op("pad_images")
+
+    def fake(images, more, dtype_mode):
+        dtype = images.dtype if dtype_mode < 0 else package.dtypes[dtype_mode]["activation"]
+        return images.new_empty((images.shape[0], images.shape[2], more), dtype=dtype)
 
     describe(op, fake, lambda *_, **__: 0)
     return op

@@ -29,34 +29,73 @@ inline int64_t copied_bytes(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 ? 2 : 0;
 }
 
+// Copies to `to`, [images, columns, to_rows], what lies in memory as [images, rows, columns], or is
+// exchanged already. mode: as of exchanged().
+inline void copy_to(
+    const Tensor& to, const ImageCopier& copier, const Tensor& from, int64_t rows, int64_t mode,
+    bool exchanged = false) {
+  const Launch launch(from);
+  Call call{mode, 0, 0};
+  call.stream = launch.stream;
+  const ImageCopy copy{
+      read(from), write(to), to.size(0), rows, to.size(1), to.size(2),
+      copied_bytes(from.scalar_type()), copied_bytes(to.scalar_type()), exchanged};
+  if (from.numel() > 0) {
+    check_launch("image_copy", copier.launcher(&call, &copy), copier.error_text);
+  }
+}
+
 // [images, columns, rows] of [images, rows, columns], which lie so in memory. dtype: that of
 // `from`, or that of activations in `mode` where `from` is of float.
 inline Tensor exchanged(
     const ImageCopier& copier, const Tensor& from, int64_t rows, int64_t columns, ScalarType dtype,
     int64_t mode) {
   const Tensor to = empty(from, dtype, {from.size(0), columns, rows});
-  const Launch launch(from);
-  Call call{mode, 0, 0};
-  call.stream = launch.stream;
-  const ImageCopy copy{read(from), write(to), from.size(0), rows, columns,
-                       copied_bytes(from.scalar_type()), copied_bytes(dtype)};
-  if (from.numel() > 0) {
-    check_launch("image_copy", copier.launcher(&call, &copy), copier.error_text);
-  }
+  copy_to(to, copier, from, rows, mode);
   return to;
 }
 
-// The op of a package. dtype: see above.
+inline void check_copied(const char* op, ScalarType from, ScalarType to) {
+  const bool rounds = from == ScalarType::Float && copied_bytes(to) == 2;
+  if (copied_bytes(from) == 0 || (from != to && !rounds)) {
+    fail(op, "no copy of ", from, " to ", to);
+  }
+}
+
+// Whether [images, channels, positions] is in channels_last, and not contiguous.
+inline bool is_only_last(const Tensor& tensor) {
+  const int64_t channels = tensor.size(1), positions = tensor.size(2);
+  return !tensor.is_contiguous() && tensor.stride(1) == 1 && tensor.stride(2) == channels &&
+         tensor.stride(0) == channels * positions;
+}
+
+// An op of a package. dtype: as of exchanged().
 inline Tensor copy_images(
     const ImageCopier& copier, const Arguments& args, const Tensor& images, ScalarType dtype,
     int64_t mode) {
   const ScalarType came = images.scalar_type();
   const Tensor from = args.input("images", images, came, {kAny, kAny, kAny});
-  const bool rounds = came == ScalarType::Float && copied_bytes(dtype) == 2;
-  if (copied_bytes(came) == 0 || (came != dtype && !rounds)) {
-    fail("copy_images", "no copy of ", came, " to ", dtype);
-  }
+  check_copied("copy_images", came, dtype);
   return exchanged(copier, from, from.size(1), from.size(2), dtype, mode);
+}
+
+// An op of a package: [images, positions, more] of [images, channels, positions], in either format.
+// Behind the channels there are zeros. more: a multiple of 8. dtype: of 16 bits.
+inline Tensor pad_images(
+    const ImageCopier& copier, const Arguments& args, const Tensor& images, int64_t more,
+    ScalarType dtype, int64_t mode) {
+  const ScalarType came = images.scalar_type();
+  args.matrix("images", images, came, {kAny, kAny, kAny});
+  const int64_t channels = images.size(1);
+  check_copied("pad_images", came, dtype);
+  if (copied_bytes(dtype) != 2 || more < channels || more % 8 != 0) {
+    fail("pad_images", "no copy of ", channels, " channels with ", more, " in ", dtype);
+  }
+  const bool is_last = is_only_last(images);
+  const Tensor from = is_last ? images : args.input("images", images, came, {kAny, kAny, kAny});
+  const Tensor to = empty(images, dtype, {images.size(0), images.size(2), more});
+  copy_to(to, copier, from, channels, mode, is_last);
+  return to;
 }
 
 // A tensor that kernels read as [batch, channels, positions], contiguous. What comes in
@@ -67,11 +106,9 @@ inline Tensor copy_images(
   args.matrix(name, tensor, dtype, shape);
   if (tensor.dim() == 3 && !tensor.is_contiguous() && copied_bytes(dtype) != 0) {
     const int64_t channels = tensor.size(1), positions = tensor.size(2);
-    const bool is_last = tensor.stride(1) == 1 && tensor.stride(2) == channels &&
-                         tensor.stride(0) == channels * positions;
     const int64_t bytes = copied_bytes(dtype);
     const bool is_narrow = bytes == 2 && channels * bytes < kLeastVector;
-    if (is_last && !is_narrow && channels * positions >= kLeastImage) {
+    if (is_only_last(tensor) && !is_narrow && channels * positions >= kLeastImage) {
       return exchanged(copier, tensor, positions, channels, dtype, 0);
     }
   }

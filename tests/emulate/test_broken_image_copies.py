@@ -12,12 +12,14 @@ from fusegen.emulate import EmulatedLibrary, EmulationError, compile_kernels  # 
 from tests.emulate.mutants.image_copies import IMAGE_COPIES  # noqa: E402
 from tests.emulate.mutants.mutant import with_mutants  # noqa: E402
 from tests.emulate.mutants.scenario import choose  # noqa: E402
+from tests.kernels import test_image_padding as padding  # noqa: E402
 from tests.kernels.building import written  # noqa: E402
 from tests.kernels.test_image_copy import SOURCE, run  # noqa: E402
 
 MUTANTS = dict(enumerate(IMAGE_COPIES, start=1))
 SEEDS = range(2)
 SCENARIOS = {"a tile": (2, 64, 64), "several tiles": (2, 72, 136), "odd": (2, 64, 61), "few rows": (2, 3, 264)}
+PADDED = {"with zeros": (1, 40, 264, 96), "in order": (2, 20, 200, 32)}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,10 @@ def library(tmp_path_factory, emulation_cache) -> EmulatedLibrary:
 def verdict(library: EmulatedLibrary, scenario: str, number: int, seed: int) -> str:
     choose(library, number)
     try:
-        run(library, *SCENARIOS[scenario], seed=seed)
+        if scenario in PADDED:
+            padding.run(library, *PADDED[scenario], exchanged=scenario == "in order", seed=seed)
+        else:
+            run(library, *SCENARIOS[scenario], seed=seed)
     except EmulationError as error:
         return str(error)
     except AssertionError:
@@ -43,7 +48,7 @@ def verdict(library: EmulatedLibrary, scenario: str, number: int, seed: int) -> 
     return "fine"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *PADDED])
 def test_the_copy_without_a_mutant_is_right(scenario: str, library: EmulatedLibrary) -> None:
     for seed in SEEDS:
         assert verdict(library, scenario, 0, seed) == "fine"

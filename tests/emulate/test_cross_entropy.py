@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import fusegen  # noqa: E402
 from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
@@ -21,6 +22,7 @@ from fusegen.verify.sizes import SMALL, several  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import forced_shapes, module_class, write  # noqa: E402
+from tests.emulate.convolutions import part_of_support  # noqa: E402
 from tests.emulate.test_chains import schedules_of  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -133,6 +135,60 @@ def test_the_mean_is_of_the_rows_that_count(called) -> None:
     torch.testing.assert_close(gradients[0], gradients[2])
     assert torch.equal(gradients[0], gradients[1]) and not gradients[0][4].any()
     assert module(x, torch.full_like(target, -100)).isnan()
+
+
+class Called(TorchDispatchMode):
+    """Notes which operators compute something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func._schema.name
+        if name.startswith("fusegen::") or name.rpartition("::")[2] in ("sum", "ne", "div", "mul", "_to_copy", "clone"):
+            self.names.append("kernel" if name.startswith("fusegen::") else name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_kernel_takes_the_mean(called, dtype) -> None:
+    """With one operator of PyTorch's in the backward pass, which makes the gradients of rows."""
+    module, x, target = called
+    module, x = module.to(dtype), x.detach().to(dtype).requires_grad_()
+    with Called() as seen:
+        loss = module(x, target)
+        forward = len(seen.names)
+        gradient, *_ = torch.autograd.grad(loss, [x, *module.parameters()], torch.full_like(loss, 3))
+    assert seen.names[:forward] == ["kernel", "kernel"] and seen.names[forward:] == ["aten::div", "kernel"]
+    x64 = x.detach().double().requires_grad_()
+    expected = F.cross_entropy(F.linear(x64, *(each.double() for each in module.parameters())), target)
+    tolerance = {"rtol": 1e-5, "atol": 1e-6} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    torch.testing.assert_close(loss.double(), expected, **tolerance)
+    torch.testing.assert_close(gradient.double(), torch.autograd.grad(3 * expected, x64)[0], **tolerance)
+    with torch.no_grad(), Called() as seen:
+        assert torch.equal(module(x, target), loss) and seen.names == ["kernel", "kernel"]
+
+
+def test_pytorch_takes_the_mean_of_many_rows(called, monkeypatch) -> None:
+    module, x, target = called
+    losses = part_of_support(type(module), "losses")
+    found = [torch.autograd.grad(module(x, target), x)[0]]
+    monkeypatch.setattr(losses, "_MOST_ROWS", 10)
+    with Called() as seen:
+        found.append(torch.autograd.grad(module(x, target), x)[0])
+    assert seen.names.count("kernel") == 2 and torch.equal(*found)
+
+
+def test_the_op_that_takes_the_mean(called) -> None:
+    module, _, target = called
+    op = part_of_support(type(module), "losses")._op(module._fusegen_package)
+    for mode, dtype in ((0, torch.float32), (1, torch.bfloat16)):
+        given = torch.rand(11, dtype=dtype)
+        torch.library.opcheck(op, (given, target, -100, mode), test_utils=("test_schema", "test_faketensor"))
+    for wrong in ((given.double(), target, -100, 1), (given, target[:4], -100, 1), (given, target.int(), -100, 1)):
+        with pytest.raises(RuntimeError, match="expected (dtype|shape)"):
+            op(*wrong)
 
 
 def test_a_target_that_is_no_channel_is_no_number(called) -> None:

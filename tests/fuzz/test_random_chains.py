@@ -34,7 +34,7 @@ KNOWN = (
     "one chain can normalise by one number of groups",
 )
 FIRST, END = map(int, os.environ.get("FUSEGEN_CHAINS", "0-150").split("-"))
-RUN = {"rows": 36, "leading": 20, "images": 22, "convolutions": 27}
+RUN = {"rows": 25, "leading": 20, "images": 22, "convolutions": 27}
 SEEDS = (
     [(seed, "") for seed in range(FIRST, FIRST + max(1, (END - FIRST) // 100))]
     if "FUSEGEN_CHAINS" in os.environ

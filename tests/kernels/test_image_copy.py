@@ -49,7 +49,7 @@ def run(library, images, rows, columns, kind="float32", *, misaligned=(False, Fa
     x = Buffer.from_tensor(values, offset_bytes=offsets[0], readonly=True)
     y = Buffer.poisoned((images, columns, rows), made, offset_bytes=offsets[1])
     sizes = (images, rows, columns, given.itemsize, made.itemsize)
-    library.call("image_copy", mode, x, y, *sizes, seed=seed)
+    library.call("image_copy", mode, x, y, *sizes, rows, 0, seed=seed)
     assert torch.equal(y.tensor(), values.to(made).transpose(1, 2))
 
 
@@ -71,7 +71,7 @@ def test_bits_of_no_number(library):
     bits = torch.tensor([0x7FC00001, 0x7F800001, -0x80000000, 0, 1, -1], dtype=torch.int32).repeat(100)
     x = Buffer.from_tensor(bits.view(torch.float32).view(1, 6, 100), readonly=True)
     y = Buffer.poisoned((1, 100, 6), torch.float32)
-    library.call("image_copy", 0, x, y, 1, 6, 100, 4, 4)
+    library.call("image_copy", 0, x, y, 1, 6, 100, 4, 4, 6, 0)
     expected = bits.view(6, 100).T
     assert torch.equal(y.tensor().view(torch.int32)[0], expected)
 
@@ -80,4 +80,4 @@ def test_bits_of_no_number(library):
 def test_no_such_kernel(library, sizes):
     x, y = (Buffer.poisoned((1, 2, 2), torch.float64) for _ in range(2))
     with pytest.raises(Exception, match="1"):
-        library.call("image_copy", 0, x, y, 1, 2, 2, *sizes)
+        library.call("image_copy", 0, x, y, 1, 2, 2, *sizes, 2, 0)

@@ -132,6 +132,44 @@ def test_a_depthwise_convolution_says_how_its_gradients_are_made(op: str, groups
     assert said == [False, is_depthwise]
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({}, True), ({"kernel_size": 2}, False), ({"kernel_size": "[9, 1]"}, True), ({"stride": 2}, False),
+     ({"dilation": 2}, False), ({"groups": 2}, False), ({"groups": 8}, False), ({"op": "conv_transpose2d"}, False),
+     ({"in": 32}, False), ({"in": 1}, False), ({"in": 40}, True), ({"in": 40, "out_channels": 48}, False),
+     ({"in": 72}, False), ({"out_channels": 24}, False), ({"in": "channels"}, True)],
+    ids=str,
+)  # fmt: skip
+def test_a_convolution_of_few_channels_says_how_it_is_made(change: dict[str, object], said: bool) -> None:
+    step = {"op": "conv2d", "name": "conv", "out_channels": 64, "kernel_size": 3, **change}
+    channels = step.pop("in", 8)
+    declared = "arguments: {channels: {type: dim}}\n" if channels == "channels" else ""
+    dims = "batch: 2, height: 12, width: 12" + (", channels: 8" if declared else "")
+    text = (
+        f"fusegen: 1\nname: few\ndims: {{{dims}}}\n{declared}"
+        f"inputs: {{x: [batch, {channels}, height, width]}}\nchain:\n"
+        f"  - {{{', '.join(f'{key}: {value}' for key, value in step.items())}}}\n  - {{op: silu}}\n"
+    )
+    variant = plan_document(parse_yaml(text, "few.yaml")).variants[0]
+    told = [any("with zeros beside them" in each for each in p.reasons) for p in (variant.forward, variant.backward)]
+    assert told == [said, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_product"),
+    [("kernel_size: 1", True), ("kernel_size: 1, padding: same, dilation: 2", True), ("kernel_size: 3", False),
+     ("kernel_size: 1, stride: 2", False), ("kernel_size: 1, padding: 1", False), ("kernel_size: 1, groups: 2", False)],
+)  # fmt: skip
+def test_a_convolution_of_one_position_says_that_it_is_a_product(options: str, is_product: bool) -> None:
+    text = (
+        "fusegen: 1\nname: product\ndims: {batch: 2, positions: 8}\ninputs: {x: [batch, 6, positions]}\nchain:\n"
+        f"  - {{op: conv1d, name: conv, out_channels: 8, {options}}}\n  - {{op: silu}}\n"
+    )
+    variant = plan_document(parse_yaml(text, "product.yaml")).variants[0]
+    said = [any("product of matrices" in each for each in p.reasons) for p in (variant.forward, variant.backward)]
+    assert said == [is_product, False]
+
+
 def test_the_bias_in_front_of_batch_norm() -> None:
     reasons = committed("conv2d_batchnorm_scaling").variants[0].backward.reasons
     assert any("gradient of conv.bias is zero" in reason for reason in reasons)

@@ -4,6 +4,7 @@
 // A tile goes through shared memory. Threads with neighbouring elements of a row read it there,
 // asynchronously and all at once; then threads with neighbouring elements of a column write it. An
 // access moves a vector of 16 bytes, or less where the sizes or the tensors' beginnings forbid it.
+// Zeros behind the rows of the source go to memory alone.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +20,9 @@
 #include "../launch.cuh"
 #include "../packs.cuh"
 #include "../types.cuh"
+#include "image_padding.cuh"
 
 namespace fusegen {
-
-// An element as the result has it: rounded, or the same bits.
-template <typename To, typename From>
-__device__ __forceinline__ To copied(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else {
-    return narrow<To>(value);
-  }
-}
 
 // One block of the kernel.
 template <typename From, typename To>
@@ -48,9 +40,11 @@ class CopiedTile {
     const int64_t below = tiles.rows - row, behind = tiles.columns - column;
     rows_ = below < tiles.tile_rows ? int(below) : tiles.tile_rows;
     columns_ = behind < (1 << tiles.shift) ? int(behind) : 1 << tiles.shift;
-    const int64_t first = image * (tiles.rows * tiles.columns);
-    from_ = from + first + row * tiles.columns + column;
-    to_ = to + first + column * tiles.rows + row;
+    const int64_t given = tiles.given - row;
+    given_ = given < rows_ ? given > 0 ? int(given) : 0 : rows_;
+    const int64_t first = image * tiles.columns;
+    from_ = from + first * tiles.given + row * tiles.columns + column;
+    to_ = to + (first + column) * tiles.rows + row;
   }
 
   __device__ __forceinline__ void read_tile() const {
@@ -64,7 +58,9 @@ class CopiedTile {
   }
 
   __device__ __forceinline__ void write_tile() const {
-    if (tiles_.is_narrow) {
+    if (tiles_.given < tiles_.rows) {
+      if constexpr (sizeof(To) == 2) write_padded();
+    } else if (tiles_.is_narrow) {
       if (tiles_.write_step > 1) {
         write_in_order<kWrites>();
       } else {
@@ -83,7 +79,7 @@ class CopiedTile {
   // The rows of a tile, one after the other: kStep elements by each thread.
   template <int kStep>
   __device__ __forceinline__ void read_by() const {
-    const unsigned width = 1u << tiles_.shift, size = unsigned(rows_) << tiles_.shift;
+    const unsigned width = 1u << tiles_.shift, size = unsigned(given_) << tiles_.shift;
 #pragma unroll 4
     for (unsigned at = threadIdx.x * kStep; at < size; at += blockDim.x * kStep) {
       const int row = int(at >> tiles_.shift), column = int(at & (width - 1));
@@ -140,9 +136,28 @@ class CopiedTile {
     }
   }
 
+  // Columns that have zeros behind the rows of the source: a vector by each thread.
+  __device__ __forceinline__ void write_padded() const {
+    const unsigned vectors = unsigned(rows_) / kWrites, size = vectors * unsigned(columns_);
+    for (unsigned at = threadIdx.x; at < size; at += blockDim.x) {
+      const unsigned column = at / vectors;
+      const int row = int(at - column * vectors) * kWrites;
+      // The rows of a vector are a group: nothing lies between them.
+      const From* const own = shared_ + tiles_.index_of(row, int(column));
+      Pack<To, kWrites> pack;
+#pragma unroll
+      for (int v = 0; v < kWrites; ++v) {
+        pack[v] = copied<To>(row + v < given_ ? own[v << tiles_.shift] : From{});
+      }
+      To* const to = to_ + column * tiles_.rows + row;
+      store_words(to, pack, [](auto* at, const auto& word) { __stwb(at, word); });
+    }
+  }
+
   const CopyTiles& tiles_;
   From* const shared_;
   int rows_, columns_;  // of the tile
+  int given_;           // rows of it that the source has
   const From* from_;    // its first element
   To* to_;
 };
@@ -161,6 +176,10 @@ __global__ void __launch_bounds__(kCopyThreads, kCopyBlocks) image_copy_kernel(
 
 template <typename From, typename To>
 cudaError_t launch_image_copy(const ImageCopy& a, cudaStream_t stream) {
+  if ((a.to_rows != a.rows || a.exchanged) && !may_pad<To>(a)) return cudaErrorInvalidValue;
+  if constexpr (sizeof(To) == 2) {
+    if (a.exchanged) return launch_image_padding<From, To>(a, stream);
+  }
   const CopyShape shape = image_copy_shape(a);
   return launch(
       image_copy_kernel<From, To>, dim3(shape.blocks), dim3(unsigned(shape.threads)),

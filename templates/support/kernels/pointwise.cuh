@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -53,7 +54,8 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   // The group and the row of each of the thread's columns, counted from the first of the tile.
   const int64_t groups_of_tile = kPacked ? p.groups : period * p.groups;
   const int64_t rows_of_tile = kPacked ? 1 : period;
-  int64_t group_of[kVec] = {}, row_of[kVec] = {};
+  int64_t group_of[kVec] = {};
+  int row_of[kVec] = {};
   if constexpr (kGroups) {
     const Division by_group(columns.first, p.group_length);
     by_group.template each<kVec>([&](int v, int64_t quotient, int64_t) {
@@ -61,8 +63,11 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     });
   }
   if constexpr (kRows) {
-    columns.each([&](int v, int64_t row, int64_t) { row_of[v] = row; });
+    columns.each([&](int v, int64_t row, int64_t) { row_of[v] = int(row); });
   }
+  // Most vectors of long rows are of one row and group, whose values serve all their elements.
+  constexpr bool kDivides = !kPacked && (kRows || kGroups);
+  const bool is_one = row_of[0] == row_of[kVec - 1] && group_of[0] == group_of[kVec - 1];
 
   // What is known of each of the thread's columns. Values of the row and the group are set for each
   // tile.
@@ -74,8 +79,9 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
 
   // The values in memory of the row and the group of column v of a tile. Those of the first column
   // are loaded together with the vector. The other columns seldom are of another row or group; with
-  // eight columns the comparison takes longer than to load the values again.
-  constexpr bool kEarly = kPacked || kVec <= 4;
+  // eight columns the comparison takes longer than to load the values again. `one`: whether all of
+  // them are of the same.
+  constexpr bool kEarly = kVec <= 4;
   struct Values {
     typename P::Row row;
     typename P::Group group;
@@ -102,8 +108,8 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   constexpr unsigned kReads = P::kReadBy[kPass];
 
   // Computes the thread's vector of a tile; some of its elements may not exist.
-  const auto take = [&](const auto& here, int64_t tile, bool first, const Values& first_values,
-                        const Vectors& in) {
+  const auto take = [&](auto one, const auto& here, int64_t tile, bool first,
+                        const Values& first_values, const Vectors& in) {
     [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
     typename P::Drawn drawn[kVec];
     draw<kSamples && !kPacked>(p, here, element_of(tile), drawn);
@@ -113,8 +119,9 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
       Known<P>& k = known[v];
       static_cast<typename P::Drawn&>(k) = drawn[v];
       if constexpr (kRows || kGroups) {
-        const bool of_first = kPacked || (kEarly && (!kGroups || group_of[v] == group_of[0]) &&
-                                          (!kRows || row_of[v] == row_of[0]));
+        const bool of_first =
+            decltype(one)::value || (kEarly && (!kGroups || group_of[v] == group_of[0]) &&
+                                     (!kRows || row_of[v] == row_of[0]));
         const Values values = of_first ? first_values : values_of(tile, v);
         static_cast<typename P::Row&>(k) = values.row;
         static_cast<typename P::Group&>(k) = values.group;
@@ -153,7 +160,8 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   const int64_t movable = kSamples && vector_end > 0 ? size : vector_end;
   if (!kPacked && tiles * length > movable) full = vector_end > 0 ? tiles - 1 : 0;
   const int64_t full_end = end < full ? end : full;
-  const auto run = [&] {
+  const auto run_full = [&](auto one) {
+    constexpr bool kLoads = (kEarly || decltype(one)::value) && (kRows || kGroups);
     for (int64_t tile = begin + threadIdx.y; active && tile < full_end;
          tile += kRowsInFlight * blockDim.y) {
       Vectors in[kRowsInFlight];
@@ -162,15 +170,26 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
       for (int u = 0; u < kRowsInFlight; ++u) {
         const int64_t at = tile + u * blockDim.y;
         if (at >= full_end) break;
-        if constexpr (kEarly && (kRows || kGroups)) values[u] = values_of(at, 0);
+        if constexpr (kLoads) values[u] = values_of(at, 0);
         each(LoadVectors<kReads, Packed>{packed, element_of(at), vector_end}, in[u], p.reads);
       }
 #pragma unroll
       for (int u = 0; u < kRowsInFlight; ++u) {
         const int64_t at = tile + u * blockDim.y;
         if (at >= full_end) break;
-        take(packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);
+        take(one, packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);
       }
+    }
+  };
+  const auto run = [&] {
+    if constexpr (kDivides) {
+      if (is_one) {
+        run_full(std::true_type());
+      } else {
+        run_full(std::false_type());
+      }
+    } else {
+      run_full(std::true_type());
     }
     if constexpr (!kPacked) {
       // Then the others, masked. Each is of the thread that would have it in the order above.
@@ -184,7 +203,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
         Vectors in;
         using Masked = std::remove_const_t<decltype(here)>;
         each(LoadVectors<kReads, Masked>{here, element_of(at), vector_end}, in, p.reads);
-        take(here, at, at == begin + threadIdx.y, values_of(at, 0), in);
+        take(std::false_type(), here, at, at == begin + threadIdx.y, values_of(at, 0), in);
       }
     }
 

@@ -61,15 +61,27 @@ class RowSharedThread {
         g_(g),
         begin_(int64_t(blockIdx.x) * p.channels),
         shared_(shared_memory<Acc>()),
-        slots_{next_array<unsigned char>(shared_, kRowSharedExchange), g} {}
+        slots_{next_array<unsigned char>(shared_, kRowSharedExchange), g} {
+    const int length = int(p.channels);
+    if constexpr (kPacked) {
+      vectors_ = length / kVec;
+    } else {
+      before_ = int(begin_ % kVec);
+      vectors_ = (before_ + length + kVec - 1) / kVec;
+      if (!P::kHasParts && g.vector_end > 0) {
+        first_whole_ = before_ > 0 ? 1 : 0;
+        whole_ = (before_ + length) / kVec - first_whole_;
+      }
+    }
+  }
 
   __device__ __forceinline__ void run() {
     int64_t row = blockIdx.x;
     if (row < p_.rows) {
-      for (int j = 0; j < g_.vectors; ++j) fetch(columns(j), j, begin_);
+      each_vector([&](const auto& own, int j) { fetch(own, j, begin_); });
     }
     end_row();
-    for (int j = 0; j < g_.vectors; ++j) load_constants_of(j);
+    each_vector([&](const auto& own, int j) { load_constants_of(own, j); });
     if constexpr (kClusters) {
       if (gridDim.z > 1) exchange_.begin(next_array<Acc>(shared_, 32 * kSegmentSums));
     }
@@ -99,31 +111,58 @@ class RowSharedThread {
   }
   static constexpr int kLastReading = last_reading<Passes::kLast>();
 
-  // The thread's columns of its vector j: the same in each row of the block.
-  __device__ __forceinline__ ColumnsOf columns(int j) const {
-    const int64_t vector = (int64_t(j) * gridDim.z + blockIdx.z) * blockDim.x + threadIdx.x;
-    return segment_columns<kVec, kPacked>(begin_, 0, p_.channels, vector * kVec);
+  // Calls f(columns, j) for each vector j of the thread: their columns are the same in all rows of
+  // the block. All but the first and the last vector of a row are whole: they need no masks.
+  template <typename F>
+  __device__ __forceinline__ void each_vector(const F& f) const {
+    const int step = int(gridDim.z * blockDim.x);
+    int vector = int(blockIdx.z * blockDim.x + threadIdx.x);
+#pragma unroll 2
+    for (int j = 0; j < g_.vectors; ++j, vector += step) {
+      if (vector >= vectors_) break;
+      const int64_t first = int64_t(vector) * kVec - before_;
+      const Columns<kVec, true> whole{first, 1, kVec};
+      if constexpr (kPacked) {
+        f(whole, j);
+      } else if (vector - first_whole_ >= 0 && vector - first_whole_ < whole_) {
+        f(whole, j);
+      } else {
+        f(masked_vector<kVec>(first, 0, p_.channels), j);
+      }
+    }
   }
 
-  __device__ __forceinline__ void load_constants_of(int j) const {
-    const ColumnsOf own = columns(j);
+  template <typename Own>
+  __device__ __forceinline__ void load_constants_of(const Own& own, int j) const {
     slots_.each_constant(p_, j, [&](auto, auto* constants, auto* from, bool present, auto) {
       using E = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
       if constexpr (!std::is_same_v<E, ChannelNumber>) {
-        if (present) *constants = load_constants(own, from);
+        if (present) *constants = load_constants(masked(own), from);
       }
     });
   }
 
+  // The same columns of tensors whose rows need not begin where those of others do in a vector.
+  static __device__ __forceinline__ ColumnsOf masked(const ColumnsOf& own) { return own; }
+  template <int N>
+  static __device__ __forceinline__ MaskedVector<N> masked(const Columns<N, true>& own) {
+    return {own.first, 0, (1u << N) - 1u};
+  }
+
   // Starts to copy vector j of the row that begins at `begin`.
-  __device__ __forceinline__ void fetch(const ColumnsOf& own, int j, int64_t begin) const {
-    if (!own.any()) return;
+  template <typename Own>
+  __device__ __forceinline__ void fetch(const Own& own, int j, int64_t begin) const {
     each(
         [&](auto n, const auto& from) {
           constexpr int kField = decltype(n)::value;
           using E = ElementAt<std::remove_reference_t<decltype(from)>>;
           if constexpr (has_bit(Passes::kReads, kField)) {
-            start_copy(own, slots_.template slot<kField, E>(j), from, begin, g_.vector_end);
+            auto* const slot = slots_.template slot<kField, E>(j);
+            if constexpr (std::is_pointer_v<std::decay_t<decltype(from)>>) {
+              start_copy(own, slot, from, begin, g_.vector_end);
+            } else {
+              start_copy(masked(own), slot, from, begin, g_.vector_end);
+            }
           }
         },
         p_.reads);
@@ -138,24 +177,11 @@ class RowSharedThread {
     const bool refills = kPass == kLastReading && row + gridDim.x < p_.rows;
     Running<P, kPass> sums = {};
     int seen = 0;  // elements of this thread
-#pragma unroll 2
-    for (int j = 0; j < g_.vectors; ++j) {
-      const ColumnsOf own = columns(j);
-      if (!own.any()) break;
-      // All but the first and the last vector of a row need no masks.
-      if constexpr (!kPacked) {
-        const Columns<kVec, true> all{own.first, 1, kVec};
-        if (!P::kHasParts && own.all() && g_.vector_end > 0) {
-          take<kPass>(row, all, j, known, sums, seen);
-        } else {
-          take<kPass>(row, own, j, known, sums, seen);
-        }
-      } else {
-        take<kPass>(row, own, j, known, sums, seen);
-      }
+    each_vector([&](const auto& own, int j) {
+      take<kPass>(row, own, j, known, sums, seen);
       seen += own.size();
       if (refills) fetch(own, j, begin_ + int64_t(gridDim.x) * p_.channels);
-    }
+    });
     if constexpr (kPass == kLastReading) end_row();
     if constexpr (kReduces) {
       Totals<P, kPass> total;
@@ -262,6 +288,9 @@ class RowSharedThread {
   const P& p_;
   const RowSharedGrid& g_;
   int64_t begin_;  // where the row begins
+  // Elements of the row's first vector in front of it, the vectors that it overlaps with, the first
+  // of those that are whole and may be moved as such, and how many these are.
+  int before_ = 0, vectors_, first_whole_ = 0, whole_ = 0;
   Acc* const shared_;
   const RowSlots<P, kFirst, kVec> slots_;
   BlockExchange<Acc, kSegmentSums> exchange_;

@@ -6,6 +6,7 @@ from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.mutant import BEYOND_SHARED, BLOCKS, EARLY, UNWRITTEN_SHARED, Mutant
 
 _KERNEL, _SHAPES = "kernels/image_copy.cuh", "image_copy_shapes.cuh"
+_PADDING = "kernels/image_padding.cuh"
 _COPY = """__pipeline_memcpy_async(
     reinterpret_cast<W*>(own), reinterpret_cast<const W*>(source), sizeof(W));"""
 _OUTSIDE = r"(reads|writes) .*\d+ bytes past its end"
@@ -25,9 +26,22 @@ IMAGE_COPIES = [
         ("vectors of an odd number of columns", "odd", _SHAPES, "copy_step", "length % step == 0", "true",
          "copies 16 bytes to or from an address between them"),
         ("the first tile again", "several tiles", _KERNEL, None, "int64_t(across) << tiles.shift", "0", BLOCKS),
-        ("the first image again", "a tile", _KERNEL, None, "image * (tiles.rows * tiles.columns)", "0", BLOCKS),
+        ("the first image again", "a tile", _KERNEL, None, "image * tiles.columns", "0", BLOCKS),
     )
 ] + [
     Mutant("image copy: the last column again", "few rows", _KERNEL, "write_in_order", "++column;", NOTHING,
-           "not the copy")
+           "not the copy"),
+    Mutant("padding: rows that the source lacks", "with zeros", _KERNEL, "write_padded", "row + v < given_", "true",
+           UNWRITTEN_SHARED, "image_copy_kernel"),
+    Mutant("padding: all rows of a tile are read", "with zeros", _KERNEL, None,
+           "given < rows_ ? given > 0 ? int(given) : 0 : rows_", "rows_", _OUTSIDE, "image_copy_kernel"),
+    Mutant("padding: the first rows again", "with zeros", _KERNEL, "write_padded",
+           "int(at - column * vectors) * kWrites", "0",
+           r"writes global memory .*, which thread \(.*\) has written", "image_copy_kernel"),
+    Mutant("padding: channels that are not there", "in order", _PADDING, "padded_vector", "first < given", "true",
+           _OUTSIDE, "image_padding_kernel"),
+    Mutant("padding: positions of the next block", "in order", _PADDING, "image_padding_kernel",
+           "left < shape.per_block", "false", _OUTSIDE, "image_padding_kernel"),
+    Mutant("padding: the first block again", "in order", _PADDING, "image_padding_kernel",
+           "int64_t(blockIdx.x) * shape.per_block", "0", BLOCKS, "image_padding_kernel"),
 ]  # fmt: skip

@@ -57,6 +57,8 @@ TILES = _mutants((
      "p.groups", wrong("y")),
     ("a group of a vector's first element for all", "odd segments", _POINTWISE, None,
      "(!kGroups || group_of[v] == group_of[0])", "true", wrong("y")),
+    ("a vector of two groups as of one", "odd segments", _POINTWISE, None, "group_of[0] == group_of[kVec - 1]", "true",
+     wrong("y")),
     ("groups of the first row in the last tile", "odd segments", _POINTWISE, None, "values_of(at, 0)",
      "values_of(0, 0)", wrong("y"), 1, 2),
     ("a group of another row", "segments", _POINTWISE, None, "values[u]", "values[0]", wrong("y"), 1, 2),

@@ -9,7 +9,7 @@ _POINTWISE, _COLUMN, _ROW = "kernels/pointwise.cuh", "kernels/column.cuh", "kern
 _STORE = "store_pack(here, to, element_of(tile), vector_end, vector);"
 _TILE_STORE = "store_pack(columns_, row_at(to, here.row), vector);"
 _ROW_STORE = "store_pack(columns[i], to, at, g.vector_end, pack);"
-_TAKE = "take(packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);"
+_TAKE = "take(one, packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);"
 _LANES = "for (int v = 0; v < kVec - 1; ++v) to[{row} + {columns}.at(v)] = {pack}.element[v];"
 
 

@@ -1,0 +1,37 @@
+// The op that takes the mean of the losses of rows: kernels/mean_loss.cuh.
+#pragma once
+
+#include "call.h"
+#include "mean_loss.h"
+#include "torch_arguments.h"
+
+#include <cstdint>
+#include <tuple>
+
+namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
+
+// The launcher of a package, and what tells its errors.
+struct LossReducer {
+  int (*launcher)(const Call* call, const MeanLoss* arguments);
+  const char* (*error_text)(int);
+};
+
+// The mean, and how many rows count. dtype: of losses. accumulator: of the count.
+inline std::tuple<Tensor, Tensor> mean_loss(
+    const LossReducer& reducer, const Arguments& args, const Tensor& losses, const Tensor& targets,
+    int64_t ignored, int64_t mode, ScalarType dtype, ScalarType accumulator) {
+  const Tensor given = args.input("losses", losses, dtype, {kAny});
+  const int64_t rows = given.size(0);
+  const Tensor wanted = args.input("targets", targets, ScalarType::Long, {rows});
+  const Launch launch(losses);
+  Call call{mode, rows, 1};
+  call.stream = launch.stream;
+  const Tensor mean = empty(losses, dtype, {}), count = empty(losses, accumulator, {});
+  const MeanLoss arguments{
+      read(given), static_cast<const int64_t*>(read(wanted)), rows, ignored, write(mean),
+      write(count)};
+  check_launch("mean_loss", reducer.launcher(&call, &arguments), reducer.error_text);
+  return {mean, count};
+}
+
+}}  // namespace fusegen::glue
