@@ -47,7 +47,7 @@ class Multiplicand(NamedTuple):
         for index in operator.with_rows[1:]:
             given[index] = with_channels_innermost(operator.package, given[index])
         result = call_operator(module, operator, tuple(given))
-        return operator.with_channels(result, lambda each: each.movedim(-1, 1))
+        return _with_channels(operator, result, lambda each: each.movedim(-1, 1))
 
 
 def has_no_variance(shape):
@@ -78,8 +78,17 @@ def call_on_images(operator, given, stays_last):
         grad_last = stays_last or index not in further or is_only_last(given[index])
         given[index] = with_channels_innermost(package, given[index], grad_last)
     result = operator(*given)
-    return operator.with_channels(
-        result, lambda each: _in_format(package, each.movedim(-1, 1), stays_last)
+    return _with_channels(
+        operator, result, lambda each: _in_format(package, each.movedim(-1, 1), stays_last)
+    )
+
+
+def _with_channels(operator, result, change):
+    """What an operator returned, with the results changed that have the dimension of the channels."""
+    if not isinstance(result, tuple):
+        return change(result) if operator.dropped is None else result
+    return tuple(
+        each if index == operator.dropped else change(each) for index, each in enumerate(result)
     )
 
 

@@ -94,14 +94,6 @@ class Operator:
             each.squeeze(at) if index == self.dropped else each for index, each in enumerate(result)
         )
 
-    def with_channels(self, result, change):
-        """What a call returns, with the results changed that have the dimension of the channels."""
-        if not isinstance(result, tuple):
-            return change(result) if self.dropped is None else result
-        return tuple(
-            each if index == self.dropped else change(each) for index, each in enumerate(result)
-        )
-
     def run(self, arguments):
         """The same of arguments as the ops take them, and as the op has it."""
         if self.in_cpp:
