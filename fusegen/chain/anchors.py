@@ -77,7 +77,7 @@ class Convolution:
         channels, made = self.in_channels, self.out_channels
         if not isinstance(channels, int):
             return True
-        is_odd = 1 < channels < 64 and (channels < 32 or channels % 16 > 0)
+        is_odd = 1 < channels < 256 and (channels < 32 or channels % 16 > 0)
         return is_odd and not (isinstance(made, int) and made < -(-channels // 32) * 32)
 
     @property

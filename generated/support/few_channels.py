@@ -1,21 +1,14 @@
 """Convolutions of few channels in 16 bits: the forward pass has zeros as further channels.
 
-Of channels that are few, or no multiple of 16, cuDNN's forward kernels for channels_last are slower
-than of more. Microseconds of bfloat16 on an H100, 3 x 3 with 64 channels in the result, for so many
-positions: as they are, and with zeros up to a multiple of 32.
-
-    channels     8      16     24     40        3      12
-    positions    2^21   2^21   2^21   2^21      2^20   2^20
-    as they are  596    277    432    413       301    774
-    with zeros   203    203    203    181       113    113
-
-In float16 that holds for more than 8 channels that are no multiple of 16 (24: 432 and 204). Strides
-and kernels of one position gain nothing. Nor do the gradients: autograd saves the operands as they
-are without zeros, and makes the gradients of those.
+Of channels that are few, or no multiple of 16, most of cuDNN's forward kernels for channels_last
+are slower than with zeros up to a multiple of 32. benchmarks/few_channels.py measures both. In float16
+that holds for more than 8 channels that are no multiple of 16, and not with three dimensions of
+positions. Strides and kernels of one position gain nothing. Nor do the gradients: autograd saves the
+operands as they are without zeros, and makes the gradients of those.
 
 The copy with zeros takes the place of that to channels_last, or comes on top: where x is in that
 format, and where autograd saves it so. Then it has to gain more than the time of the copy, which
-that of 16 channels (75) is not, nor that of three dimensions of positions in float16.
+that of 16 channels does not.
 """
 
 from math import prod
@@ -29,7 +22,7 @@ from .memory_formats import is_copied, with_zeros
 _CAPABILITY = (9, 0)  # of the figures
 _MULTIPLE = 32  # channels with zeros
 _FAST = 16  # multiples of which are fast, unless they are few
-_MOST_CHANNELS = 64
+_MOST_CHANNELS = 256
 _LEAST_POSITIONS = 9  # of the kernel
 _MOST = (1 << 31) - 1  # elements, which cuDNN counts in 32 bits
 
@@ -89,11 +82,11 @@ class WithZeros(torch.autograd.Function):
 
 def _is_slow(channels, dtype, on_top, dimensions):
     """Whether a copy with zeros gains more than its time."""
-    if on_top and (channels % _FAST == 0 or (dtype == torch.float16 and dimensions == 3)):
+    if on_top and channels % _FAST == 0:
         return False
     if dtype == torch.bfloat16:
         return channels < 32 or channels % _FAST != 0
-    return channels > 8 and channels % _FAST != 0
+    return dimensions < 3 and channels > 8 and channels % _FAST != 0
 
 
 def _is_as_measured(x):

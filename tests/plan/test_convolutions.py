@@ -137,7 +137,8 @@ def test_a_depthwise_convolution_says_how_its_gradients_are_made(op: str, groups
     [({}, True), ({"kernel_size": 2}, False), ({"kernel_size": "[9, 1]"}, True), ({"stride": 2}, False),
      ({"dilation": 2}, False), ({"groups": 2}, False), ({"groups": 8}, False), ({"op": "conv_transpose2d"}, False),
      ({"in": 32}, False), ({"in": 1}, False), ({"in": 40}, True), ({"in": 40, "out_channels": 48}, False),
-     ({"in": 72}, False), ({"out_channels": 24}, False), ({"in": "channels"}, True)],
+     ({"in": 72}, False), ({"in": 72, "out_channels": 96}, True), ({"in": 264, "out_channels": 512}, False),
+     ({"out_channels": 24}, False), ({"in": "channels"}, True)],
     ids=str,
 )  # fmt: skip
 def test_a_convolution_of_few_channels_says_how_it_is_made(change: dict[str, object], said: bool) -> None:
