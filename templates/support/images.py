@@ -84,7 +84,7 @@ def call_on_images(operator, given, stays_last):
 
 
 def _with_channels(operator, result, change):
-    """What an operator returned, with the results changed that have the dimension of the channels."""
+    """What an operator returned, with the results changed that have a dimension of channels."""
     if not isinstance(result, tuple):
         return change(result) if operator.dropped is None else result
     return tuple(
