@@ -2,9 +2,9 @@
 
 Of channels that are few, or no multiple of 16, most of cuDNN's forward kernels for channels_last
 are slower than with zeros up to a multiple of 32. benchmarks/few_channels.py measures both. In
-float16 that holds for more than 8 channels that are no multiple of 16, and not with three dimensions
-of positions. Strides and kernels of one position gain nothing. Nor do the gradients: autograd saves
-the operands as they are without zeros, and makes the gradients of those.
+float16 that holds for more than 8 channels that are no multiple of 16, and not with three
+dimensions of positions. Strides and kernels of one position gain nothing. Nor do the gradients:
+autograd saves the operands as they are without zeros, and makes the gradients of those.
 
 The copy with zeros takes the place of that to channels_last, or comes on top: where x is in that
 format, and where autograd saves it so. Then it has to gain more than the time of the copy, which
