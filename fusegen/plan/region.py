@@ -84,7 +84,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
             continue
         now, operand = Running(source, steps[:index], view, spatial), operand_width(step, known)
         operand = 1 if spatial and view != 1 else operand
-        if begins_region(step, now, width[index], operand, spec, cut) or is_alone(steps[:index], index, spec):
+        if begins_region(index, now, width[index], operand, spec, cut):
             return False
         view = channels_behind_step(step, view)
         known.update((name, behind[index]) for name in step.saved)
@@ -101,18 +101,19 @@ class Running:
     spatial: int
 
 
-def begins_region(step: Step, now: Running, width: Width, operand: Width, spec: Any, cut: bool = True) -> bool:
-    """Whether a step begins a region, and is not in the one in front of it.
+def begins_region(index: int, now: Running, width: Width, operand: Width, spec: Any, cut: bool = True) -> bool:
+    """Whether a step of the chain begins a region, and is not in the one in front of it.
 
     width: the channels of the value in front of the step. operand: those of what it takes besides. cut: whether values
     of one channel and parts can end a region.
     """
+    step = spec.chain[index]
     inside = {name for each in now.steps if each is not None for name in each.saved}
     if not hides_source(now.steps):
         inside.add(now.source)
     if (step.anchor and now.steps) or (step.from_ is not None and step.from_ not in inside):
         return True
-    if not has_one_view((*now.steps, step), spec):
+    if not has_one_view((*now.steps, step), spec) or _is_alone(now.steps, index, spec):
         return True
     divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
     of_one = not now.spatial and is_cut(step, width, now.view)
@@ -125,7 +126,7 @@ def has_one_view(steps: Iterable[Step | None], spec: Any) -> bool:
     return len(wanted - {None}) < 2
 
 
-def is_alone(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
+def _is_alone(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
     """Whether what a step makes of each row has to be a region's only result, because it is not the module's last, and
     these steps of the region have made another one. Or they have made such a result, and the step is from what was in
     front of that."""

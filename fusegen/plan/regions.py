@@ -17,7 +17,7 @@ from fusegen.ops.step import Step
 from fusegen.plan.beside import why_not_begun
 from fusegen.plan.cuts import Width, can_be_exchanged, is_widened, operand_of, width_beside, width_of, widths
 from fusegen.plan.images import Images
-from fusegen.plan.region import Region, Running, Shape, begins_region, channels_behind, is_alone
+from fusegen.plan.region import Region, Running, Shape, begins_region, channels_behind
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, TWICE, SpecModel
 from fusegen.spec.names import free_name
@@ -109,10 +109,9 @@ class Partition:
 
     def _begins(self, index: int, now: _Open) -> bool:
         """Whether a region begins with a step. now: the one that the step before is in."""
-        step = self.spec.chain[index]
         running = Running(now.source, now.steps, self._view(now), self.images.spatial)
-        begins = begins_region(step, running, self._widths[index], self._operand(step, now), self.spec)
-        return begins or is_alone(now.steps, index, self.spec) or self._widens(index, now)
+        operand = self._operand(self.spec.chain[index], now)
+        return begins_region(index, running, self._widths[index], operand, self.spec) or self._widens(index, now)
 
     def _view(self, now: _Open) -> Dim | None:
         return channels_behind(now.steps, self.images.channels(self._shape(now.source)))
