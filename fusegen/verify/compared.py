@@ -63,18 +63,19 @@ def compare_module(
         original, inputs, grad_output, dtype=dtype, autocast_dtype=autocast_dtype, train=train, seed=seed
     )
 
-    def judged(made: Run) -> list[Comparison]:
-        one, several = (compare_runs(made, eager_run, exact, dtype, others) for others in (also, [*also, *moved]))
+    def judged(made: Run, one: list[Comparison]) -> list[Comparison]:
+        several = compare_runs(made, eager_run, exact, dtype, [*also, *moved])
         return [by_chance(*each, dtype) for each in zip(one, several, strict=True)]
 
-    found = judged(fused_run)
+    found = judged(fused_run, found)
     if all(item.ok for item in found):
         return found
     beside = room(original, inputs, grad_output, dtype=dtype, train=train, seed=seed)
     if beside is None:
         return found
-    nearer = judged(beside.nearer(fused_run, exact.run))
-    return [beside.judged(*each) for each in zip(found, nearer, strict=True)]
+    nearer = beside.nearer(fused_run, exact.run)
+    second = judged(nearer, compare_runs(nearer, eager_run, exact, dtype, also))
+    return [beside.judged(*each) for each in zip(found, second, strict=True)]
 
 
 def compare_runs(

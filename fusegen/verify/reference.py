@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fusegen.verify.copies import form_of, spread_inputs, spread_parameters
 from fusegen.verify.kinks import Kinks, narrowed
 from fusegen.verify.products import Product, Products, of_products, product_terms
-from fusegen.verify.run import Run, channel_dim, input_name, wanting
+from fusegen.verify.run import Run, channel_dim, in_double, input_name
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 ANCHORS = (nn.Linear, nn.modules.conv._ConvNd)
@@ -71,7 +71,7 @@ def exact_pass(
     """Forward and backward of a module already in double precision; leaves `.grad` and moves the running
     statistics."""
     exact.zero_grad(set_to_none=True)
-    inputs64 = [wanting(x.detach().double(), x.requires_grad) if x.is_floating_point() else x for x in inputs]
+    inputs64 = in_double(inputs)
     seen: list[_Seen] = []
     hooks = [
         module.register_forward_hook(lambda m, args, out, name=name: seen.append(_Seen(name, m, args[0], out)))

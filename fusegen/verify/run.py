@@ -81,6 +81,11 @@ def wanting(x: Tensor, want: bool = True) -> Tensor:
     return x.requires_grad_(want and x.is_floating_point())
 
 
+def in_double(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The same values in double precision, as leaves that want a gradient where the inputs do; masks as they are."""
+    return [wanting(x.detach().double(), x.requires_grad) if x.is_floating_point() else x for x in inputs]
+
+
 def drawn_like(x: Tensor) -> Tensor:
     """Other random values: normal ones, or for a mask true and false."""
     return torch.randn_like(x) if x.is_floating_point() else torch.rand(x.shape, device=x.device) < 0.5

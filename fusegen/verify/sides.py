@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from fusegen.verify.kinks import kinks_of, tolerance_of
 from fusegen.verify.policy import Comparison
-from fusegen.verify.run import Run, run, wanting
+from fusegen.verify.run import Run, in_double, run
 
 # Pairs of runs, each with the elements at random sides and then at the other ones: as many as leave no chance that the
 # effects of some elements cancel in all.
@@ -84,7 +84,7 @@ def room(
     if dtype.itemsize == 2:
         return None
     exact = copy.deepcopy(original).double()
-    given = [wanting(x.detach().double(), x.requires_grad) if x.is_floating_point() else x for x in inputs]
+    given = in_double(inputs)
     squares: Run | None = None
     for index in range(PAIRS):
         runs = []
