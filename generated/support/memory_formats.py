@@ -79,8 +79,7 @@ def with_zeros(package, x, dtype, channels):
 
     x: in the dtype, of 16 bits, or in float32. channels: of the result, a multiple of 8.
     """
-    mode = -1 if x.dtype == dtype else _mode(package, dtype)
-    made = _padding_op(package)(x.flatten(2), channels, mode)
+    made = _padding_op(package)(x.flatten(2), channels, _mode(package, x, dtype))
     return made.mT.view(x.shape[0], channels, *x.shape[2:])
 
 
@@ -126,8 +125,7 @@ class _ToChannelsLast(torch.autograd.Function):
     def forward(ctx, x, package, dtype, grad_last):
         if ctx is not None:
             ctx.dtype, ctx.package, ctx.grad_last = x.dtype, package, grad_last
-        mode = -1 if x.dtype == dtype else _mode(package, dtype)
-        return _op(package)(x.flatten(2), mode).mT.view(x.shape)
+        return _op(package)(x.flatten(2), _mode(package, x, dtype)).mT.view(x.shape)
 
     @staticmethod
     def backward(ctx, grad):
@@ -169,9 +167,8 @@ def _op(package):
     op = package.find_op("copy_images")
 
     def fake(images, dtype_mode):
-        dtype = images.dtype if dtype_mode < 0 else package.dtypes[dtype_mode]["activation"]
         count, rows, columns = images.shape
-        return images.new_empty((count, columns, rows), dtype=dtype)
+        return images.new_empty((count, columns, rows), dtype=_copied(package, images, dtype_mode))
 
     describe(op, fake, lambda *_, **__: 0)
     return op
@@ -182,14 +179,18 @@ def _padding_op(package):
     op = package.find_op("pad_images")
 
     def fake(images, more, dtype_mode):
-        dtype = images.dtype if dtype_mode < 0 else package.dtypes[dtype_mode]["activation"]
-        return images.new_empty((images.shape[0], images.shape[2], more), dtype=dtype)
+        shape = (images.shape[0], images.shape[2], more)
+        return images.new_empty(shape, dtype=_copied(package, images, dtype_mode))
 
     describe(op, fake, lambda *_, **__: 0)
     return op
 
 
-@functools.cache
-def _mode(package, dtype):
-    """A dtype mode with such activations."""
-    return next(i for i, row in enumerate(package.dtypes) if row["activation"] == dtype)
+def _mode(package, x, dtype):
+    """What the ops take for a copy in a dtype: its mode, or -1 where that is the tensor's own."""
+    return -1 if x.dtype == dtype else package.mode_of("activation", dtype)
+
+
+def _copied(package, images, dtype_mode):
+    """The dtype of a copy."""
+    return images.dtype if dtype_mode < 0 else package.dtypes[dtype_mode]["activation"]

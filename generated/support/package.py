@@ -27,6 +27,10 @@ class Package:
         for row in self.dtypes:
             is_double = row["activation"] == torch.float64
             row["accumulator"] = torch.float64 if is_double else torch.float32
+        self._modes = {}
+        for mode, row in enumerate(self.dtypes):
+            for each in row.items():
+                self._modes.setdefault(each, mode)
         self._module = module
         self.library = Path(file).with_name("_C.so")
         import_once(module, Path(file).resolve())
@@ -48,6 +52,10 @@ class Package:
                 f"{self.library} was built from other sources than these: {self.command()}"
             )
         return getattr(getattr(torch.ops, _NAMESPACE), name).default
+
+    def mode_of(self, role, dtype):
+        """The first dtype mode in which tensors of a role have a dtype, if there is one."""
+        return self._modes.get((role, dtype))
 
     def command(self):
         return f"run `fusegen build specs/{self._spec}.yaml`"

@@ -36,9 +36,9 @@ class Loss(NamedTuple):
         mean of not too many rows. torch.compile fuses PyTorch's operators itself.
         """
         target = inputs[self.target]
-        if self.reduction == "mean" and losses.numel() <= _MOST_ROWS:
-            has_kernel = _mode(package, losses.dtype) is not None
-            if has_kernel and not torch.compiler.is_compiling():
+        is_few = self.reduction == "mean" and losses.numel() <= _MOST_ROWS
+        if is_few and not torch.compiler.is_compiling():
+            if package.mode_of("output", losses.dtype) is not None:
                 return _mean(package, losses.flatten(), target.flatten(), self.ignored)
         is_double = losses.dtype == torch.float64
         total = losses.sum(dtype=torch.float64 if is_double else torch.float32)
@@ -54,7 +54,8 @@ def _mean(package, losses, targets, ignored):
 
 
 def _reduced(package, losses, targets, ignored):
-    return _op(package)(losses, targets, ignored, _mode(package, losses.dtype))
+    mode = package.mode_of("output", losses.dtype)
+    return _op(package)(losses, targets, ignored, mode)
 
 
 class _Mean(torch.autograd.Function):
@@ -86,9 +87,3 @@ def _op(package):
 
     describe(op, fake, lambda *_, **__: 0)
     return op
-
-
-@functools.cache
-def _mode(package, dtype):
-    """A dtype mode with such results, if there is one."""
-    return next((i for i, row in enumerate(package.dtypes) if row["output"] == dtype), None)
