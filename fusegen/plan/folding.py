@@ -9,6 +9,7 @@ from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.rewrites import REWRITES
 from fusegen.ir.simplify import ELEMENT_WISE, simplify
 from fusegen.plan.model import Program, Tensor
+from fusegen.plan.proof import prove
 from fusegen.plan.schedule import Scheduler
 
 
@@ -58,7 +59,9 @@ class Folding:
         found, limits = best.costs, plain.costs
         better = found.keys() == limits.keys() and all(found[k].elements <= limits[k].elements for k in found)
         chosen, rewrites = (best, used) if better else (plain, of_plain)
-        return replace(chosen.program(), rewrites=tuple(name for name in REWRITES if name in rewrites))
+        program = replace(chosen.program(), rewrites=tuple(name for name in REWRITES if name in rewrites))
+        prove(program, self.outputs)
+        return program
 
     def _candidates(self) -> list[Node]:
         nodes = ancestors([tensor.node for tensor in self.outputs], self.given)

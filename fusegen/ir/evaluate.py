@@ -1,0 +1,183 @@
+"""A graph's values in NumPy, in double precision: what a plan is compared with.
+
+Arithmetic and reductions are what they are called, since rewrites know their algebra. Any other function is opaque to
+planning: a smooth stand-in takes its place, another one for each function and each operand. A wrong operand, value or
+order then shows in every element, and no kink, tie or overflow hides it.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from fusegen.errors import InternalError
+from fusegen.ir.axes import Axes
+from fusegen.ir.functions.catalogue import FUNCTIONS
+from fusegen.ir.graph import Node, ancestors
+
+Array = np.ndarray
+Value = Array | tuple[Array, Array]
+"""An array that broadcasts to the elements of the view: of a length or 1 along each axis. A value for each block of an
+axis is repeated within the block. Of moments the mean and the variance."""
+
+_NORMALISATION: dict[str, Callable[..., Array]] = {
+    "standardize": lambda x, mean, rstd: (x - mean) * rstd,
+    "rescale": lambda x, rrms: x * rrms,
+    "standardize_backward": lambda g, hat, rstd, s, q, n: rstd * (g - (hat * (q * n) + s * n)),
+    "rescale_backward": lambda g, hat, rrms, q, n: rrms * (g - hat * (q * n)),
+}
+"""The C++ of `fusegen.ir.functions.normalisation`: rewrites take these apart."""
+
+_ROOT = 16  # literals are replaced by their roots: products of literals stay products, and none is extreme
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """lengths: of the axes of a view, in order. blocks: of an axis that is cut, whatever their number is in the graph,
+    which has only one. samples: how many blocks of rows have sums of their own."""
+
+    lengths: Mapping[str, int]
+    blocks: int
+    samples: int = 1
+
+    def shape(self, axes: Axes) -> tuple[int, ...]:
+        """Of a value over these axes."""
+        return tuple(length if name in axes else 1 for name, length in self.lengths.items())
+
+    def count(self, axes: Axes, name: str) -> int:
+        """How many values there are along an axis."""
+        if name not in axes:
+            return 1
+        return self.lengths[name] if axes.blocks(name) is None else self.blocks
+
+    def number(self, axes: Axes) -> int:
+        """How many elements one value over these axes stands for."""
+        return math.prod(self.lengths.values()) // math.prod(self.count(axes, name) for name in self.lengths)
+
+
+def evaluate(sinks: Iterable[Node], given: Mapping[Node, Value], sizes: Sizes) -> dict[Node, Value]:
+    """The values of `sinks` and of all that they need. given: leaves, and other nodes that are not computed. Callers
+    decide what NumPy says of infinities and NaN."""
+    found: dict[Node, Value] = {}
+    for node in ancestors(sinks, given):
+        found[node] = given[node] if node in given else value_of(node, [found[o] for o in node.operands], sizes)
+    return found
+
+
+def value_of(node: Node, operands: list[Value], sizes: Sizes) -> Value:
+    """A node's value, by those of its operands."""
+    if node.is_reduction:
+        (x,) = operands
+        return reduce(node.op, np.broadcast_to(_array(x), sizes.shape(node.operands[0].axes)), node.axes, sizes)
+    match node.op:
+        case "literal":
+            return np.full((1,) * len(sizes.lengths), moderate(float(str(node.attribute))))
+        case "count":
+            assert isinstance(node.attribute, Axes)
+            return np.full((1,) * len(sizes.lengths), float(sizes.number(node.attribute)))
+        case "channel":
+            return numbers("C", sizes)
+        case "mean" | "variance":
+            (moments,) = operands
+            assert isinstance(moments, tuple)
+            return moments[node.op == "variance"]
+    if node.is_leaf:
+        raise InternalError(f"{node!r} has no value")
+    return function(node.op)(*map(_array, operands))
+
+
+def reduce(op: str, x: Array, axes: Axes, sizes: Sizes) -> Value:
+    """The reduction of all that is in x, to one value for each element of `axes`; of "sample_sum" for each sample
+    besides."""
+    counts = [sizes.count(axes, name) if length > 1 else 1 for name, length in zip(sizes.lengths, x.shape, strict=True)]
+    if op == "sample_sum":
+        counts[0] = sizes.samples
+    widths = [length // count for count, length in zip(counts, x.shape, strict=True)]
+    parts = x.reshape([size for block in zip(counts, widths, strict=True) for size in block])
+    over = tuple(range(1, parts.ndim, 2))
+
+    def repeated(result: Array) -> Array:
+        for index, (count, width) in enumerate(zip(counts, widths, strict=True)):
+            if count > 1:
+                result = result.repeat(width, 2 * index + 1)
+        return result.reshape([result.shape[i] * result.shape[i + 1] for i in range(0, result.ndim, 2)])
+
+    match op:
+        case "sum" | "sample_sum":
+            return repeated(parts.sum(over, keepdims=True))
+        case "moments":
+            mean = parts.mean(over, keepdims=True)
+            return repeated(mean), repeated(np.square(parts - mean).mean(over, keepdims=True))
+        case "max" | "amax" | "peak":
+            return repeated(parts.max(over, keepdims=True))
+        case "ties":
+            return repeated((parts == parts.max(over, keepdims=True)).sum(over, keepdims=True).astype(float))
+        case "argmax":
+            place = np.broadcast_to(numbers("C", sizes), x.shape).reshape(parts.shape)
+            largest = parts == parts.max(over, keepdims=True)
+            return repeated(np.where(largest, place, np.inf).min(over, keepdims=True))
+    raise InternalError(f"reduction {op} has no value")
+
+
+def numbers(axis: str, sizes: Sizes) -> Array:
+    """0, 1, 2 ... along an axis."""
+    shape = [length if name == axis else 1 for name, length in sizes.lengths.items()]
+    return np.arange(float(sizes.lengths[axis])).reshape(shape)
+
+
+def moderate(number: float) -> float:
+    """A number that a literal of the graph is replaced by, near 1, of another size for each."""
+    if not math.isfinite(number):
+        return math.copysign(3.0, number)
+    return math.copysign(abs(number) ** (1 / _ROOT), number)
+
+
+@cache
+def function(op: str) -> Callable[..., Array]:
+    """What stands for an element-wise function: its formula where rewrites know the algebra of that."""
+    known = FUNCTIONS.get(op)
+    if known is not None and not known.is_call:
+        # A pattern such as "{} + {}": the same in C++ and in Python.
+        names = [f"x{index}" for index in range(known.cpp.count("{}"))]
+        return eval(f"lambda {', '.join([*names, '*_'])}: {known.cpp.format(*names)}", {"Acc": float})
+    return _NORMALISATION.get(op) or _stand_in(op)
+
+
+def _stand_in(op: str) -> Callable[..., Array]:
+    phase = zlib.crc32(op.encode()) / 2**32
+
+    def opaque(*operands: Array) -> Array:
+        terms = (np.sin((1.1 + 0.7 * index + phase) * x + phase) for index, x in enumerate(operands, 1))
+        return 1.5 + sum(terms, start=np.zeros(1)) / len(operands)
+
+    return opaque
+
+
+def agree(found: Value, expected: Value, tolerance: float, scale: float = 1.0) -> bool:
+    """Whether two values are the same up to rounding: `tolerance` of the largest, or of `scale` if that is larger.
+    What is NaN or infinite in one is so in the other."""
+    if isinstance(found, tuple) and isinstance(expected, tuple):
+        return all(agree(*pair, tolerance, scale) for pair in zip(found, expected, strict=True))
+    one, other = _array(found), _array(expected)
+    if np.abs(one - other).max() <= tolerance * max(scale, np.abs(other).max()):
+        return True
+    one, other = np.broadcast_arrays(one, other)
+    finite = np.isfinite(other)
+    if finite.all() or not np.array_equal(finite, np.isfinite(one)):
+        return False
+    distance = np.abs(one[finite] - other[finite])
+    return not distance.size or bool(distance.max() <= tolerance * max(scale, np.abs(other[finite]).max()))
+
+
+def _array(value: Value) -> Array:
+    return value[0] if isinstance(value, tuple) else value
+
+
+def leaves(sinks: Iterable[Node], stop: Collection[Node] = ()) -> list[Node]:
+    """The leaves that have a value of their own in each call, of all that `sinks` need."""
+    return [n for n in ancestors(sinks, stop) if n.op in ("tensor", "scalar", "draw")]

@@ -1,0 +1,185 @@
+"""Every program is run beside its graph when it is planned: a plan that computes anything else is an internal error.
+
+Faults are planted in plans that are right, and each must be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from fusegen.errors import InternalError
+from fusegen.ir import rewrites
+from fusegen.ir.affine import Form
+from fusegen.ir.axes import CHANNEL, ROW, Axes
+from fusegen.plan.model import Program, Tensor
+from fusegen.plan.passes import Passes
+from fusegen.plan.proof import prove
+from tests.plan.planning import LINEAR, planned
+
+CHAINS = {
+    "rows": ("op: layer_norm, name: ln", "op: softmax, dim: 1"),
+    "columns": (LINEAR, "op: batch_norm, name: bn", "op: mish"),
+    "columns_then_rows": ("op: batch_norm, name: bn", "op: gelu", "op: rms_norm, name: norm"),
+    "rows_then_columns": ("op: layer_norm, name: ln", "op: silu", "op: batch_norm, name: bn"),
+    "groups": (
+        LINEAR,
+        "op: group_norm, name: gn, num_groups: 2",
+        "op: mish",
+        "op: add, parameter: p, shape: [1], init: randn",
+    ),
+    "one_group": (LINEAR, "op: group_norm, name: gn, num_groups: 1", "op: silu"),
+    "groups_then_rows": ("op: tanh", "op: group_norm, name: gn, num_groups: 4", "op: mish", "op: softmax, dim: 1"),
+    "symbolic_groups": ("op: layer_norm, name: ln, width: 4", "op: silu"),
+    "largest": (
+        *("op: tanh, save: v", "op: max, dim: 1, keepdim: true", "op: add, value: v"),
+        "op: amax, dim: 1, keepdim: true",
+    ),
+    "values": ("op: tanh, save: v", "op: std, keepdim: true", "op: mul, value: v", "op: amin, dim: 1, keepdim: true"),
+    "dropout": ("op: dropout, name: drop, p: 0.25", "op: drop_path, name: path, p: 0.5", "op: layer_norm, name: ln"),
+}
+
+
+def programs(directory, name: str) -> list[Program]:
+    return planned(directory, *CHAINS[name]).programs
+
+
+def wrong(program: Program, outputs: tuple[Tensor, ...] | None = None) -> str:
+    """What the check says of a program that does not compute `outputs`; empty if it says nothing."""
+    try:
+        prove(program, outputs or program.outputs)
+    except InternalError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module", params=CHAINS)
+def chain(request, tmp_path_factory) -> list[Program]:
+    return programs(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(scope="module")
+def all_programs(tmp_path_factory) -> list[Program]:
+    return [program for name in CHAINS for program in programs(tmp_path_factory.mktemp(name), name)]
+
+
+def test_plans_are_right(chain: list[Program]) -> None:
+    assert not any(wrong(program) for program in chain)
+
+
+def test_two_passes_swapped(chain: list[Program]) -> None:
+    """Of which the second takes what the first makes known."""
+    for program in chain:
+        for index, (one, other) in enumerate(pairwise(program.phases)):
+            phases = [*program.phases]
+            phases[index : index + 2] = [other, one]
+            assert wrong(replace(program, phases=tuple(phases)))
+
+
+def test_a_sum_over_the_wrong_unit(chain: list[Program]) -> None:
+    for program in chain:
+        for index, phase in enumerate(program.phases):
+            for axes in (ROW, CHANNEL, Axes.of("N", C=2), Axes.of("N", C=4)):
+                if axes != phase.axes and axes.blocks("C") in (None, program.groups):
+                    phases = [*program.phases]
+                    phases[index] = replace(phase, axes=axes)
+                    assert wrong(replace(program, phases=tuple(phases)))
+
+
+def test_a_stored_value_of_something_else(chain: list[Program]) -> None:
+    """One output has the value of another one, or of what that is made of."""
+    swapped = 0
+    for program in chain:
+        for tensor in program.outputs:
+            for other in program.outputs:
+                if (
+                    other.node is not tensor.node
+                    and other.axes == tensor.axes
+                    and "count" not in (tensor.role, other.role)
+                ):
+                    outputs = tuple(replace(t, node=other.node) if t is tensor else t for t in program.outputs)
+                    assert "before the graph was rewritten" in wrong(replace(program, outputs=outputs), program.outputs)
+                    swapped += 1
+    assert swapped or len({t.axes for p in chain for t in p.outputs}) > 1
+
+
+def mutated(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable) -> None:
+    """Passes whose attribute `name` is what `change` makes of it."""
+    get = getattr(Passes, name).func
+    monkeypatch.setattr(Passes, name, property(lambda self: change(self, get(self))))
+
+
+def test_a_value_derived_one_pass_early(all_programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Passes.place
+    found = 0
+    for program in all_programs:
+        passes = Passes(program)
+        for node in passes.followed:
+            if not node.is_reduction and passes.place(node) > 0:
+                with monkeypatch.context() as patch:
+                    patch.setattr(Passes, "place", lambda self, each, n=node: place(self, each) - (each is n))
+                    assert wrong(program), node
+                found += 1
+    assert found > 10
+
+
+@pytest.mark.parametrize("attribute", ["followed", "finished", "stored", "scratch"])
+def test_what_no_pass_computes_or_stores(attribute: str, all_programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = 0
+    for program in all_programs:
+        values = getattr(Passes(program), attribute)
+        if any(values):
+            empty = type(values)() if attribute == "followed" else [[] for _ in values]
+            with monkeypatch.context() as patch:
+                mutated(patch, attribute, lambda _, __, e=empty: e)
+                assert wrong(program), attribute
+            found += 1
+    assert found > 5
+
+
+def test_values_cached_before_they_are_known(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kernel keeps all values of its last pass from its first one on."""
+    (program, *_) = programs(tmp_path, "rows")
+    every = set(Passes(program).passes[-1].values)
+    mutated(monkeypatch, "cached", lambda _, found: {stays: [every for _ in each] for stays, each in found.items()})
+    assert wrong(program)
+
+
+def test_an_output_that_nothing_computes(chain: list[Program]) -> None:
+    for program in chain:
+        kept = tuple(tensor for tensor in program.outputs[1:])
+        if program.outputs[0].role != "count":
+            assert "nothing computes" in wrong(replace(program, outputs=kept), program.outputs)
+
+
+def test_a_rewrite_that_changes_a_value(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums that leave out a factor, and moments that forget what was added."""
+    steps = (LINEAR, "op: mul, constant: 3.0", "op: rms_norm, name: norm", "op: batch_norm, name: bn")
+    planned(tmp_path, *steps)
+
+    def without_scales(rule):
+        return lambda s, node: Form(rule(s, node).base) if rule(s, node).is_bare else Form(s.graph.literal(2.0))
+
+    for name in ("affine", "norms"):
+        broken = {op: without_scales(rule) for op, rule in rewrites.REWRITES[name].items()}
+        with monkeypatch.context() as patch:
+            patch.setitem(rewrites.REWRITES, name, broken)
+            with pytest.raises((InternalError, AssertionError)):
+                planned(tmp_path, *steps)
+
+
+# A pass over groups comes before one over rows, and the statistics of each group follow from both.
+WAITING = (
+    "op: tanh, save: v",
+    "op: std, keepdim: true",
+    "op: add, value: v",
+    "op: group_norm, name: gn, num_groups: 2",
+)
+
+
+def test_a_value_of_a_group_that_follows_from_its_row(tmp_path) -> None:
+    with pytest.raises(InternalError, match=r"pass 1 has one value for each element of \[N\], and derives gn_mean"):
+        planned(tmp_path, *WAITING)
