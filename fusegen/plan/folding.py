@@ -10,6 +10,7 @@ from fusegen.ir.rewrites import REWRITES
 from fusegen.ir.simplify import ELEMENT_WISE, simplify
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.proof import prove
+from fusegen.plan.regrouping import regrouped
 from fusegen.plan.schedule import Scheduler
 
 
@@ -77,7 +78,11 @@ class Folding:
         used: set[str] = set()
         found, folded = simplify(self.graph, nodes, self.given, self.inexact, barriers, self.without, used)
         outputs = [replace(tensor, node=found[tensor.node]) for tensor in self.outputs]
-        return Scheduler(self.name, self.inputs, outputs, self.reasons), folded, used
+        scheduler = Scheduler(self.name, self.inputs, outputs, self.reasons)
+        while scheduler.needs.misplaced:
+            outputs = regrouped(self.graph.reserved, scheduler.needs, outputs)
+            scheduler = Scheduler(self.name, self.inputs, outputs, self.reasons)
+        return scheduler, folded, used
 
 
 def _total(scheduler: Scheduler) -> tuple[float, int]:

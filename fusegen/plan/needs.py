@@ -13,6 +13,8 @@ from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Phase, Tensor
 from fusegen.plan.units import Unit, unit_of
 
+_ORDER = {unit: place for place, unit in enumerate((Unit.ROW, Unit.GROUP, Unit.CHANNEL))}
+
 
 class Needs:
     """The reductions that the outputs of a program need.
@@ -64,7 +66,8 @@ class Needs:
     def _phases(self) -> list[Phase]:
         depth = self._walk()
         nodes = [n for n in self.reductions if n not in self.terminal]
-        nodes.sort(key=lambda n: (depth[n], unit_of(n.axes) is Unit.CHANNEL, str(n.axes), n.index))
+        # Rows before groups: what follows from the sums of a group may need those of its row.
+        nodes.sort(key=lambda n: (depth[n], _ORDER[unit_of(n.axes)], str(n.axes), n.index))
         return [Phase(axes, tuple(g)) for (_, axes), g in groupby(nodes, key=lambda n: (depth[n], n.axes))]
 
     def _levels(self) -> dict[Node, int]:
@@ -72,6 +75,13 @@ class Needs:
         own |= dict.fromkeys(self.terminal, self.last)
         own |= dict.fromkeys(self.scalar_sums, self.last + 1)
         return self._walk(own)
+
+    @property
+    def misplaced(self) -> set[Node]:
+        """The values that differ within what the pass reduces whose sums they follow from."""
+        axes = dict(enumerate((phase.axes for phase in self.phases), 1))
+        computed = (n for n in self.nodes if not (n.is_full or n.is_leaf or n.is_reduction or n in self.given))
+        return {n for n in computed if self.level[n] in axes and not n.axes <= axes[self.level[n]]}
 
     def _frontiers(self) -> list[list[Node]]:
         """By level, the small values that something of a higher level uses, or an element does."""

@@ -16,6 +16,7 @@ from fusegen.ir import rewrites
 from fusegen.ir.affine import Form
 from fusegen.ir.axes import CHANNEL, ROW, Axes
 from fusegen.plan.model import Program, Tensor
+from fusegen.plan.needs import Needs
 from fusegen.plan.passes import Passes
 from fusegen.plan.proof import prove
 from tests.plan.planning import LINEAR, planned
@@ -171,15 +172,34 @@ def test_a_rewrite_that_changes_a_value(tmp_path, monkeypatch: pytest.MonkeyPatc
                 planned(tmp_path, *steps)
 
 
-# A pass over groups comes before one over rows, and the statistics of each group follow from both.
-WAITING = (
-    "op: tanh, save: v",
-    "op: std, keepdim: true",
-    "op: add, value: v",
-    "op: group_norm, name: gn, num_groups: 2",
-)
+# Of the statistics of each group, which follow from its own reduction and from that of the row.
+WAITING = {
+    "the row comes first": ("op: tanh, save: v", "op: std, keepdim: true", "op: add, value: v", "{norm}"),
+    "the row waits for another": (
+        *("op: tanh, save: v", "op: softmax, dim: 1", "op: max, dim: 1, keepdim: true", "op: add, value: v"),
+        "{norm}",
+    ),
+    "the row waits for the groups": (
+        *("op: tanh, save: v", "op: group_norm, name: first, num_groups: 2, affine: false"),
+        *("op: mean, dim: 1, keepdim: true", "op: add, value: v", "{norm}"),
+    ),
+    "a group is scaled by its row": (LINEAR, "{norm}, save: v", "op: std, keepdim: true", "op: mul, value: v"),
+}
 
 
-def test_a_value_of_a_group_that_follows_from_its_row(tmp_path) -> None:
-    with pytest.raises(InternalError, match=r"pass 1 has one value for each element of \[N\], and derives gn_mean"):
-        planned(tmp_path, *WAITING)
+@pytest.mark.parametrize("name", WAITING)
+def test_groups_that_wait_for_their_row(name: str, tmp_path) -> None:
+    """In each plan something of a group is computed behind the row's pass: where a pass has one value each."""
+    steps = (step.format(norm="op: group_norm, name: gn, num_groups: 2") for step in WAITING[name])
+    for program in planned(tmp_path, *steps).programs:
+        assert not wrong(program)
+
+
+def test_groups_that_nothing_moves(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where these values stay where they are, the plan is refused."""
+    monkeypatch.setattr(Needs, "misplaced", frozenset())
+    steps = [
+        step.format(norm="op: group_norm, name: gn, num_groups: 2") for step in WAITING["the row waits for another"]
+    ]
+    with pytest.raises(InternalError, match=r"one value for each element of \[N\], and derives gn_mean"):
+        planned(tmp_path, *steps)
