@@ -25,13 +25,14 @@ Value = Array | tuple[Array, Array]
 """An array that broadcasts to the elements of the view: of a length or 1 along each axis. A value for each block of an
 axis is repeated within the block. Of moments the mean and the variance."""
 
-_NORMALISATION: dict[str, Callable[..., Array]] = {
+_KNOWN: dict[str, Callable[..., Array]] = {
     "standardize": lambda x, mean, rstd: (x - mean) * rstd,
     "rescale": lambda x, rrms: x * rrms,
     "standardize_backward": lambda g, hat, rstd, s, q, n: rstd * (g - (hat * (q * n) + s * n)),
     "rescale_backward": lambda g, hat, rrms, q, n: rrms * (g - hat * (q * n)),
+    "rsqrt": lambda x: 1 / np.sqrt(np.abs(x)),
 }
-"""The C++ of `fusegen.ir.functions.normalisation`: rewrites take these apart."""
+"""The C++ of `fusegen.ir.functions.normalisation`, which rewrites take apart, and what keeps values of norms near 1."""
 
 _ROOT = 16  # literals are replaced by their roots: products of literals stay products, and none is extreme
 
@@ -145,33 +146,39 @@ def function(op: str) -> Callable[..., Array]:
         # A pattern such as "{} + {}": the same in C++ and in Python.
         names = [f"x{index}" for index in range(known.cpp.count("{}"))]
         return eval(f"lambda {', '.join([*names, '*_'])}: {known.cpp.format(*names)}", {"Acc": float})
-    return _NORMALISATION.get(op) or _stand_in(op)
+    return _KNOWN.get(op) or _stand_in(op)
 
 
 def _stand_in(op: str) -> Callable[..., Array]:
+    """A sum of logarithms, in effect: however large operands are, relative rounding errors stay as small."""
     phase = zlib.crc32(op.encode()) / 2**32
 
     def opaque(*operands: Array) -> Array:
-        terms = (np.sin((1.1 + 0.7 * index + phase) * x + phase) for index, x in enumerate(operands, 1))
+        terms = (np.arcsinh((0.4 + 0.7 * index + phase) * x + phase) for index, x in enumerate(operands, 1))
         return 1.5 + sum(terms, start=np.zeros(1)) / len(operands)
 
     return opaque
 
 
-def agree(found: Value, expected: Value, tolerance: float, scale: float = 1.0) -> bool:
-    """Whether two values are the same up to rounding: `tolerance` of the largest, or of `scale` if that is larger.
-    What is NaN or infinite in one is so in the other."""
+def largest(values: Iterable[Value]) -> float:
+    """The largest finite element of some values, at least 1."""
+    return max((float(np.abs(x[np.isfinite(x)]).max(initial=1)) for x in map(_array, values)), default=1.0)
+
+
+def agree(found: Value, expected: Value, relative: float, absolute: float) -> bool:
+    """Whether two values are the same up to rounding: `relative` of the largest element, and `absolute`. What is NaN or
+    infinite in one is so in the other."""
     if isinstance(found, tuple) and isinstance(expected, tuple):
-        return all(agree(*pair, tolerance, scale) for pair in zip(found, expected, strict=True))
+        return all(agree(*pair, relative, absolute) for pair in zip(found, expected, strict=True))
     one, other = _array(found), _array(expected)
-    if np.abs(one - other).max() <= tolerance * max(scale, np.abs(other).max()):
+    if np.abs(one - other).max() <= relative * np.abs(other).max() + absolute:
         return True
     one, other = np.broadcast_arrays(one, other)
     finite = np.isfinite(other)
     if finite.all() or not np.array_equal(finite, np.isfinite(one)):
         return False
     distance = np.abs(one[finite] - other[finite])
-    return not distance.size or bool(distance.max() <= tolerance * max(scale, np.abs(other[finite]).max()))
+    return bool(distance.max(initial=0) <= relative * np.abs(other[finite]).max(initial=0) + absolute)
 
 
 def _array(value: Value) -> Array:

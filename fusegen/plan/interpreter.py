@@ -20,7 +20,7 @@ from fusegen.plan.model import Tensor
 from fusegen.plan.passes import Passes
 from fusegen.plan.units import Unit
 
-_ROUNDING = 1e-9  # of the largest element: sums are taken in another order
+ROUNDING = 1e-9  # of the largest element: sums are taken in another order
 
 
 class Fault(Exception):
@@ -32,7 +32,7 @@ class Interpreter:
     """One call of a program.
 
     given: the arrays of its inputs, and of what its dropouts draw, by name. truth: the value of each of its nodes.
-    constants: the leaves that every kernel has. resident: a persistent kernel does the passes from `first_resident` on;
+    rounding: what differs by less is equal. resident: a persistent kernel does the passes from `first_resident` on;
     else each pass begins from memory. memory: every tensor that lies there, by name.
     """
 
@@ -40,6 +40,7 @@ class Interpreter:
     given: Mapping[str, Value]
     truth: Mapping[Node, Value]
     sizes: Sizes
+    rounding: float
     resident: bool
     memory: dict[str, Value] = field(default_factory=dict)
 
@@ -171,7 +172,7 @@ class Interpreter:
         raise Fault(f"pass {index} needs {node!r}{needed}, which is not known there")
 
     def _checked(self, index: int, node: Node, value: Value) -> Value:
-        if not agree(value, self.truth[node], _ROUNDING):
+        if not agree(value, self.truth[node], ROUNDING, self.rounding):
             raise Fault(f"pass {index} computes {node!r} otherwise than the graph")
         return value
 

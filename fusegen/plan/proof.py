@@ -12,9 +12,9 @@ import numpy as np
 
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes
-from fusegen.ir.evaluate import Sizes, Value, agree, evaluate, leaves
+from fusegen.ir.evaluate import Sizes, Value, agree, evaluate, largest, leaves
 from fusegen.ir.graph import Node
-from fusegen.plan.interpreter import Fault, Interpreter, is_resident
+from fusegen.plan.interpreter import ROUNDING, Fault, Interpreter, is_resident
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.passes import Passes
 
@@ -25,6 +25,7 @@ _CASES = (
     Sizes({"N": 1, "C": 4}, blocks=2),
 )
 _ALGEBRA = 1e-6  # of the largest element: rewrites round otherwise
+_CANCELLED = 1e-12  # of the largest value between: sums that cancel are of its rounding errors
 
 
 def prove(program: Program, outputs: Sequence[Tensor]) -> None:
@@ -47,23 +48,24 @@ def _compare(program: Program, originals: Mapping[str, Node], sizes: Sizes) -> N
         raise Fault(f"nothing computes {', '.join(sorted(missing))}")
     original = evaluate(originals.values(), given, sizes)
     truth = evaluate(nodes.values(), given, sizes)
+    rounding = _CANCELLED * largest([*original.values(), *truth.values()])
     for name, node in nodes.items():
-        if not agree(truth[node], original[originals[name]], _ALGEBRA):
+        if not agree(truth[node], original[originals[name]], _ALGEBRA, rounding):
             raise Fault(f"{name} is not what it was before the graph was rewritten")
     for tensor in program.outputs:
         if (same := tensor.same_as) is not None:
             (other,) = (t.node for t in (*program.inputs, *program.outputs) if t.name == same.name)
-            if not agree(truth[tensor.node], {**given, **truth}[other], _ALGEBRA):
+            if not agree(truth[tensor.node], {**given, **truth}[other], _ALGEBRA, rounding):
                 raise Fault(f"{tensor.name} is not {same.name}")
     arrays = {t.name: truth[t.node] for t in program.inputs if t.node in truth}
     arrays |= {node.name: truth[node] for node in program.draws}
     passes = Passes(program)
     for resident in [False, *([True] if is_resident(passes) else [])]:
-        found = Interpreter(passes, arrays, truth, sizes, resident).run()
+        found = Interpreter(passes, arrays, truth, sizes, rounding, resident).run()
         for name, node in nodes.items():
             if name not in found:
                 raise Fault(f"nothing stores {name}")
-            if not agree(found[name], truth[node], _ALGEBRA):
+            if not agree(found[name], truth[node], ROUNDING, rounding):
                 raise Fault(f"what is stored as {name} is not {node!r}")
 
 

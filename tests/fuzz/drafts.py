@@ -12,7 +12,7 @@ WIDTHS = ("features", "hidden", "channels")
 SIZES = {"batch": 8, "positions": 6, "heads": 3, "features": 24, "hidden": 36, "channels": 12, "depth": 5,
          "height": 7, "width": 9, "keys": 12}  # fmt: skip
 KINDS = ("rows", "rows", "rows", "leading", "leading", "convolution", "convolution", "bmm")
-KINDS += ("images", "convolutions", "convolutions")
+KINDS += ("images", "convolutions", "convolutions", "groups", "groups")
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,17 @@ class Value:
 
 
 class Draft:
-    """A spec in the making. kind: "rows" ([batch, features], perhaps with several layers), "leading", "convolution",
-    "convolutions" (several, perhaps with other layers), "images" (without a layer), "bmm"; or any.
+    """A spec in the making. kind: "rows" ([batch, features], perhaps with several layers), "groups" (of these, with
+    blocks of channels around reductions), "leading", "convolution", "convolutions" (several, perhaps with other
+    layers), "images" (without a layer), "bmm"; or any.
     """
 
     def __init__(self, seed: int, kind: str) -> None:
         self.random = random.Random(seed)
         self.kind = kind or self.of(*KINDS)
+        self.grouped = self.kind == "groups"
+        if self.grouped:
+            self.kind = "rows"
         self.chain: list[Step] = []
         self.values: list[Value] = []
         self.saved: dict[str, Value] = {}

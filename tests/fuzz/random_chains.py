@@ -32,7 +32,7 @@ class RandomChain(Draft):
         super().__init__(seed, kind)
         self.parameters: dict[str, Any] = {}
         self.left: list[str] = []
-        self.groups = self.of(1, 2, 3, "groups")
+        self.groups = self.of(2, 3, "groups") if self.grouped else self.of(1, 2, 3, "groups")
         if self.kind == "convolutions":
             self.of(lambda: None, lambda: None, self.pointwise, self.norm)()
             self.convolve(branch=False)
@@ -57,6 +57,15 @@ class RandomChain(Draft):
         more = {"rows": [self.linear], "leading": [self.linear, self.trailing], "convolutions": [self.convolve] * 4}
         kinds = [self.pointwise, self.arithmetic, self.norm, self.dropout, self.soft, self.reduction, self.mask]
         kinds += [self.pointwise, self.arithmetic, self.arithmetic, self.gate, self.linear, *more.get(self.kind, [])]
+        if self.grouped:
+            kinds = [
+                self.pointwise,
+                self.arithmetic,
+                self.group_norm,
+                self.group_norm,
+                self.norm,
+                self.reduce_and_return,
+            ]
         before = len(self.chain)
         if str(self.now.width).startswith("2 * ") and self.now.form == "full" and self.rarely(2):
             self.add_parts(replace(self.now, width=str(self.now.width)[4:]))
@@ -160,12 +169,27 @@ class RandomChain(Draft):
         if self.spatial and step["op"] != "batch_norm":
             step["dim"] = 1
         if step["op"] == "group_norm":
-            step["num_groups"] = self.groups
-            if self.groups == "groups":
-                self.arguments["groups"] = {"type": "int", "typical": 3}
-        elif step["op"] in ("layer_norm", "rms_norm") and not self.spatial and self.rarely(6):
+            return self.group_norm()
+        if step["op"] in ("layer_norm", "rms_norm") and not self.spatial and self.rarely(6):
             step["width"] = 4
         self.add(step, self.now)
+
+    def group_norm(self) -> None:
+        if self.now.form == "full":
+            step = {"op": "group_norm", "name": self.name("norm"), "num_groups": self.groups}
+            if self.groups == "groups":
+                self.arguments["groups"] = {"type": "int", "typical": 3}
+            self.add(step | self.of({}, {"affine": False}), self.now)
+
+    def reduce_and_return(self) -> None:
+        """A value of each row, and with it elements again."""
+        if self.now.form == "full" and self.chain:
+            name, full = self.save_last(), self.now
+            if self.rarely(3):
+                self.soft()
+            step = {"op": self.of(*REDUCTIONS), "dim": self.channel_dim(), "keepdim": True}
+            self.add(step, replace(full, form="row"))
+            self.add({"op": self.of("add", "mul", "sub"), "value": name}, full)
 
     def linear(self) -> None:
         """Behind the running value, a saved one or the first input."""

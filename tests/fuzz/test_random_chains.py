@@ -34,7 +34,8 @@ KNOWN = (
     "one chain can normalise by one number of groups",
 )
 FIRST, END = map(int, os.environ.get("FUSEGEN_CHAINS", "0-150").split("-"))
-RUN = {"rows": 25, "leading": 20, "images": 22, "convolutions": 27}
+RUN = {"rows": 25, "leading": 20, "images": 22, "convolutions": 27, "groups": 33}
+DTYPES = (("float32",), ("float32", "bfloat16", "float16"), ("float16",), ("bfloat16", "float16"))
 SEEDS = (
     [(seed, "") for seed in range(FIRST, FIRST + max(1, (END - FIRST) // 100))]
     if "FUSEGEN_CHAINS" in os.environ
@@ -52,10 +53,11 @@ def check_refusal(error: SpecError, seed: int, text: str) -> None:
 
 
 def test_plans() -> None:
-    """A chain that is refused has a reason of the table; one that is not has the same text twice."""
+    """A chain that is refused has a reason of the table; one that is not computes its graph, and has the same text
+    twice."""
     refused = 0
     for seed in range(FIRST, END):
-        text = as_text(RandomChain(seed).data("drafted"))
+        text = as_text(RandomChain(seed).data("drafted", DTYPES[seed % len(DTYPES)]))
         try:
             files = render_all([planned_document(parse_yaml(text, "spec.yaml", lenient=True))])
         except SpecError as error:

@@ -5,6 +5,8 @@ Faults are planted in plans that are right, and each must be found.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -19,7 +21,7 @@ from fusegen.plan.model import Program, Tensor
 from fusegen.plan.needs import Needs
 from fusegen.plan.passes import Passes
 from fusegen.plan.proof import prove
-from tests.plan.planning import LINEAR, planned
+from tests.plan.planning import LINEAR, ROOT, planned
 
 CHAINS = {
     "rows": ("op: layer_norm, name: ln", "op: softmax, dim: 1"),
@@ -187,19 +189,35 @@ WAITING = {
 }
 
 
+def waiting(name: str) -> list[str]:
+    return [step.format(norm="op: group_norm, name: gn, num_groups: 2") for step in WAITING[name]]
+
+
 @pytest.mark.parametrize("name", WAITING)
 def test_groups_that_wait_for_their_row(name: str, tmp_path) -> None:
-    """In each plan something of a group is computed behind the row's pass: where a pass has one value each."""
-    steps = (step.format(norm="op: group_norm, name: gn, num_groups: 2") for step in WAITING[name])
-    for program in planned(tmp_path, *steps).programs:
+    """Something of a group follows from the row's pass, and is computed where a pass has one value for each group."""
+    for program in planned(tmp_path, *waiting(name)).programs:
         assert not wrong(program)
 
 
 def test_groups_that_nothing_moves(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where these values stay where they are, the plan is refused."""
     monkeypatch.setattr(Needs, "misplaced", frozenset())
-    steps = [
-        step.format(norm="op: group_norm, name: gn, num_groups: 2") for step in WAITING["the row waits for another"]
-    ]
     with pytest.raises(InternalError, match=r"one value for each element of \[N\], and derives gn_mean"):
-        planned(tmp_path, *steps)
+        planned(tmp_path, *waiting("the row waits for another"))
+
+
+def test_nothing_is_written_of_a_wrong_plan(tmp_path) -> None:
+    """Exit code 3, with the pass and the value."""
+    planned(tmp_path, *waiting("the row waits for another"))
+    (tmp_path / "spec.yaml").rename(tmp_path / "demo.yaml")
+    script = (
+        "import fusegen.plan.needs\n"
+        "from fusegen.cli import main\n"
+        "fusegen.plan.needs.Needs.misplaced = frozenset()\n"
+        "main()\n"
+    )
+    arguments = ["build", "--no-compile", "--output", str(tmp_path / "out"), str(tmp_path / "demo.yaml")]
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 3 and "derives gn_mean[N, 2]" in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()
