@@ -48,6 +48,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             reason = absent()
             if reason is not None:
                 pytest.skip(reason)
+    if item.get_closest_marker("torch") is not None:
+        _leave_out_onednn()
+
+
+@functools.cache
+def _leave_out_onednn() -> None:
+    """For the whole process: some of its convolutions end it (fusegen/verify/backends.py)."""
+    import torch
+
+    torch.backends.mkldnn.enabled = False
 
 
 @pytest.fixture(scope="session")
