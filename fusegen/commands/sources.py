@@ -41,6 +41,7 @@ def build(
     ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
+    from fusegen.build.progress import shown
     from fusegen.plan.composition import compiled
     from fusegen.plan.packages import plan_packages
     from fusegen.render.output import orphans, write_files
@@ -52,9 +53,10 @@ def build(
             "it needs a directory of specs: a few files do not tell what is left over", param_hint="--prune"
         )
     console = Console(stderr=True, highlight=False)
-    plans = plan_packages(spec_files(specs))
-    refuse_misfits(plans, target)
-    rendered = render_all(plans)
+    with shown(console):
+        plans = plan_packages(spec_files(specs))
+        refuse_misfits(plans, target)
+        rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
     for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):
         console.print(f"wrote {output / path}", markup=False, soft_wrap=True)
