@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, settings
 # For this process, before it imports torch, and for those that it starts. Tensors of the tests are tiny, and threads
 # that wait for each other would take most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# As `fusegen verify --emulate` has it (fusegen/verify/command.py).
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX")
 
 # How long examples take is a matter of what else the machine does.
 settings.register_profile("fusegen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,16 +50,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             reason = absent()
             if reason is not None:
                 pytest.skip(reason)
-    if item.get_closest_marker("torch") is not None:
-        _leave_out_onednn()
-
-
-@functools.cache
-def _leave_out_onednn() -> None:
-    """For the whole process: some of its convolutions end it (fusegen/verify/backends.py)."""
-    import torch
-
-    torch.backends.mkldnn.enabled = False
 
 
 @pytest.fixture(scope="session")
