@@ -1,4 +1,4 @@
-"""Generated packages that several threads import at once."""
+"""Generated packages that several threads import at once, and under other names."""
 
 from __future__ import annotations
 
@@ -35,11 +35,29 @@ for each in threads:
 supports = {id(each._support) for each in found.values()}
 assert len(found) == len(names) and len(supports) == 1, (sorted(found), supports)
 """
+# Its regions have no name beside it then, and are found by their place.
+BY_ANOTHER_NAME = """
+import importlib.util, sys
+import fusegen
+
+name = sys.argv[1]
+spec = importlib.util.spec_from_file_location("another", f"generated/{name}/__init__.py")
+another = sys.modules["another"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(another)
+assert another._region_up is fusegen.load(f"{name}_up")
+assert sys.modules[another._region_up.__module__]._support is another._support
+"""
+
+
+def ran(code: str, *arguments: str) -> None:
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def test_packages_imported_at_once() -> None:
-    names = [f"generated.{name}" for name in PACKAGES]
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS, *names], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    ran(IMPORTS, *(f"generated.{name}" for name in PACKAGES))
+
+
+def test_regions_of_a_whole_by_another_name() -> None:
+    ran(BY_ANOTHER_NAME, "transformer_mlp_prenorm")
