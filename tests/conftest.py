@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, settings
 # that wait for each other would take most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # As `fusegen verify --emulate` has it (fusegen/verify/command.py).
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX")
+if "avx512" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX")
 
 # How long examples take is a matter of what else the machine does.
 settings.register_profile("fusegen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
