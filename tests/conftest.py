@@ -17,6 +17,9 @@ from hypothesis import HealthCheck, settings
 # For this process, before it imports torch, and for those that it starts. Tensors of the tests are tiny, and threads
 # that wait for each other would take most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# As `fusegen verify --emulate` has it (fusegen/verify/command.py).
+if "avx512" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX")
 
 # How long examples take is a matter of what else the machine does.
 settings.register_profile("fusegen", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fusegen.build.autograd import AutogradLibrary
-from fusegen.build.placing import put_in_place, work_directory
+from fusegen.build.key import digest_of
+from fusegen.build.placing import finished_directory, put_in_place, work_directory
 from fusegen.build.steps import Step
 
 _WEIGHT = 40_000  # it takes as long as kernels of about so many bytes
@@ -22,20 +23,24 @@ class AutogradJob:
     library: AutogradLibrary
     store: Path
     reason: str
+    force: bool
     missing_kernels: int = 0
     shortcoming: str | None = None  # set by `place`
     work: Path = field(init=False)
+    finished: Path = field(init=False)
+    output: Path = field(init=False)
 
     def __post_init__(self) -> None:
         self.work = work_directory(self.store)
+        self.finished = finished_directory(self.store)
+        # Its name says its content: a build that was interrupted may have left it.
+        self.output = self.finished / f"{digest_of(self.library.parts())[:16]}.so"
+        if self.force:
+            self.output.unlink(missing_ok=True)
 
     @property
     def name(self) -> str:
         return f"{self.library.support.name}/{self.library.source.name}"
-
-    @property
-    def output(self) -> Path:
-        return self.work / self.library.path.name
 
     @property
     def _messages(self) -> Path:
@@ -46,10 +51,12 @@ class AutogradJob:
 
         As many as a package has: ninja begins with what has the most steps behind it, and would leave one for the end.
         """
-        part = self.output.with_suffix(".part")
-        there, messages = (shlex.quote(os.fspath(path)) for path in (part, self._messages))
+        part = self.work / f"{self.output.stem}.part"
+        there, output, messages = (shlex.quote(os.fspath(path)) for path in (part, self.output, self._messages))
         compiled = f"{shlex.join(self.library.command(part))} 2> {messages} || rm -f {there}"
-        kept = f"! [ -e {there} ] || mv {there} {shlex.quote(os.fspath(self.output))}"
+        if self.output.is_file():
+            compiled = "true"
+        kept = f"! [ -e {there} ] || {{ sync {there} && mv -f {there} {output}; }}"
         where = self.library.support
         return [
             Step(self.name, part, ["sh", "-c", compiled], cwd=where, weight=_WEIGHT),

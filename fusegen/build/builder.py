@@ -143,6 +143,7 @@ class _Build:
         from fusegen.build.autograd_job import AutogradJob
         from fusegen.build.commands import Commands
         from fusegen.build.job import Job
+        from fusegen.build.placing import leave
         from fusegen.build.progress import BuildProgress
         from fusegen.build.signals import unwinding
 
@@ -158,7 +159,7 @@ class _Build:
 
             def add(job: Job | AutogradJob) -> None:
                 jobs.append(job)
-                cleanup.callback(shutil.rmtree, job.work, ignore_errors=True)
+                cleanup.callback(leave, job)
 
             for request in requests:
                 # Who held the lock may have built just this, or the sources may have changed while we waited.
@@ -168,11 +169,11 @@ class _Build:
                     results[request.package] = self.result(inputs, None)
                     continue
                 commands = Commands(inputs, self.toolchain, self.libraries, request.targets, self.verification)
-                first = jobs[0].work if jobs else None
-                add(Job(commands, _store(request.package), reason, self.force, work_for_all=first))
+                first = jobs[0].finished if jobs else None
+                add(Job(commands, _store(request.package), reason, self.force, finished_for_all=first))
             for library in libraries:
                 if (reason := self.why_stale(library)) is not None:
-                    add(AutogradJob(library, _store(library.support), reason))
+                    add(AutogradJob(library, _store(library.support), reason, self.force))
             if jobs:
                 results |= self._compile(jobs, progress)
         return results
@@ -210,6 +211,8 @@ class _Build:
                 results[inputs.package] = BuildResult(
                     inputs.package / OUTPUT, inputs.key, job.reason, seconds[job.output]
                 )
+        for job in jobs:  # only now: they share
+            shutil.rmtree(job.finished, ignore_errors=True)
         if outcome.error is not None:
             raise outcome.error
         return results

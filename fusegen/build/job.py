@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fusegen.build.commands import Commands
 from fusegen.build.key import KEY_FILE, OUTPUT, Unit
-from fusegen.build.placing import keep_copy, put_in_place, work_directory
+from fusegen.build.placing import FINISHED, finished_directory, keep_copy, put_in_place, work_directory
 from fusegen.build.steps import Step
 
 
@@ -18,7 +18,8 @@ class Job:
     """Compiles what is missing in a directory of this build's own, then moves everything into place.
 
     Nothing is ever written where another build, or the one after an interrupted one, could see it half done:
-    objects enter the store by a rename, under a name that says their content, and so does the output.
+    objects are renamed once they are finished, to a name that says their content. They enter the store by another
+    rename, as the output does, or in the next build if this one is interrupted.
 
     What packages share is compiled once: a later build takes it from another package's store, and of several packages
     of one build all want the same step. (Two builds at a time may both compile it.)
@@ -28,9 +29,10 @@ class Job:
     store: Path
     reason: str
     force: bool
-    work_for_all: Path | None = None  # where this build compiles what packages share, if not in `work`
+    finished_for_all: Path | None = None  # where this build leaves what packages share, if not in `finished`
     shortcoming: None = None  # there is none: what fails raises
     work: Path = field(init=False)
+    finished: Path = field(init=False)
     names: dict[Unit, str] = field(init=False)
     missing: list[Unit] = field(init=False)
 
@@ -38,7 +40,9 @@ class Job:
         inputs = self.commands.inputs
         self.names = {unit: inputs.object_name(unit) for unit in inputs.units}
         self.work = work_directory(self.store)
+        self.finished = finished_directory(self.store)
         if not self.force:
+            self._take_finished()
             self._take_shared()
         self.missing = [unit for unit, name in self.names.items() if self.force or not (self.store / name).is_file()]
 
@@ -56,26 +60,38 @@ class Job:
         """How many objects of kernels are missing."""
         return sum(unit in self.commands.inputs.cuda for unit in self.missing)
 
+    def _take_finished(self) -> None:
+        """Puts into the store what a build that was interrupted has left."""
+        for left in self.finished.iterdir():
+            if left.name in self.names.values():
+                os.replace(left, self.store / left.name)
+            else:
+                left.unlink()
+
     def _take_shared(self) -> None:
         """Looks for what packages share in the stores of others, where it is missing here."""
         for unit in self.commands.inputs.shared:
             name = self.names[unit]
             if (self.store / name).is_file():
                 continue
-            for found in self.store.parent.glob(f"*/{name}"):
+            stores = self.store.parent
+            for found in (*stores.glob(f"*/{name}"), *stores.glob(f"*/{FINISHED}/{name}")):
                 if keep_copy(found, self.store, self.work):
                     break
 
     def _object(self, unit: Unit) -> Path:
-        """Where the link finds an object: in the store, or where this build compiles it."""
-        place = self.work if unit in self.missing else self.store
-        if unit in self.missing and unit in self.commands.inputs.shared and self.work_for_all is not None:
-            place = self.work_for_all
+        """Where the link finds an object: in the store, or where this build leaves it."""
+        place = self.finished if unit in self.missing else self.store
+        if unit in self.missing and unit in self.commands.inputs.shared and self.finished_for_all is not None:
+            place = self.finished_for_all
         return place / self.names[unit]
 
     def steps(self, cores: int) -> list[Step]:
         """A compilation for every object that is missing, kernels on so many cores each, and the link."""
-        steps = [self.commands.compile_step(unit, self._object(unit), cores=cores) for unit in self.missing]
+        steps = []
+        for unit in self.missing:
+            step = self.commands.compile_step(unit, self.work / self.names[unit], cores=cores)
+            steps.append(replace(step, part=step.output, output=self._object(unit)))
         return [*steps, self.commands.link_step([self._object(unit) for unit in self.names], self.output)]
 
     def place(self, finished: Collection[Path]) -> bool:

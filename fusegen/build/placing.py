@@ -6,9 +6,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from fusegen.build.key import key_text
+
+FINISHED = "finished"
+
+
+class Workplace(Protocol):
+    """What each job of a build has: a directory of its own, and one for what is finished."""
+
+    work: Path
+    finished: Path
 
 
 def work_directory(store: Path) -> Path:
@@ -17,6 +28,21 @@ def work_directory(store: Path) -> Path:
     for left in store.glob("work-*"):
         shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix="work-", dir=store))
+
+
+def finished_directory(store: Path) -> Path:
+    """Where builds leave what is finished until the whole build is, in `store`: that of one that was killed, too."""
+    path = store / FINISHED
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def leave(job: Workplace) -> None:
+    """Removes what the build of a job needs no more. What is finished stays: it is there after an interruption alone,
+    for the next build."""
+    shutil.rmtree(job.work, ignore_errors=True)
+    with suppress(OSError):
+        job.finished.rmdir()
 
 
 def keep_copy(made: Path, store: Path, work: Path) -> bool:

@@ -1,49 +1,87 @@
-"""Tells somebody who waits what a build is doing, on stderr: live on a terminal, plain lines elsewhere."""
+"""Tells somebody who waits what a command is doing, on stderr: in one live line on a terminal.
+
+Elsewhere a build has plain lines, and what comes before it nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
+
+from fusegen.progress import listening
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
 
+@contextmanager
+def shown(console: Console | None = None) -> Iterator[None]:
+    """Shows what is told meanwhile (fusegen/progress.py), how far it is and how long it has taken."""
+    live = _live(console or _stderr())
+    if live is None:
+        yield
+        return
+    task = live.add_task("", total=None)
+    try:
+        with listening(lambda what, done, count: live.update(task, description=what, completed=done, total=count)):
+            yield
+    finally:
+        live.stop()
+
+
+def _stderr() -> Console:
+    # Imported here: where there is nothing to do it is not needed, and that has to be quick.
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def _live(console: Console) -> Progress | None:
+    """A line that has begun; None where it would be no line, or where the program that calls has one of its own."""
+    if not console.is_terminal:
+        return None
+    from rich.errors import LiveError
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    live = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),  # what a user's module prints into a file goes there
+    )
+    try:
+        live.start()
+    except LiveError:
+        return None
+    return live
+
+
 class BuildProgress:
     """A build's progress, as a context manager. Made only once there is something to do."""
 
     def __init__(self, console: Console | None) -> None:
-        if console is None:
-            from rich.console import Console
-
-            console = Console(stderr=True)
-        self._console = console
+        self._console = console or _stderr()
         self._live: Progress | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> BuildProgress:
-        if self._console.is_terminal:
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                SpinnerColumn,
-                TextColumn,
-                TimeElapsedColumn,
-            )
-
-            self._live = Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=20),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                console=self._console,
-                transient=True,
-            )
-            self._live.start()
+        self._live = _live(self._console)
+        if self._live is not None:
             self._task = self._live.add_task("building", total=None)
         return self
 

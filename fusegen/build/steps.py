@@ -16,7 +16,8 @@ from fusegen.build.errors import BuildError
 class Step:
     """One command: what it is called (no two alike), what it makes, where it runs, what has to be there first.
 
-    Those of the most `weight` start first: the bytes of a source of kernels, which tell how long it takes.
+    Those of the most `weight` start first: the bytes of a source of kernels, which tell how long it takes. `part`: what
+    the command writes, if not the output, which is made of the part in one step once it is whole and on the disk.
     """
 
     what: str
@@ -25,6 +26,7 @@ class Step:
     cwd: Path
     needs: Sequence[Path] = ()
     weight: int = 0
+    part: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,11 @@ def _ninja_file(steps: Iterable[Step], work: Path) -> str:
     for step in steps:
         needs = "".join(f" {_escape_path(path)}" for path in step.needs)
         # `$` is ninja's own escape; the rest is quoted for the shell that ninja starts.
-        command = f"cd {shlex.quote(os.fspath(step.cwd))} && {shlex.join(step.command)}".replace("$", "$$")
+        command = f"cd {shlex.quote(os.fspath(step.cwd))} && {shlex.join(step.command)}"
+        if step.part is not None:
+            part, output = (shlex.quote(os.fspath(path)) for path in (step.part, step.output))
+            command += f" && sync {part} && mv -f {part} {output}"
+        command = command.replace("$", "$$")
         parts.append(f"build {_escape_path(step.output)}: run{needs}")
         parts.append(f"  command = {command}\n  what = {_escape(step.what)}")
     return "\n".join(parts) + "\n"

@@ -28,9 +28,11 @@ def import_(
     This runs the file of the module: its class and the two functions. It runs nothing else, compiles nothing, and
     writes nothing if a chain cannot express the module.
     """
+    from fusegen.build.progress import shown
     from fusegen.importing.load import import_spec
 
-    import_spec(model, init, inputs, output, overwrite=overwrite)
+    with shown():
+        import_spec(model, init, inputs, output, overwrite=overwrite)
     print(f"wrote {output}")
 
 
@@ -54,10 +56,12 @@ def fuse(
 
     This runs the file of the model and the model itself, once.
     """
+    from fusegen.build.progress import shown
     from fusegen.fusing.fuse import fuse as fuse_model
     from fusegen.importing.load import load_model
 
-    loaded = load_model(model, init, inputs)
+    with shown():
+        loaded = load_model(model, init, inputs)
     report = fuse_model(
         loaded.module, loaded.examples, directory=directory, dry_run=dry_run, compile=compile_, targets=target
     )

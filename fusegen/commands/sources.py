@@ -41,6 +41,7 @@ def build(
     ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
+    from fusegen.build.progress import shown
     from fusegen.plan.composition import compiled
     from fusegen.plan.packages import plan_packages
     from fusegen.render.output import orphans, write_files
@@ -52,9 +53,10 @@ def build(
             "it needs a directory of specs: a few files do not tell what is left over", param_hint="--prune"
         )
     console = Console(stderr=True, highlight=False)
-    plans = plan_packages(spec_files(specs))
-    refuse_misfits(plans, target)
-    rendered = render_all(plans)
+    with shown(console):
+        plans = plan_packages(spec_files(specs))
+        refuse_misfits(plans, target)
+        rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
     for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):
         console.print(f"wrote {output / path}", markup=False, soft_wrap=True)
@@ -98,6 +100,7 @@ def plan(
     """Show schedules, kernels, bytes, expected times and the reason of each decision, or what runs at one size."""
     import json
 
+    from fusegen.build.progress import shown
     from fusegen.explain.build import build
     from fusegen.explain.choices import Question
     from fusegen.explain.composed import region_of, write_composition
@@ -112,7 +115,8 @@ def plan(
         question = Question(rows, channels, groups, dtype)
     if json_ and (question is not None or target is not None or format_ is not PlanFormat.text):
         raise typer.BadParameter("plan.json has one format, and neither sizes nor times", param_hint="--json")
-    plans = planned_files(spec_files(specs))
+    with shown():
+        plans = planned_files(spec_files(specs))
     if len(plans) != 1 and format_ in (PlanFormat.html, PlanFormat.svg):
         raise typer.BadParameter(f"a page is of one spec, not of {len(plans)}", param_hint="--format")
     if region is not None:
@@ -165,12 +169,14 @@ def check(
     format_: Annotated[Format, typer.Option("--format", help="Annotations are for GitHub Actions.")] = Format.text,
 ) -> None:
     """Compare what SPECS render with the generated packages, and tell how to repair what differs."""
+    from fusegen.build.progress import shown
     from fusegen.check.report import formatted, refused
     from fusegen.check.run import check as compare
     from fusegen.check.run import write_patch
 
     try:
-        report = compare(specs or [DEFAULT_SPECS], output)
+        with shown():
+            report = compare(specs or [DEFAULT_SPECS], output)
         if patch is not None:
             write_patch(report, patch)
     except SpecError as error:

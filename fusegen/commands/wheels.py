@@ -29,6 +29,7 @@ def wheel(
     ] = None,
 ) -> None:
     """Pack SPECS, compiled, as a wheel for every torch from 2.10 on and every Python from 3.10 on."""
+    from fusegen.build.progress import shown
     from fusegen.plan.packages import plan_packages
     from fusegen.spec.find import spec_files
     from fusegen.wheel.command import mislicensed, misnamed, misversioned, write_wheel
@@ -50,8 +51,9 @@ def wheel(
     names = [path.name for path in texts]
     if len(set(names) - OWN_NAMES) < len(names):
         raise typer.BadParameter(f"one name for two files: {', '.join(names)}", param_hint="--license-file")
-    plans = plan_packages(files)
+    console = Console(stderr=True, highlight=False)
+    with shown(console):
+        plans = plan_packages(files)
     refuse_misfits(plans, target)
     chosen = Wheel(name, version, license_, tuple(texts), tuple(dict.fromkeys(target)) if target else None)
-    console = Console(stderr=True, highlight=False)
     print(f"wrote {write_wheel(plans, chosen, output, console)}")

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,9 @@ from filelock import FileLock
 from fusegen.emulate.compiler import compile_kernels
 from fusegen.emulate.errors import EmulationBuildError
 from fusegen.paths import AUTOGRAD, SUPPORT
+
+# Held while a package is imported: a thread that finds one finds the whole of it.
+_importing = threading.RLock()
 
 
 def emulate_package(
@@ -38,8 +42,9 @@ def emulate_package(
     can hold one emulated copy of a package, and none beside the real extension.
     """
     name = f"fusegen_emulated_{package.name}"
-    if name in sys.modules:
-        return sys.modules[name]
+    with _importing:
+        if name in sys.modules:
+            return sys.modules[name]
     if not (package / "kernels.cu").exists():
         for region in _regions(package):
             emulate_package(region, cache=cache, modes=modes, verification=verification, defines=defines)
@@ -163,11 +168,13 @@ def _run(command: Sequence[str], directory: Path | None = None) -> None:
 def _import(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    with _importing:
+        if name in sys.modules:  # by another thread, which compiled the package, too
+            return sys.modules[name]
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        return module

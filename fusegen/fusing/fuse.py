@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.build.progress import shown
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.calls import record
 from fusegen.fusing.chains import Chains
@@ -23,6 +24,7 @@ from fusegen.paths import BUILD_STORE, DEFAULT_FUSED
 from fusegen.plan.composition import Planned, compiled
 from fusegen.plan.devices import is_known
 from fusegen.plan.packages import plan_packages
+from fusegen.progress import tell
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime import load
@@ -70,8 +72,10 @@ def _fuse(
     args, kwargs = _arguments(example_inputs)
     output = directory / _GENERATED
     chains = Chains(_targets(targets), output / BUILD_STORE / "imports", keep=not dry_run)
-    search = Search(model, record(model, args, kwargs, is_replaced), chains)
-    search.walk(model)
+    with shown():
+        tell("running the model")
+        search = Search(model, record(model, args, kwargs, is_replaced), chains)
+        search.walk(model)
     writes = bool(search.found) and not dry_run
     with _locked(output) if writes else nullcontext():
         # Another process may have written specs meanwhile, of other chains.
@@ -79,8 +83,10 @@ def _fuse(
         names = [specs.place(each.chain.text, each.name) for each in search.found]
         if writes:
             specs.write()
-            plans = {plan.spec.name: plan for plan in plan_packages(sorted(specs.directory.glob("*.yaml")))}
-            write_files(render_all(plans.values()), output)
+            with shown():
+                plans = {plan.spec.name: plan for plan in plan_packages(sorted(specs.directory.glob("*.yaml")))}
+                rendered = render_all(plans.values())
+            write_files(rendered, output)
     report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)
     if writes:
         if compile:

@@ -17,6 +17,7 @@ from fusegen.fusing.snapshot import interference
 from fusegen.fusing.swap import is_replaced
 from fusegen.importing.aten import CONVOLUTIONS, MODULES
 from fusegen.importing.module import snake_case
+from fusegen.progress import within
 
 # Layers with tensors that a chain has.
 _CONVOLUTIONS = tuple(getattr(nn, kind) for kind, _ in CONVOLUTIONS.values())
@@ -66,6 +67,7 @@ class Search:
         for name, module in self.model.named_modules(remove_duplicate=False):
             names.setdefault(id(module), []).append(name)
         self._names = names
+        self._places = {id(module): place for place, module in enumerate(self.model.modules())}
 
     def walk(self, module: nn.Module, path: str = "") -> None:
         """Fills in what is found below a module, and what is left."""
@@ -200,7 +202,9 @@ class Search:
         self, root: nn.Module, owner: nn.Module, path: str, calls: Calls, names: Mapping[str, str], span: Span | None
     ) -> Found:
         """The chain that a root is. names: of the owner's submodules for the root's, where these differ."""
-        chain = self.chains.of(root, calls.inputs, None if span is None else f"children of an nn.Sequential, {path}")
+        origin = None if span is None else f"children of an nn.Sequential, {path}"
+        with within(path or type(owner).__name__, self._places[id(owner)], len(self._places)):
+            chain = self.chains.of(root, calls.inputs, origin)
         why = misfit(chain, calls)
         if why is not None:
             raise Refused(why)

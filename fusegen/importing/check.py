@@ -22,6 +22,7 @@ from fusegen.importing.variants import check_variants
 from fusegen.importing.vary import Variations
 from fusegen.importing.written import reference_class
 from fusegen.plan.composition import Planned
+from fusegen.progress import tell
 
 # Rows of a comparison: the chain is the same for all.
 _ROWS = 16
@@ -51,13 +52,16 @@ def compare(plan: Planned, sheet: Sheet, arguments: Arguments) -> list[str]:
         example = Case(sheet.dims, _few(arguments.inputs, sheet), arguments.module)
         values = constructed(sheet, arguments, sheet.dims)
         check_state(arguments.module, example.inputs)
+        tell("modes and dtypes")
         remarks += check_variants(arguments.module, cls(**values), example.inputs)
+        tell("the example")
         Pair(arguments.module, cls(**values), example.inputs).check(scales=_scales(sheet, values))
         varied = Variations(cls, plan, sheet, arguments, example)
         _check_followed(varied.decided())
         cases = varied.sizes()
         small = cases[0] if cases else example
-        for case in cases:
+        for index, case in enumerate(cases, 1):
+            tell(f"other sizes, {index} of {len(cases)}")
             fused = cls(**constructed(sheet, arguments, case.dims))
             try:
                 Pair(case.original, fused, case.inputs).check(again=True)
@@ -65,7 +69,9 @@ def compare(plan: Planned, sheet: Sheet, arguments: Arguments) -> list[str]:
                 if error.diagnostics[0].code != "FG708":
                     raise
                 raise NotFollowed(varied.unlike_sizes()) from None
+        tell("other values of arguments")
         _check_followed(varied.unlike(small))
+        tell("other rows")
         remarks += varied.check_rows(small)
         small_values = constructed(sheet, arguments, small.dims)
         if arguments.constructor is None:

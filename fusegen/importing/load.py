@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.importing.module import from_module
 from fusegen.importing.places import of_error, refusal
+from fusegen.progress import tell
 from fusegen.spec.wording import suggest
 
 _MODEL = "write FILE.py:CLASS"
@@ -50,6 +51,7 @@ def load_model(model: str, init: str, inputs: str) -> Loaded:
     file, _, name = model.rpartition(":")
     if not file.endswith(".py") or not Path(file).is_file():
         raise refusal("FG701", f"there is no file {file or model}", None, _MODEL)
+    tell(f"running {file}")
     source = load_file(Path(file))
     cls = _found(source, name)
     if not isinstance(cls, type) or not issubclass(cls, nn.Module):

@@ -27,11 +27,13 @@ from fusegen.importing.values import Values
 from fusegen.importing.write import line_of_step, spec_text
 from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_document
+from fusegen.progress import tell, within
 from fusegen.spec.yaml import parse_yaml
 
 Given = Sequence[Any] | Mapping[str, Any] | None
 """The arguments of a constructor, if they are known."""
 
+_STAGES = 3
 _ONE_CHAIN = "only batch norm and dropout know the mode in a chain"
 
 
@@ -70,13 +72,17 @@ def _imported(
     inputs = positions.small(module, inputs) if positions else told_apart(module, inputs)
     known = Arguments(module, inputs, constructor, positions, shapes if positions else ())
     spatial = positions.spatial if positions else 0
+    tell("tracing", 0, _STAGES)
     traces = trace(module, inputs, True, spatial), trace(module, inputs, False, spatial)
     chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))
     while True:
+        tell("reading and planning", 1, _STAGES)
         found = sheet(traces[0], _steps(*traces, known), known)
         text = spec_text(found, chosen, origin, [])
+        planned = _plan(text, found)
         try:
-            remarks = compare(_plan(text, found), found, known)
+            with within("comparing", 2, _STAGES):
+                remarks = compare(planned, found, known)
         except NotFollowed as more:
             known.fix(more.names)
             continue

@@ -15,6 +15,7 @@ from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.refusals import refusals
 from fusegen.plan.region import is_single
 from fusegen.plan.tuning_file import tuned
+from fusegen.progress import tell
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel, spec_model
 from fusegen.spec.partial import read_partly
@@ -78,7 +79,9 @@ def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
     plans: list[Planned] = []
     diagnostics: list[Diagnostic] = []
     taken: dict[str, str] = {}
-    for path in dict.fromkeys(map(Path, paths)):
+    files = list(dict.fromkeys(map(Path, paths)))
+    for index, path in enumerate(files):
+        tell(f"planning {path.stem}", index, len(files))
         try:
             document = read_yaml(path, lenient=True)
             plan = tuned(planned_document(document), path)

@@ -10,6 +10,7 @@ from fusegen.paths import SUPPORT, templates_directory
 from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import summary
+from fusegen.progress import tell
 from fusegen.render.binding import render_bindings
 from fusegen.render.composition import render_composition
 from fusegen.render.cuda import render_kernels
@@ -98,6 +99,8 @@ def compiled_support(plan: Plan) -> Files:
 def render_all(plans: Iterable[Planned]) -> Files:
     """Every file that a set of plans becomes, shared sources and git's included, in the order of their paths."""
     files: dict[str, str] = {**git_files(), **support_files()}
-    for plan in plans:
+    plans = list(plans)
+    for index, plan in enumerate(plans):
+        tell(f"rendering {plan.spec.name}", index, len(plans))
         files.update(render_package(plan))
     return dict(sorted(files.items()))

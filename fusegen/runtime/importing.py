@@ -71,6 +71,6 @@ def _add_parent(parent: str, folder: Path) -> None:
     spec = importlib.util.spec_from_loader(parent, loader=None, is_package=True)
     assert spec is not None
     spec.submodule_search_locations = [str(folder)]
-    sys.modules[parent] = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(parent, importlib.util.module_from_spec(spec))  # packages make the private one, too
     # The finder may have looked into this folder before the package was written.
     importlib.invalidate_caches()

@@ -115,8 +115,14 @@ def render_standalone(planned: Planned, inputs: Inputs) -> str:
         methods=regions,
         given=inputs,
         route=_route() if precisions else "",
+        architectures=";".join(_architecture(target) for target in spec.targets),
     )
     return plain(text)
+
+
+def _architecture(target: str) -> str:
+    """As torch names it: 9.0a for sm_90a."""
+    return re.sub(r"sm_(\d+)(\d)", r"\1.\2", target)
 
 
 def _constructed(planned: Planned) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,11 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
     # The regions of a module first: what is wrong with one shows in the whole.
     plans = [plan for each in planned for plan in (*(compiled([each]) if isinstance(each, Composition) else ()), each)]
     device = choose_device(emulate)
+    if device == "cpu" and torch.backends.cpu.get_cpu_capability() == "AVX2":
+        # On a processor with AVX2 and without AVX-512, torch 2.13's oneDNN writes beyond its memory in the gradient of
+        # the weight of a convolution of one position, and the process ends. Its code for AVX does not. oneDNN reads
+        # the variable when it is first used.
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX")
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = MIN_WIDTH

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fusegen.build import Request, build_extensions
 from fusegen.build.key import OUTPUT
+from fusegen.build.progress import shown
 from fusegen.plan.composition import Planned, compiled
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
@@ -23,7 +24,8 @@ def stage(
     plans: of specs in files of their own names. targets: in place of each spec's own. What is in the directory of a
     former call is used again. Raises BuildError, WheelError where a library is not portable, and SpecError.
     """
-    rendered = render_all(plans)
+    with shown(console):
+        rendered = render_all(plans)
     # Nobody edits these files: what was changed here all the same is replaced.
     write_files(rendered, directory, overwrite=True)
     built = build_extensions(build_requests(plans, directory, targets), portable=True, console=console)

@@ -4,9 +4,7 @@ A region is a package of its own, whose class says how it is called. It is never
 read the parameters and constants of the whole module, which has attributes of the same names.
 """
 
-import hashlib
 import importlib
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -27,8 +25,7 @@ def region(module, file, name, package, sources):
     module, file, name: of the package of the whole. package, sources: of the region. Raises
     ImportError for a region of other sources.
     """
-    path = Path(file).resolve().parents[1] / package / "__init__.py"
-    found = _import_beside(module, name, package, path)
+    found = _import_beside(module, name, package)
     if found._package.sources != sources:
         raise ImportError(
             f"{found.__file__} is not what {file} was written with: {found._package.command()}"
@@ -36,25 +33,14 @@ def region(module, file, name, package, sources):
     return getattr(found, found.__all__[0])
 
 
-def _import_beside(module, name, package, path):
+def _import_beside(module, name, package):
     """The package under the name that it has beside the whole, where that is imported by its own;
-    else under one that is made of its path."""
+    else beside this one, which is in the same directory."""
     if module == name or module.endswith((f".{name}", f"_{name}")):
         beside = module.removesuffix(name) + package
-        if beside in sys.modules:
-            return sys.modules[beside]
-        if "." in beside:
+        if "." in beside or beside in sys.modules:
             return importlib.import_module(beside)
-    beside = f"_fusegen_region_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
-    if beside not in sys.modules:
-        spec = importlib.util.spec_from_file_location(beside, path)
-        made = sys.modules[beside] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(made)
-        except BaseException:
-            del sys.modules[beside]
-            raise
-    return sys.modules[beside]
+    return importlib.import_module(f"..{package}", __package__)
 
 
 class Composition:

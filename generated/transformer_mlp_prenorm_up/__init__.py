@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,17 +24,11 @@ __all__ = ["TransformerMlpPrenormUp"]
 
 def _import_support():
     """What all packages here share, by its path: this package may be imported by any name."""
-    path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
-    name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return sys.modules[name]
+    path = str(Path(__file__).resolve().parents[1])
+    parent = ModuleType(f"_fusegen_{hashlib.sha256(path.encode()).hexdigest()[:16]}")
+    parent.__path__ = [path]
+    sys.modules.setdefault(parent.__name__, parent)
+    return importlib.import_module(f"{parent.__name__}.support")
 
 
 if TYPE_CHECKING:  # what an editor finds by its name

@@ -26,7 +26,7 @@ for argument in "$@"; do
 done
 [ -n "$out" ] || exit 3
 echo half > "$out"
-sleep "${{FAKE_SECONDS:-0}}"
+case "$*" in *"${{FAKE_SLOW:-}}"*) sleep "${{FAKE_SECONDS:-0}}" ;; esac
 : > "$out"
 for argument in "$@"; do
   case "$argument" in
@@ -83,11 +83,11 @@ class Workshop:
         (package / "bindings.cpp").write_text(f"{text} bindings\n")
         return package
 
-    def start(self, *names: str, seconds: float | str = 0.0) -> subprocess.Popen[str]:
-        """Builds in a process of its own, with compilers that take this long."""
+    def start(self, *names: str, seconds: float | str = 0.0, slow: str = "") -> subprocess.Popen[str]:
+        """Builds in a process of its own, with compilers that take this long: those whose command line has `slow`."""
         return subprocess.Popen(
             [sys.executable, "-c", DRIVER, str(self.root), *(names or ["chain"])],
-            env={**self.environment, "FAKE_SECONDS": str(seconds)},
+            env={**self.environment, "FAKE_SECONDS": str(seconds), "FAKE_SLOW": slow},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -62,6 +62,36 @@ def test_interrupted_build_leaves_the_former_output(workshop, how: signal.Signal
     assert not list((workshop.root / "generated/.build/chain").glob("work-*"))
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_what_an_interrupted_build_finished_is_not_compiled_again(workshop, how: signal.Signals) -> None:
+    """And what it did not is."""
+    stores = workshop.root / "generated/.build"
+    (workshop.root / "generated/support/autograd.cpp").write_text("autograd\n")
+    slow = workshop.start(seconds=3, slow="bindings.cpp")
+    wait_until(lambda: len(list(stores.glob("*/finished/*"))) == 2)
+    slow.send_signal(how)
+    slow.communicate(timeout=60)
+    assert slow.returncode != 0 and not workshop.output.exists()
+    workshop.forget()
+    assert finish(workshop.start()).startswith("built")
+    compiled = [line for line in workshop.started() if " -c " in line or "autograd" in line]
+    assert ["bindings.cpp" in line for line in compiled] == [True]
+    assert workshop.output.read_text() == "kernels\nbindings\n"
+    assert (workshop.root / "generated/support/_autograd.2.13.0.so").read_text() == "autograd\n"
+    assert not [path for path in stores.glob("*/*") if path.is_dir()]
+
+
+def test_what_was_finished_of_other_sources_is_not_used(workshop) -> None:
+    store = workshop.root / "generated/.build/chain"
+    slow = workshop.start(seconds=3, slow="bindings.cpp")
+    wait_until(lambda: list(store.glob("finished/kernels.*.o")))
+    slow.send_signal(signal.SIGINT)
+    slow.communicate(timeout=60)
+    (workshop.package / "kernels.cu").write_text("new\n")
+    assert finish(workshop.start()).startswith("built")
+    assert workshop.output.read_text() == "new\nbindings\n"
+
+
 def processes_with(argument: str) -> list[str]:
     """Command lines of running processes that have the argument."""
     found = []

@@ -84,7 +84,14 @@ void acquire_from(const unsigned* counter, unsigned least) {
   engine.block->acquires = true;
 }
 
-InOrder::InOrder() { ++engine.in_order; }
-InOrder::~InOrder() { --engine.in_order; }
+InOrder::InOrder() {
+  engine_mutex.lock();
+  ++engine.in_order;
+}
+
+InOrder::~InOrder() {
+  --engine.in_order;
+  engine_mutex.unlock();
+}
 
 }  // namespace fusegen::emulate

@@ -1,6 +1,7 @@
 // Runs the clusters of a launch one after another, in random order unless asked not to, the threads of their blocks as
 // fibres.
 #include <numeric>
+#include <utility>
 
 #include "cluster.h"
 #include "copies.h"
@@ -126,21 +127,22 @@ bool prepare_memory(std::size_t shared) {
 void* shared_bytes() { return engine.block->shared.data(); }
 
 cudaError_t last_error(bool reset) {
-  const cudaError_t error = engine.error;
+  const Lock lock(engine_mutex);
   // A failed kernel's error stays, as in CUDA.
-  if (reset && !engine.report.text[0]) engine.error = cudaSuccess;
-  return error;
+  if (engine.report.text[0]) return cudaErrorLaunchFailure;
+  return reset ? std::exchange(last, cudaSuccess) : last;
 }
 
 cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared,
                 void (*body)(void*), void* closure) {
+  const Lock lock(engine_mutex);
   if (engine.report.text[0]) return cudaErrorLaunchFailure;
   const std::uint64_t threads = std::uint64_t(block.x) * block.y * block.z;
-  if (!kernel) return engine.error = cudaErrorInvalidDeviceFunction;
+  if (!kernel) return last = cudaErrorInvalidDeviceFunction;
   // A size of 0 wraps around and is too large as well.
   if (threads == 0 || threads > most_threads || block.z > 64 || grid.x - 1 > 0x7ffffffeu ||
       grid.y - 1 > 65534 || grid.z - 1 >= most_blocks || shared > SharedMemory::limit) {
-    return engine.error = cudaErrorInvalidConfiguration;
+    return last = cudaErrorInvalidConfiguration;
   }
   engine.kernel = kernel;
   engine.body = body;
@@ -149,7 +151,7 @@ cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared,
   engine.cluster = grid.z;
   gridDim = grid;
   blockDim = block;
-  if (!prepare_memory(shared)) return engine.error = cudaErrorMemoryAllocation;
+  if (!prepare_memory(shared)) return last = cudaErrorMemoryAllocation;
   // Steps of a size that shares no factor with the number of clusters come to each cluster once.
   const std::uint64_t clusters = std::uint64_t(grid.x) * grid.y;
   const std::uint64_t random = mix(mix(engine.seed) + engine.launches++);
@@ -159,28 +161,32 @@ cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared,
   engine.clock.begin_launch();
   engine.released.clear();
   engine.faults.enter(describe_signal);
+  launches = true;
   if (sigsetjmp(engine.faults.escape, 1) == 0) {
     for (std::uint64_t i = 0; i < clusters; ++i) run_cluster((first + i * step) % clusters);
   }
+  launches = false;
   engine.faults.leave();
   engine.stacks.trim();
   engine.code_address = 0;
   engine.current = nullptr;
-  return engine.error = engine.report.text[0] ? cudaErrorLaunchFailure : engine.error;
+  return engine.report.text[0] ? cudaErrorLaunchFailure : last;
 }
 
 }  // namespace fusegen::emulate
 
 // What Python calls, around each call of a launcher.
 extern "C" void fusegen_emulate_watch(const fusegen::emulate::Watched* watched, std::int64_t count) {
+  const fusegen::emulate::Lock lock(fusegen::emulate::engine_mutex);
   fusegen::emulate::engine.regions.watch(watched, static_cast<std::size_t>(count));
 }
 
 extern "C" void fusegen_emulate_begin(std::uint64_t seed) {
+  const fusegen::emulate::Lock lock(fusegen::emulate::engine_mutex);
   auto& engine = fusegen::emulate::engine;
   engine.seed = seed;
   engine.launches = 0;
-  engine.error = cudaSuccess;
+  fusegen::emulate::last = cudaSuccess;
   engine.report = {};
 }
 

@@ -145,7 +145,7 @@ void check_global(Region& region, const Attempt& attempt) {
 
 // alignment: what the access's type promises of the address.
 void check(const void* address, std::size_t bytes, bool writes, const void* caller, std::size_t alignment = 1) {
-  if (!engine.current) return;  // a launcher's own access
+  if (!launches || !engine.current) return;  // a launcher's own access
   const Attempt attempt{static_cast<const unsigned char*>(address), bytes, writes};
   if (engine.stacks.contains(address)) return;
   Block* owner = owner_of(address);

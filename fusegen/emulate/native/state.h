@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <vector>
 
 #include "emulate_engine.h"
@@ -82,7 +83,6 @@ struct Block {
 struct Engine {
   std::uint64_t seed = 0;
   std::uint64_t launches = 0;  // since the seed was set
-  cudaError_t error = cudaSuccess;
   Report report = {};
   Faults faults;
   Stacks stacks;
@@ -112,6 +112,13 @@ struct Engine {
   std::uint64_t random_state = 0;
 };
 Engine engine;
+
+// Held by who reads or sets the engine's state, by a launch from beginning to end.
+std::recursive_mutex engine_mutex;
+using Lock = std::lock_guard<std::recursive_mutex>;
+thread_local cudaError_t last = cudaSuccess;  // the last error, as CUDA has it: of each thread
+// Whether it is this thread that launches. The model makes reading it, at each access, as fast as of a global.
+thread_local bool launches __attribute__((tls_model("initial-exec"))) = false;
 
 // The block of the cluster whose shared memory, or what guards it, has the address; or null.
 Block* owner_of(const void* address) {
