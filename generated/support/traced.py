@@ -1,4 +1,4 @@
-"""What the torch ops of a package return, for tracers and profilers: shapes, dtypes and products."""
+"""What the torch ops of a package return, for tracers and profilers."""
 
 import torch
 from torch import Tensor
