@@ -26,7 +26,7 @@ _LAYER = re.compile(r"\bnn\.(?!Parameter\b)(\w+)\(")
 _NOT_HERE = ("_factory", "self._fusegen_initial_", "self.fusegen_precision")
 _WRITTEN = re.compile(r"\([a-z]!\)")
 _EVERYWHERE = [
-    *(("", "torch"), ("torch", "Tensor"), ("torch", "nn")),
+    *(("", "os"), ("", "torch"), ("torch", "Tensor"), ("torch", "nn")),
     *(("torch.utils.cpp_extension", "load_inline"), ("types", "SimpleNamespace")),
 ]
 # Where a package's call has a reason without words of its own.
@@ -68,8 +68,6 @@ def render_standalone(planned: Planned, inputs: Inputs) -> str:
     support = support_text(re.findall(r"\b_support\.(\w+)", module))
     for module_, name in _EVERYWHERE:
         support.imports.setdefault(module_, set()).add(name)
-    if precisions:
-        support.imports[""].add("os")
     if any("Sequence[" in each for each in arguments):
         support.imports["collections.abc"] = {"Sequence"}
     text = render(
@@ -84,8 +82,14 @@ def render_standalone(planned: Planned, inputs: Inputs) -> str:
         module=without_layers(module),
         given=inputs,
         route=precisions,
+        architectures=";".join(_architecture(target) for target in spec.targets),
     )
     return plain(text)
+
+
+def _architecture(target: str) -> str:
+    """As torch names it: 9.0a for sm_90a."""
+    return re.sub(r"sm_(\d+)(\d)", r"\1.\2", target)
 
 
 def _constructed(planned: Planned) -> list[str]:

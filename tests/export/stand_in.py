@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,8 +62,9 @@ class Recorder:
         return call
 
 
-def executed(text: str, extension: Any = None) -> dict[str, Any]:
-    """As graders do it: no file, and the name of the module is that of its builtins."""
+def executed(text: str, extension: Any = None, gpus: Sequence[tuple[int, int]] = ((9, 0),)) -> dict[str, Any]:
+    """As graders do it: no file, and the name of the module is that of its builtins. gpus: the compute capabilities of
+    those at hand."""
 
     def load_inline(**options: Any) -> Any:
         if isinstance(extension, Recorder):
@@ -72,5 +74,7 @@ def executed(text: str, extension: Any = None) -> dict[str, Any]:
     names: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpp_extension, "load_inline", load_inline)
+        patch.setattr(torch.cuda, "device_count", lambda: len(gpus))
+        patch.setattr(torch.cuda, "get_device_capability", lambda index: gpus[index])
         exec(compile(text, "<string>", "exec"), names)
     return names

@@ -53,15 +53,30 @@ def test_split_products(split, given: str, codes: list[str], monkeypatch: pytest
 @pytest.mark.parametrize("given", [None, "", "native"])
 def test_split_products_for_the_gpus_at_hand(split, given, monkeypatch: pytest.MonkeyPatch) -> None:
     text, plan = split
+    _give(monkeypatch, given)
+    for capabilities, expected in (([(8, 0), (9, 0), (9, 0)], "8.0;9.0;9.0a"), ([(8, 0)], given)):
+        extension = Recorder(plan)
+        executed(text, extension, capabilities)
+        assert (extension.architectures, os.environ.get(NAME)) == (expected, given)
+
+
+@pytest.mark.parametrize("given", [None, "", "native"])
+@pytest.mark.parametrize("precision", ["ieee", "fp32_split"])
+def test_without_a_gpu_it_says_what_to_set(precision: str, given, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch itself would raise an IndexError."""
+    plan = standalone_plan(SPEC, ["float32"], precision)
+    text = render_standalone(plan, inputs_of_spec(plan))
+    _give(monkeypatch, given)
+    with pytest.raises(RuntimeError, match=r"no GPU is at hand .* TORCH_CUDA_ARCH_LIST .* such as 9\.0$"):
+        executed(text, Recorder(plan), gpus=())
+    monkeypatch.setenv(NAME, "8.0")
+    executed(text, Recorder(plan), gpus=())
+
+
+def _give(monkeypatch: pytest.MonkeyPatch, given: str | None) -> None:
     monkeypatch.delenv(NAME, raising=False)
     if given is not None:
         monkeypatch.setenv(NAME, given)
-    for capabilities, expected in (([(8, 0), (9, 0), (9, 0)], "8.0;9.0;9.0a"), ([(8, 0)], given), ([], given)):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda found=capabilities: len(found))
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index, found=capabilities: found[index])
-        extension = Recorder(plan)
-        executed(text, extension)
-        assert (extension.architectures, os.environ.get(NAME)) == (expected, given)
 
 
 def test_other_products_leave_it_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
