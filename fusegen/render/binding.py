@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
@@ -16,24 +18,32 @@ _SCALAR_TYPE = {"float32": "Float", "bfloat16": "BFloat16", "float16": "Half", "
 
 def render_bindings(plan: Plan, sources: str) -> str:
     """The text of bindings.cpp. sources: the digest of the C++ sources."""
-    roles = type_roles(plan.modes[0].roles)
     text = render(
         "bindings.cpp.j2",
+        **ops_context(plan),
         file=plan.spec.file_stem,
-        name=plan.spec.name,
-        namespace=namespace(plan.spec.name),
         sources=sources,
-        ops=ops(plan),
-        precisions=plan.has_precisions,
+        bumps=False,
         tiled=any(variant.tiled for variant in plan.variants),
         ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
-        copier=copy_symbol(plan),
-        reducer=mean_loss_symbol(plan),
-        roles=[*(dtype_field(role) for role in roles), "accumulator"],
-        modes=mode_rows(plan),
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],
     )
     return tidy(text)
+
+
+def ops_context(plan: Plan) -> dict[str, Any]:
+    """What the template of the ops needs to know, in a package or in one file."""
+    roles = type_roles(plan.modes[0].roles)
+    return {
+        "name": plan.spec.name,
+        "namespace": namespace(plan.spec.name),
+        "ops": ops(plan),
+        "precisions": plan.has_precisions,
+        "copier": copy_symbol(plan),
+        "reducer": mean_loss_symbol(plan),
+        "roles": [*(dtype_field(role) for role in roles), "accumulator"],
+        "modes": mode_rows(plan),
+    }
 
 
 def mode_rows(plan: Plan) -> list[str]:

@@ -124,7 +124,7 @@ def _module(composition: Composition, sources: dict[str, str]) -> str:
         inputs_all=inputs,
         dropouts=[*_dropouts(composition)],
         paths=spec.state_dict,
-        calls=_calls(composition),
+        calls=calls(composition),
         base="ComposedImages" if composition.spatial else "ComposedModule",
         formats=formats(composition),
         writes=writes(composition),
@@ -136,10 +136,10 @@ def _region(part: Part, sources: dict[str, str]) -> RegionText:
     if part.plan is None:
         return RegionText(part.region.name, f"{ops}, which PyTorch makes")
     package = part.plan.spec.name
-    return RegionText(part.region.name, f"{ops}, in {package}", _variable(part), package, sources[package])
+    return RegionText(part.region.name, f"{ops}, in {package}", variable(part), package, sources[package])
 
 
-def _variable(part: Part) -> str:
+def variable(part: Part) -> str:
     return f"_region_{part.region.name}"
 
 
@@ -158,7 +158,7 @@ def constructed(composition: Composition) -> list[str]:
     return [line for place, step in steps for line in step.construct_over(widths[place], spatial)]
 
 
-def _calls(composition: Composition) -> list[str]:
+def calls(composition: Composition) -> list[str]:
     """The body of the method that runs the regions in turn."""
     copies = shared(composition)
     lines = [f"{variable} = self._fusegen_shared({name})" for name, variable in copies.items()]
@@ -170,8 +170,8 @@ def _calls(composition: Composition) -> list[str]:
             lines += layer.lines(given, part.region.results[0], composition.spatial)[0]
         else:
             made = ", ".join(part.region.results)
-            call = f"{made} = _run({_variable(part)}, {given})"
-            lines += [call] if len(call) <= 88 else [f"{made} = _run(", f"    {_variable(part)},", f"    {given},", ")"]
+            call = f"{made} = _run({variable(part)}, {given})"
+            lines += [call] if len(call) <= 88 else [f"{made} = _run(", f"    {variable(part)},", f"    {given},", ")"]
     returned = composition.returned
     return [*lines, f"return {returned[0] if composition.spec.outputs is None else as_tuple(list(returned))}"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.modes import VERIFICATION_DTYPE, alike
@@ -29,53 +30,62 @@ class ModeText:
 def render_module(plan: Plan, sources: str) -> str:
     """The text of __init__.py. sources: the digest of the C++ sources beside it."""
     chain, spec = plan.chain, plan.spec
-    renderers = [OpRenderer(plan, variant) for variant in plan.variants]
-    call = CallRenderer(plan, renderers)
     eager = reference(spec, chain)
-    inputs = [tensor.name for tensor in chain.inputs]
-    of_values = [name for name in inputs if name not in chain.targets]
-    further = call.names.further
     return render(
         "module.py.j2",
+        **call_context(plan),
         base="FusedModule",
-        file=spec.file_stem,
-        name=spec.name,
         about=spec.about.rstrip("."),
         formula=chain_lines(plan),
-        class_name=spec.class_name,
         sources=sources,
+        schemas=[],
         uses_sequence=any(argument.type == "shape" for argument in spec.arguments.values()),
         uses_functional=any("F." in line for line in eager),
-        modes=_modes(plan, further),
-        dtypes=[as_tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],
-        roles=[repr_double(role) for role in roles(plan)],
-        variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
-        ranks=operator_arguments(plan),
-        linear=chain.contraction is not None,
-        drops_channels=chain.drops_channels and not chain.exchanged,
-        exchanged=as_tuple([str(each) if each == 1 else repr_double(str(each)) for each in chain.exchanged]),
-        precisions=plan.has_precisions,
         signature=signature(spec, plan.has_precisions),
         construct=construct(plan, eager),
         reset=reset(spec),
         extra_repr=extra_repr(chain),
         shapes=shapes(plan),
-        order=order(plan),
         returns=returns(spec),
-        dimensions=dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),
         eager=eager,
-        further=bool(further),
         dropouts=chain.dropouts,
         paths=spec.state_dict,
-        spatial=chain.spatial,
-        inputs_all=inputs,
-        inputs_tuple=as_tuple(of_values),
-        loss=None if chain.loss is None or chain.loss.reduction == "none" else chain.loss,
-        typed_inputs=[f"{name}: Tensor" for name in inputs],
-        submodules=call.submodules(),
-        kinds=call.kinds(),
-        body=call.body(),
+        typed_inputs=[f"{tensor.name}: Tensor" for tensor in chain.inputs],
     )
+
+
+def call_context(plan: Plan) -> dict[str, Any]:
+    """What the templates of the operators and of the call need to know, of a package or of a region in one file."""
+    chain, spec = plan.chain, plan.spec
+    renderers = [OpRenderer(plan, variant) for variant in plan.variants]
+    call = CallRenderer(plan, renderers)
+    inputs = [tensor.name for tensor in chain.inputs]
+    of_values = [name for name in inputs if name not in chain.targets]
+    further = call.names.further
+    return {
+        "file": spec.file_stem,
+        "name": spec.name,
+        "class_name": spec.class_name,
+        "modes": _modes(plan, further),
+        "dtypes": [as_tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],
+        "roles": [repr_double(role) for role in roles(plan)],
+        "variants": [variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
+        "ranks": operator_arguments(plan),
+        "linear": chain.contraction is not None,
+        "drops_channels": chain.drops_channels and not chain.exchanged,
+        "exchanged": as_tuple([str(each) if each == 1 else repr_double(str(each)) for each in chain.exchanged]),
+        "precisions": plan.has_precisions,
+        "order": order(plan),
+        "dimensions": dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),
+        "further": bool(further),
+        "spatial": chain.spatial,
+        "inputs_all": inputs,
+        "inputs_tuple": as_tuple(of_values),
+        "loss": None if chain.loss is None or chain.loss.reduction == "none" else chain.loss,
+        "submodules": call.submodules(),
+        "kinds": call.kinds(),
+        "body": call.body(),
+    }
 
 
 def returns(spec: SpecModel) -> str:

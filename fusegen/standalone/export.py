@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fusegen.errors import Diagnostic, SpecError
 from fusegen.standalone.copied_inputs import inputs_of_file
 from fusegen.standalone.inputs import inputs_of_spec
 from fusegen.standalone.module import render_standalone
@@ -26,9 +25,5 @@ def export(
     products, `ieee` or `fp32_split`; None: the spec's. Raises SpecError.
     """
     plan = standalone_plan(spec, dtypes, precision)
-    if plan.spec.state_dict:
-        path = next(iter(plan.spec.state_dict.values()))
-        message = f"an exported file has no other names in its state_dict, as '{path}'"
-        raise SpecError([Diagnostic("FG510", message, hint="leave 'state_dict' out of the spec, or build a package")])
     inputs = inputs_of_spec(plan) if inputs_from is None else inputs_of_file(Path(inputs_from))
     return render_standalone(plan, inputs)

@@ -6,11 +6,12 @@ import math
 import textwrap
 from collections.abc import Iterator
 
-from fusegen.ir.multiples import value_of
+from fusegen.ir.axes import MATRIX
 from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.composition import Composition, Planned
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
+from fusegen.plan.sizes import shape, typical
 from fusegen.plan.summary import summary
 from fusegen.render.cuda import chain_lines, lines_of_steps
 from fusegen.render.original import reference_lines
@@ -22,11 +23,12 @@ _COLUMNS = 96
 def header(planned: Planned) -> list[str]:
     """Lines of comments, without their `#`."""
     spec = planned.spec
+    oldest = "2.10" if any(step.spatial for step in spec.chain) else "2.2"
     lines = [*textwrap.wrap(spec.about, _COLUMNS), ""]
     lines += textwrap.wrap(
         f"Fused CUDA kernels, forward and backward, written by fusegen from {spec.name}.yaml. This file needs torch >= "
-        "2.2 with CUDA, and what that compiles extensions with: nvcc >= 12.1, a C++17 compiler, ninja. The kernels are "
-        "compiled where it is imported first.",
+        f"{oldest} with CUDA, and what that compiles extensions with: nvcc >= 12.1, a C++17 compiler, ninja. The "
+        "kernels are compiled where it is imported first.",
         _COLUMNS,
     )
     if not isinstance(planned, Composition):
@@ -69,11 +71,14 @@ def _kernels(plan: Plan) -> Iterator[str]:
 
 def _full_bytes(plan: Plan) -> int:
     """Of a result [rows, channels], in the first dtype configuration."""
-    dims = (*(plan.chain.leading or (plan.chain.rows,)), plan.chain.channels)
-    return math.prod(value_of(dim, plan.spec.dims) for dim in dims) * WIDTH[plan.modes[0].roles["activation"]]
+    return math.prod(shape(plan, MATRIX, typical(plan))) * WIDTH[plan.modes[0].roles["activation"]]
 
 
 def _reason(plan: Plan, step: Step, full: int) -> str:
+    if step.spatial or step.in_batches:
+        return "stays the library's, which this file does not claim to beat" + (
+            "; its bias is added by the kernels" if getattr(step, "bias", False) else ""
+        )
     if step.op == "linear":
         bias = next((p for p in plan.chain.parameters.values() if p.in_product), None)
         text = "stays the library's product, which this file does not claim to beat"

@@ -19,12 +19,16 @@ class Inputs:
 def inputs_of_spec(planned: Planned) -> Inputs:
     """Random tensors of the sizes that the spec plans for; arguments where the spec has a value for each."""
     spec, sizes = planned.spec, planned.spec.dims
-    masks = {name for plan in compiled([planned]) for name in plan.chain.masks}
+    plans = compiled([planned])
+    masks = {name for plan in plans for name in plan.chain.masks}
+    channels = {name: plan.chain.channels for plan in plans for name in plan.chain.targets}
     made = []
     for name, dims in spec.inputs.items():
         shape = ", ".join(str(value_of(d, sizes)) for d in dims) or "()"
-        is_mask = name in masks
-        made.append(f"torch.rand({shape}) < 0.5" if is_mask else f"torch.randn({shape})")
+        if name in channels:
+            made.append(f"torch.randint({value_of(channels[name], sizes)}, ({shape},))")
+        else:
+            made.append(f"torch.rand({shape}) < 0.5" if name in masks else f"torch.randn({shape})")
     lines = ["def get_inputs():", f"    return [{', '.join(made)}]"]
     values = []
     for name, argument in spec.arguments.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.plan.composition import Composition, Planned
-from fusegen.plan.model import Variant
 from fusegen.plan.plan import Plan
 
 
@@ -27,21 +26,9 @@ class NamedPlan:
         return f"_kernels.{self.namespace}" if self.region else "_kernels"
 
     @property
-    def modes(self) -> str:
-        """Python: the tables of dtypes."""
-        return self._named("_modes")
-
-    @property
-    def method(self) -> str:
-        """Of the module: what runs the region."""
+    def variable(self) -> str:
+        """Python: the class of the region."""
         return f"_{self.namespace}"
-
-    def function(self, variant: Variant) -> str:
-        """Python: the autograd.Function of a variant."""
-        return self._named(f"_{variant.name.capitalize() or 'Fused'}")
-
-    def _named(self, what: str) -> str:
-        return f"{what}_{self.region}" if self.region else what
 
 
 def named_plans(planned: Planned) -> list[NamedPlan]:

@@ -11,12 +11,12 @@ from fusegen.plan.composition import Composition, Planned, compiled
 from fusegen.plan.epilogue import SPLIT, is_split
 from fusegen.plan.load import planned_document, planned_spec
 from fusegen.plan.plan import Plan
+from fusegen.plan.refusals import synchronised
 from fusegen.plan.summary import is_built
 from fusegen.plan.tuning_file import tuned
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel
 from fusegen.spec.yaml import read_yaml
-from fusegen.standalone.lacking import refuse_lacking
 
 IEEE = "ieee"
 
@@ -44,10 +44,17 @@ def standalone_plan(
     spec = _changed(whole.spec, document, dtypes, precision)
     if spec is not whole.spec:
         whole = _tuned_as(whole, planned_spec(spec, document))
-    refuse_lacking(whole, document)
+    _refuse_ranks(spec, document)
     if isinstance(whole, Composition):
         return whole.with_plans(map(_standalone, whole.plans))
     return _standalone(whole)
+
+
+def _refuse_ranks(spec: SpecModel, document: Document) -> None:
+    message, hint = "an exported file exchanges nothing between ranks", "leave 'sync' out of its spec"
+    found = [document.diagnostic("FG510", message, ("chain", i, "sync"), hint=hint) for i in synchronised(spec)]
+    if found:
+        raise SpecError(found)
 
 
 def _tuned_as(whole: Planned, other: Planned) -> Planned:

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .depthwise import convolve, has_own_gradients, in_numbers, is_small
+from .depthwise import convolve, has_own_gradients, is_small
 from .few_channels import WithZeros, convolve_with_zeros, padded_channels
+from .functions import convolution, in_numbers, pad, transposed_convolution
 from .images import call_on_images
 from .memory_formats import as_channels_last, is_last, is_only_last, with_contiguous_gradient
 from .one_position import is_product, multiply
@@ -117,7 +118,7 @@ def _padded(convolved):
     if module.padding_mode == "zeros":
         return convolved
     around = module._reversed_padding_repeated_twice
-    return convolved._replace(x=F.pad(x, around, mode=module.padding_mode))
+    return convolved._replace(x=pad(x, around, module.padding_mode))
 
 
 def _convolve(package, convolved, grad_last):
@@ -130,7 +131,7 @@ def _convolve(package, convolved, grad_last):
         return multiply(package, x, weight.to(dtype), module.transposed)
     padding = module.padding
     if module.padding_mode != "zeros":
-        padding = (0,) * _DIMENSIONS[kind_of(module)]
+        padding = (0,) * (x.dim() - 2)
     options = [module.stride, padding, module.dilation, module.output_padding]
     is_depthwise = has_own_gradients(module, x, weight, dtype) and is_small(
         x,
@@ -165,9 +166,8 @@ def _convolve(package, convolved, grad_last):
     if more:
         result = WithZeros.apply(x, weight, package, more, padding, dilation)
     elif module.transposed:
-        function = F.conv_transpose3d if x.dim() == 5 else F.conv_transpose2d
-        result = function(x, weight, None, stride, padding, output_padding, module.groups, dilation)
+        options = (stride, padding, output_padding, dilation, module.groups)
+        result = transposed_convolution(x, weight, *options)
     else:
-        function = F.conv3d if x.dim() == 5 else F.conv2d
-        result = function(x, weight, None, stride, padding, dilation, module.groups)
+        result = convolution(x, weight, stride, padding, dilation, module.groups)
     return result.squeeze(2) if is_1d else result

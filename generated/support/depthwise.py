@@ -12,8 +12,8 @@ from math import prod
 
 import torch
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
+from .functions import convolution, in_numbers
 from .memory_formats import as_channels_last, as_contiguous, is_last
 
 _CUDNN = ((3, 3), (5, 5))
@@ -49,26 +49,10 @@ def convolve(package, x, weight, stride, padding, dilation):
     x, padding = in_numbers(x, weight, padding, dilation)
     options = (stride, padding, dilation)
     if torch.compiler.is_compiling():
-        made = _convolution(as_contiguous(package, x), as_contiguous(package, weight), *options)
+        operands = (as_contiguous(package, each) for each in (x, weight))
+        made = convolution(*operands, *options, x.shape[1])
         return as_channels_last(package, made, made.dtype)
     return _Depthwise.apply(x, weight, package, options)
-
-
-def in_numbers(x, weight, padding, dilation):
-    """x and the padding, as PyTorch makes them of a word: an odd one pads x at its end."""
-    if not isinstance(padding, str):
-        return x, padding
-    if padding == "valid":
-        return x, (0,) * len(dilation)
-    whole = [d * (size - 1) for d, size in zip(dilation, weight.shape[2:], strict=True)]
-    if any(each % 2 for each in whole):
-        x = F.pad(x, [n for each in reversed(whole) for n in (0, each % 2)])
-    return x, tuple(each // 2 for each in whole)
-
-
-def _convolution(x, weight, stride, padding, dilation):
-    function = F.conv3d if x.dim() == 5 else F.conv2d
-    return function(x, weight, None, stride, padding, dilation, x.shape[1])
 
 
 class _Depthwise(torch.autograd.Function):
@@ -76,7 +60,7 @@ class _Depthwise(torch.autograd.Function):
     def forward(ctx, x, weight, package, options):
         ctx.package, ctx.options = package, options
         ctx.save_for_backward(x, weight)
-        return _convolution(as_channels_last(package, x, x.dtype), weight, *options)
+        return convolution(as_channels_last(package, x, x.dtype), weight, *options, x.shape[1])
 
     @staticmethod
     @once_differentiable

@@ -8,6 +8,7 @@ do the same as on the view.
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 
 class Dimensions(NamedTuple):
@@ -43,6 +44,18 @@ def check_own_dimensions(name, allowed, x, index):
         came = list(x.shape)
         dimensions = "one dimension" if expected == 1 else f"{expected} dimensions"
         raise ValueError(f"{name}: input {index + 1} must have {dimensions}, got {came}")
+
+
+def check_inputs(name, allowed, inputs):
+    """Raises ValueError for inputs with dimensions that a chain does not take, and TypeError for
+    what is no tensor. name, allowed: as above."""
+    for index, x in enumerate(inputs):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
+        if allowed.own and index in allowed.own:
+            check_own_dimensions(name, allowed, x, index)
+        else:
+            check_dimensions(name, allowed, x, inputs[0])
 
 
 def spread(x, shape):

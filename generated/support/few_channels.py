@@ -15,8 +15,8 @@ from math import prod
 
 import torch
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
+from .functions import convolution
 from .memory_formats import is_copied, with_zeros
 
 _CAPABILITY = (9, 0)  # of the figures
@@ -56,8 +56,7 @@ def convolve_with_zeros(package, x, weight, dtype, channels, padding, dilation):
     if weight.dtype != torch.float32:
         weight = weight.to(dtype)
     operands = (with_zeros(package, each, dtype, channels) for each in (x, weight))
-    function = F.conv3d if x.dim() == 5 else F.conv2d
-    return function(*operands, None, 1, padding, dilation)
+    return convolution(*operands, 1, padding, dilation)
 
 
 class WithZeros(torch.autograd.Function):

@@ -17,19 +17,20 @@ constexpr auto kDevice = at::kCUDA;
 // While it lives, the tensor's device is current, autograd records nothing and autocast casts
 // nothing: that has been seen to. `stream` is what the launchers take.
 //
-// planned_bytes: what a block of the planned kernels may take of shared memory. Raises RuntimeError
-// for a GPU that has less.
+// FUSEGEN_PLANNED_SHARED_BYTES is what a block of the planned kernels may take of shared memory.
+// Raises RuntimeError for a GPU that has less.
 class Launch {
  public:
-  Launch(const at::Tensor& tensor, int planned_bytes)
+  explicit Launch(const at::Tensor& tensor)
       : guard_(tensor.device()), no_autocast_(c10::DispatchKey::AutocastCUDA) {
     const int device = tensor.get_device();
     int bytes = 0;
     cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (bytes < planned_bytes) {
+    if (bytes < FUSEGEN_PLANNED_SHARED_BYTES) {
       std::ostringstream message;
-      message << "the kernels were planned for GPUs whose blocks have " << planned_bytes
-              << " bytes of shared memory, cuda:" << device << " has " << bytes
+      message << "the kernels were planned for GPUs whose blocks have "
+              << FUSEGEN_PLANNED_SHARED_BYTES << " bytes of shared memory, cuda:" << device
+              << " has " << bytes
               << ": export the spec again with this GPU among its targets";
       throw std::runtime_error(message.str());
     }

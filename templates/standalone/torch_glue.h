@@ -22,7 +22,20 @@ using at::Device;
 using at::ScalarType;
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
-using Shape = std::initializer_list<int64_t>;
+
+// Sizes of a tensor, which the caller keeps.
+class Shape {
+ public:
+  Shape(std::initializer_list<int64_t> sizes) : Shape(sizes.begin(), sizes.size()) {}
+  Shape(const int64_t* sizes, size_t count) : sizes_(sizes), count_(count) {}
+  const int64_t* begin() const { return sizes_; }
+  const int64_t* end() const { return sizes_ + count_; }
+  size_t size() const { return count_; }
+
+ private:
+  const int64_t* sizes_;
+  size_t count_;
+};
 
 constexpr int64_t kAny = -1;  // in an expected shape: any size
 
@@ -48,7 +61,8 @@ inline Tensor contiguous(const Tensor& tensor) { return tensor.contiguous(); }
 
 // Contiguous and uninitialised, on the device of `like`.
 inline Tensor empty(const Tensor& like, ScalarType dtype, Shape shape) {
-  return at::empty(shape, at::TensorOptions().dtype(dtype).device(like.device()));
+  const at::IntArrayRef sizes(shape.begin(), shape.size());
+  return at::empty(sizes, at::TensorOptions().dtype(dtype).device(like.device()));
 }
 
 inline OptionalTensor empty_if(bool wanted, const Tensor& like, ScalarType dtype, Shape shape) {

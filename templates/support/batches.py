@@ -6,7 +6,6 @@ of the kernels' op, so its gradients are those of PyTorch's node.
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from .precisions import call_operator
@@ -28,5 +27,5 @@ class Multiplied(NamedTuple):
 
     def call(self, module, operator, arguments, last):
         """As FusedModule._fusegen_run_part() calls it."""
-        product = torch.matmul(self.left, self.right.mT if self.transposed else self.right)
+        product = self.left @ (self.right.mT if self.transposed else self.right)
         return call_operator(module, operator, (product, *arguments[1:]))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .dimensions import check_dimensions, check_own_dimensions
+from .dimensions import check_inputs
 from .fused_module import FusedModule, KernelUse
 from .package import import_once
 from .parametrised import without_data
@@ -105,16 +105,7 @@ class ComposedModule(FusedModule):
         return self._fusegen_chain(self._fusegen_run_region, *inputs)
 
     def _fusegen_check_dimensions(self, inputs):
-        """Raises ValueError for inputs with dimensions that not all regions take, and TypeError for
-        what is no tensor."""
-        name, allowed = self._fusegen_package.name, self._fusegen_dimensions
-        for index, x in enumerate(inputs):
-            if not isinstance(x, Tensor):
-                raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
-            if allowed.own and index in allowed.own:
-                check_own_dimensions(name, allowed, x, index)
-            else:
-                check_dimensions(name, allowed, x, inputs[0])
+        check_inputs(self._fusegen_package.name, self._fusegen_dimensions, inputs)
 
     def _fusegen_run_region(self, part, *inputs):
         return self._fusegen_run_part(inputs, part)

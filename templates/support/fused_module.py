@@ -9,11 +9,11 @@ from torch import Tensor, fx, nn
 
 from .dropout import DrawsFactors
 from .parametrised import once
-from .precisions import call_operator, forget_pieces, precision_name, without_pieces
+from .precisions import forget_pieces, precision_name, without_pieces
 from .ranks import RankOperator
+from .results import result_of
 from .stand_in import COMPUTED, NO_ROWS, elsewhere
 from .state_names import OriginalNames
-from .trailing import exchanged
 
 
 class KernelUse(NamedTuple):
@@ -99,17 +99,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
         of_part = {} if part is None else {"part": part}
         operator, found = self._fusegen_choose(inputs, count=True, **of_part)
         if operator is not None:
-            if isinstance(found[0], Tensor):
-                result = call_operator(self, operator, found)
-            else:  # something that stands for a tensor, which says how it becomes one
-                result = found[0].call(self, operator, found, last)
-            if self._fusegen_exchanged:
-                result = exchanged(result, self._fusegen_exchanged)
-            loss = (part or self)._fusegen_loss
-            if loss is None:
-                return result
-            package = (part or self)._fusegen_package
-            return loss.of_results(package, result, operator.dropped, inputs)
+            return result_of(self, part or self, operator, found, inputs, last)
         if found is COMPUTED:
             with once(self):
                 return self._fusegen_run_part(inputs, part, deeper=deeper + 1, last=last)

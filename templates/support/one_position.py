@@ -14,6 +14,7 @@ from math import prod
 import torch
 from torch.autograd.function import once_differentiable
 
+from .functions import batched_product
 from .memory_formats import as_channels_last, is_last
 from .stand_in import is_traced
 
@@ -82,8 +83,7 @@ def _product(x, weight, transposed):
     images, matrix = x.flatten(2), _matrix(weight, transposed)
     batch, channels, positions = images.shape
     result = x.new_empty(batch, positions, matrix.shape[0])
-    # With `out`, autocast leaves the operands as they are.
-    torch.bmm(images.mT, matrix.T.expand(batch, -1, -1), out=result)
+    batched_product(images.mT, matrix.T.expand(batch, -1, -1), result)
     return result.mT.unflatten(2, x.shape[2:])
 
 
@@ -104,7 +104,7 @@ class _Product(torch.autograd.Function):
             matrix = _matrix(weight, ctx.transposed)
             found[0] = torch.empty_like(x, memory_format=torch.contiguous_format)
             given = matrix.T.expand(x.shape[0], -1, -1), grad.flatten(2)
-            torch.bmm(*given, out=found[0].flatten(2))
+            batched_product(*given, found[0].flatten(2))
         if wants_weight or (wants_x and not by_product):
             wanted = (wants_x and not by_product, wants_weight)
             made = _gradients(ctx.package, grad, x, weight, ctx.transposed, wanted)

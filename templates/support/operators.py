@@ -1,15 +1,15 @@
-"""The torch ops of a generated package: calls of them, and what they return, for tracers."""
+"""The torch ops of a generated package, and calls of them."""
 
 import torch
 from torch import Tensor
 
 from .differentiated import differentiate_in_cpp, differentiate_in_python
 from .dimensions import as_rows
-from .op_schemas import arguments_of, check_devices, describe, is_written, named
-from .trailing import Flattened, with_trailing
+from .op_schemas import arguments_of, is_written
+from .traced import TracedOperator
 
 
-class Operator:
+class Operator(TracedOperator):
     """A forward op, differentiated by a backward op.
 
     results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a
@@ -67,11 +67,9 @@ class Operator:
         self.backward = package.find_op(f"{variant}backward")
         self.mutated = [i for i, each in enumerate(arguments_of(self.forward)) if is_written(each)]
         self.served = _served(self.forward) if linear else {}
-        describe(self.forward, self._forward_fake, self._forward_flops)
-        describe(self.backward, self._backward_fake, self._backward_flops)
         if precisions:
             self.split = package.find_op("split")
-            describe(self.split, _split_fake, lambda *_, **__: 0)
+        self.describe_ops()
         self.in_cpp = differentiate_in_cpp(self)
         self.function = differentiate_in_python(self)
 
@@ -124,90 +122,6 @@ class Operator:
             return tuple(each.view(*shape, each.shape[-1]) for each in result)
         return result.view(*shape, result.shape[-1])
 
-    # What the ops return, without data
-
-    def described(self, arguments, x):
-        """What a call with these arguments gives, as tensors without values. x: its first input."""
-        if isinstance(arguments[0], Flattened):
-            flat, trailing = arguments[0].flat(), arguments[0].trailing
-            return with_trailing(self.described((flat, *arguments[1:]), flat), trailing)
-        dtypes = self.package.dtypes[named(self.forward, arguments)["_dtype_mode"]]
-        at, shape = -1, list(x.shape)
-        if not isinstance(arguments[0], Tensor):  # of images
-            at, shape = 1, list(arguments[0].shape)
-        channels = (arguments[1].shape[0] if self.linear else shape[at]) // self.parts
-        made = []
-        for role, *sizes in self.results:
-            shape[at] = 1 if sizes[1:] == [1] else channels
-            made.append(x.new_empty(shape, dtype=dtypes[role]))
-        result = self._returned(made)
-        return self._without_channels(result, at)
-
-    def _forward_fake(self, *arguments):
-        check_devices(self.forward, arguments)
-        given = named(self.forward, arguments)
-        first = arguments[0]
-        sizes = {
-            "rows": first.shape[0],
-            "channels": (arguments[1].shape[0] if self.linear else first.shape[-1]) // self.parts,
-        }
-        sizes["groups"] = given.get("_groups")
-        outer = None
-        if first.dim() == 3:
-            batch, one, other = first.shape
-            outer = tuple(first.shape) if self.own_source else (batch, other // self.parts, one)
-            sizes["channels"] = outer[1]
-        made = tuple(self._new(first, given, sizes, each, outer) for each in self.results)
-        return made if len(made) > 1 else made[0]
-
-    def _backward_fake(self, *arguments):
-        check_devices(self.backward, arguments)
-        given = named(self.backward, arguments)
-        grad = arguments[0]
-        sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
-        outer = tuple(grad.shape) if grad.dim() == 3 else None
-        inner = outer
-        if outer and not self.own_source:
-            inner = (outer[0], outer[2], outer[1] * self.parts)
-        if self.linear:
-            # An operand of the product is there where the other one's gradient is wanted.
-            operand = self._operand(arguments)
-            sizes["in_features"] = None if operand is None else operand.shape[1]
-        images = [inner] + [outer] * (len(self.gradients) - 1)
-        wanted = zip(self.gradients, images, arguments[-1], strict=True)
-        return [self._new(grad, given, sizes, each, image) for each, image, want in wanted if want]
-
-    def _new(self, like, given, sizes, result, image):
-        """image: the shape of what has rows and channels, where these are not its dimensions."""
-        role, *shape = result
-        dtype = self.package.dtypes[given["_dtype_mode"]][role]
-        if image is not None and shape[:1] == ["rows"] and shape[1:] != [1]:
-            return like.new_empty(image, dtype=dtype)
-        known = {**given, **sizes}
-        return like.new_empty([_size(known, size) for size in shape], dtype=dtype)
-
-    # Floating-point operations, which FlopCounterMode counts for matrix products alone
-
-    def _forward_flops(self, *arguments, **_):
-        return _product_flops(arguments[0], arguments[1].shape[0]) if self.linear else 0
-
-    def _backward_flops(self, *arguments, **_):
-        if not self.linear:
-            return 0
-        operand = self._operand(arguments)
-        count = sum(bool(want) for want in arguments[-1][:2])
-        return count * self.parts * _product_flops(arguments[0], operand.shape[1]) if count else 0
-
-    def _operand(self, arguments):
-        """An operand of the product among the backward op's arguments, if one is wanted."""
-        both = arguments[self.given : self.given + 2]
-        return next((each for each in both if each is not None), None)
-
-def _size(sizes, size):
-    """A size of a result: a number, one of `sizes`, or so many times one."""
-    count, name = size if isinstance(size, tuple) else (1, size)
-    return count * sizes.get(name, name)
-
 
 def _served(forward):
     """The one gradient that an operand of the product and its pieces serve: the other operand's.
@@ -219,14 +133,3 @@ def _served(forward):
     if "_precision" in names:
         found |= {names.index("_operand_pieces"): 1, names.index("_weight_pieces"): 0}
     return found
-
-
-def _split_fake(values):
-    """As PiecesLayout::halves() of contraction/contraction.h, by rows."""
-    rows, columns = values.shape
-    stride = (columns + 7) // 8 * 8
-    return values.new_empty([2 * (rows * stride + 2 * rows + 2)], dtype=torch.float16)
-
-
-def _product_flops(matrix, width):
-    return 2 * matrix.shape[0] * matrix.shape[1] * width

@@ -9,7 +9,7 @@ constexpr auto kDevice = at::kCPU;
 
 class Launch {
  public:
-  Launch(const at::Tensor&, int) : no_autocast_(c10::DispatchKey::AutocastCPU) {}
+  explicit Launch(const at::Tensor&) : no_autocast_(c10::DispatchKey::AutocastCPU) {}
   void* stream = nullptr;
 
  private:

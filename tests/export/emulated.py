@@ -6,15 +6,18 @@ Accesses of the kernels are not checked: those of packages are the same, and oth
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sysconfig
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fusegen.emulate import compile_kernels
+from fusegen.plan.composition import Planned
 from fusegen.standalone.inputs import inputs_of_spec
 from fusegen.standalone.module import render_standalone
 from fusegen.standalone.plan import standalone_plan
@@ -53,16 +56,19 @@ class Emulated:
         specs: with the precision of each.
         """
         plans = [standalone_plan(spec, dtypes, precision) for spec, precision in specs]
-        libraries = []
-        for plan in plans:
-            kernels = self.directory / plan.spec.name / "kernels.cu"
-            kernels.parent.mkdir()
-            kernels.write_text(cuda_source(plan))
-            libraries.append(compile_kernels(kernels, cache=self.cache, checked=False, optimised=False).path)
+        with ThreadPoolExecutor(os.cpu_count()) as compilers:
+            libraries = [*compilers.map(self._kernels, plans)]
         codes = {plan.spec.name: cpp_source(plan, {"torch_device.h": DEVICE.read_text()}) for plan in plans}
         built = self._built(codes, libraries)
         made = [self._extension(name, built) for name in codes]
         return [executed(render_standalone(p, inputs_of_spec(p)), e) for p, e in zip(plans, made, strict=True)]
+
+    def _kernels(self, plan: Planned) -> Path:
+        """The library of a plan's kernels."""
+        kernels = self.directory / plan.spec.name / "kernels.cu"
+        kernels.parent.mkdir()
+        kernels.write_text(cuda_source(plan))
+        return compile_kernels(kernels, cache=self.cache, checked=False, optimised=False).path
 
     def _built(self, codes: Mapping[str, str], libraries: Sequence[Path]) -> Path:
         """A library with a Python module for each. One source, each code in a namespace: most of the time is taken by

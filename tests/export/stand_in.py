@@ -24,6 +24,7 @@ class Recorder:
 
     def __init__(self, planned: Planned) -> None:
         self.options: dict[str, Any] = {}
+        self.device = "cpu"
         self.architectures: str | None = None
         self.calls: dict[str, tuple] = {}
         self._forward: dict[str, tuple] = {}
@@ -32,6 +33,7 @@ class Recorder:
             if named.namespace:
                 owner = SimpleNamespace()
                 setattr(self, named.namespace, owner)
+            owner.split = lambda values: values.clone()
             for op in ops(named.plan):
                 setattr(owner, op.function, self._function(named.plan, op, f"{named.namespace}.{op.function}"))
 

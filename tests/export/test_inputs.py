@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch")
+
 import fusegen
-from fusegen.errors import SpecError
+from tests.chains.collection import ENTRIES
 
 SPEC = """\
 fusegen: 1
@@ -27,17 +29,25 @@ def test_inputs_that_broadcast(tmp_path: Path) -> None:
     spec.write_text(SPEC)
     text = fusegen.export(spec)
     assert "torch.randn(64, 32), torch.randn(64, 1), torch.randn(32), torch.rand(64, 1) < 0.5" in text
-    views = [name for name in ("x", "row", "channel", "keep") if f"{name} = {name}.reshape(-1, {name}" in text]
-    assert views == ["x", "row", "keep"]
 
 
 def test_leading_dimensions_of_the_spec(tmp_path: Path) -> None:
-    """All of them, or none: what has some is refused."""
+    """Of inputs that have all of them, and of one that has some."""
     spec = tmp_path / "tail.yaml"
     text = SPEC.replace("[batch, ", "[batch, positions, ").replace("64,", "64, positions: 8,")
     spec.write_text(text)
     exported = fusegen.export(spec)
-    assert "if x.dim() != 3:" in exported and "torch.randn(64, 8, 32), torch.randn(64, 8, 1)" in exported
+    assert "torch.randn(64, 8, 32), torch.randn(64, 8, 1)" in exported
     spec.write_text(text.replace("row: [batch, positions, 1]", "row: [positions, 1]"))
-    with pytest.raises(SpecError, match="FG510.*an input has all dimensions of rows or none: 'row' has some"):
-        fusegen.export(spec)
+    assert "torch.randn(64, 8, 32), torch.randn(8, 1)" in fusegen.export(spec)
+
+
+def test_targets_are_channels(tmp_path: Path) -> None:
+    spec = tmp_path / "token_loss.yaml"
+    spec.write_text(ENTRIES["token_loss"].text(["float32"]))
+    names: dict = {}
+    exec("import torch\n" + fusegen.export(spec).partition("# ---- Inputs")[2].partition("\n")[2], names)
+    _, target = names["get_inputs"]()
+    sizes = ENTRIES["token_loss"].spec["dims"]
+    assert target.shape == (sizes["tokens"],) and not target.is_floating_point()
+    assert 0 <= target.min() <= target.max() < sizes["vocabulary"]

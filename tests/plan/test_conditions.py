@@ -11,7 +11,6 @@ from fusegen.plan.composition import Composition
 from fusegen.plan.load import planned_document
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
-from fusegen.standalone.lacking import refuse_lacking
 
 HEAD = """\
 fusegen: 1
@@ -123,12 +122,6 @@ def test_refusals(chain: str, shape: str, reason: str) -> None:
     with pytest.raises(SpecError) as caught:
         conditioned(chain, shape)
     assert any(reason in each.message for each in caught.value.diagnostics)
-
-
-def test_an_exported_file_has_no_conditions() -> None:
-    document = parse_yaml(HEAD.replace("SHAPE", "[batch, cond]") + MODULATED, "demo.yaml")
-    with pytest.raises(SpecError, match="all regions have the rows of the first input, and 'c' has others"):
-        refuse_lacking(planned_document(document), document)
 
 
 def test_what_has_no_channels_is_a_region_of_its_own_beside_other_results() -> None:

@@ -8,7 +8,6 @@ from fusegen.errors import SpecError
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.load import planned_document
 from fusegen.spec.yaml import parse_yaml
-from fusegen.standalone.plan import standalone_plan
 
 HEAD = """\
 fusegen: 1
@@ -65,9 +64,3 @@ def test_refused(chain: str, reason: str) -> None:
 def test_several_results_are_refused() -> None:
     with pytest.raises(SpecError, match="returns one result"):
         planned("  - {op: relu, save: here}\n" + MIN + ADD + "outputs: [here, result]\n")
-
-
-def test_an_exported_file_has_none(tmp_path) -> None:
-    (tmp_path / "demo.yaml").write_text(HEAD + MIN + ADD)
-    with pytest.raises(SpecError, match="rows come behind the channels"):
-        standalone_plan(tmp_path / "demo.yaml")

@@ -9,7 +9,6 @@ from fusegen.plan.composition import Composition
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.load import planned_document
 from fusegen.spec.yaml import parse_yaml
-from fusegen.standalone.plan import standalone_plan
 
 HEAD = """\
 fusegen: 1
@@ -103,9 +102,3 @@ def test_refused(chain: str, reason: str) -> None:
 def test_an_input_that_does_not_broadcast() -> None:
     with pytest.raises(SpecError, match=r"does not broadcast to \[batch, positions, features\]"):
         planned(NORM + "  - {op: add, input: other}\n", ", other: [features, 1]")
-
-
-def test_an_exported_file_has_none(tmp_path) -> None:
-    (tmp_path / "demo.yaml").write_text(HEAD.format(inputs="", dims="", arguments="") + NORM)
-    with pytest.raises(SpecError, match="no norms over several dimensions"):
-        standalone_plan(tmp_path / "demo.yaml")

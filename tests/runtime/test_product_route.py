@@ -24,10 +24,15 @@ def package(tmp_path_factory):
     return module_class(write("route", SPEC.format(name="route"), root), root)
 
 
+def precisions_of(package) -> dict:
+    """support/precisions.py, as the package has it."""
+    return package._fusegen_run.__globals__["result_of"].__globals__["call_operator"].__globals__
+
+
 @pytest.fixture(scope="module")
 def route(package):
     """support/product_route.py, as the package has it."""
-    return package._fusegen_run.__globals__["call_operator"].__globals__["is_worth_splitting"].__globals__
+    return precisions_of(package)["is_worth_splitting"].__globals__
 
 
 def times(line: dict[str, str], way: str) -> tuple[float, float]:
@@ -85,7 +90,7 @@ def test_gpus_whose_tensor_cores_gain(route, capability) -> None:
 
 def test_what_a_call_asks(package, monkeypatch) -> None:
     """Of its own sizes; as with gradients in training, whether they are on or not: a checkpoint runs both ways."""
-    precisions = package._fusegen_run.__globals__["call_operator"].__globals__
+    precisions = precisions_of(package)
     asked = []
 
     def worth(*sizes, **given) -> bool:

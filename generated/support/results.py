@@ -1,0 +1,23 @@
+"""What a call of a module returns, of an operator and its arguments."""
+
+from torch import Tensor
+
+from .precisions import call_operator
+from .trailing import exchanged
+
+
+def result_of(module, part, operator, arguments, inputs, last):
+    """The result of the module, or of a region of it.
+
+    part: what has the region's attributes. inputs: of the call. last: of images, whether the result
+    is to be in channels_last; None: as PyTorch has it.
+    """
+    if isinstance(arguments[0], Tensor):
+        result = call_operator(module, operator, arguments)
+    else:  # something that stands for a tensor, which says how it becomes one
+        result = arguments[0].call(module, operator, arguments, last)
+    if module._fusegen_exchanged:
+        result = exchanged(result, module._fusegen_exchanged)
+    if part._fusegen_loss is None:
+        return result
+    return part._fusegen_loss.of_results(part._fusegen_package, result, operator.dropped, inputs)

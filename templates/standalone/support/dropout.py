@@ -1,0 +1,7 @@
+"""A dropout of samples."""
+
+from .layers import Dropout
+
+
+class DropPath(Dropout):
+    """What a dropout has, of samples."""

@@ -1,0 +1,5 @@
+"""As traced.py."""
+
+
+def describe(op, fake, flops):
+    """Nobody asks."""

@@ -1,0 +1,165 @@
+"""The chains that people write, exported: the text of all of them, and some that run on the emulator."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import fusegen  # noqa: E402
+from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.ir.multiples import value_of  # noqa: E402
+from fusegen.plan.load import planned_file  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
+from fusegen.runtime import load  # noqa: E402
+from tests.chains.collection import BUILT  # noqa: E402
+from tests.export.graders import complaints  # noqa: E402
+
+# Layers in an nn.Sequential, a norm over several dimensions.
+NESTED = """\
+fusegen: 1
+name: nested
+dims: {batch: 64, positions: 8, features: 32}
+arguments: {positions: {type: dim}, features: {type: dim}}
+inputs: {x: [batch, positions, features]}
+dtypes: [float32]
+chain:
+  - {op: linear, name: fc, out_features: features}
+  - {op: gelu}
+  - {op: layer_norm, name: norm, normalized_shape: [positions, features]}
+state_dict: {fc: "body.0", norm: "body.2.norm"}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes at which a chain runs, and arguments of the constructor without a default."""
+
+    sizes: dict[str, int]
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    # A convolution with conditions, and a batch norm.
+    "film": Case({"batch": 3, "in_channels": 5, "height": 4, "width": 6, "out_channels": 7}),
+    "kb26": Case(
+        {
+            **{"batch": 2, "in_channels": 3, "depth": 2, "height": 3, "width": 2},
+            **{"out_channels": 5, "out_depth": 4, "out_height": 6, "out_width": 4},
+        }
+    ),
+    # A product of two inputs, a mask, a dropout.
+    "attention_scores": Case({"batch": 3, "queries": 5, "keys": 7, "width": 4}),
+    # Several regions: a loss of positions; conditions that have fewer rows; layers that PyTorch calls.
+    "segmentation_head": Case({"batch": 2, "channels": 3, "hidden": 5, "classes": 4, "height": 4, "width": 3}),
+    "dit_one": Case({"batch": 3, "positions": 4, "features": 8, "hidden": 12, "cond": 5}),
+    "resnet_v2_down": Case({"batch": 2, "channels": 4, "wider": 6, "height": 6, "width": 4}),
+    "kb75": Case({"batch": 5, "in_features": 6, "out_features": 8}, {"num_groups": 4}),
+    "nested": Case({"batch": 3, "positions": 4, "features": 6}),
+}
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_the_text(name: str, tmp_path: Path) -> None:
+    """Each that builds exports, as a file that graders take."""
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(BUILT[name].text(), encoding="utf-8")
+    text = fusegen.export(path)
+    compile(text, name, "exec")
+    assert complaints(text) == []
+
+
+@pytest.fixture(scope="module")
+def pairs(emulated, tmp_path_factory) -> dict[str, tuple[type, type]]:
+    """By chain: the class of its package, which is not built, and of the file."""
+    root = tmp_path_factory.mktemp("collection")
+    specs = {name: root / f"{name}.yaml" for name in CASES}
+    for name, spec in specs.items():
+        spec.write_text(NESTED if name == "nested" else BUILT[name].text(["float32"]), encoding="utf-8")
+    write_files(render_all([planned_file(spec) for spec in specs.values()]), root / "generated")
+    files = emulated.run(*((spec, None) for spec in specs.values()))
+    return {name: (load(name, root / "generated"), file["ModelNew"]) for name, file in zip(CASES, files, strict=True)}
+
+
+def constructed(kind: type, spec: dict, case: Case) -> nn.Module:
+    values = {
+        name: case.sizes[name] if argument["type"] == "dim" else case.arguments.get(name, argument.get("default"))
+        for name, argument in spec.get("arguments", {}).items()
+    }
+    torch.manual_seed(7)
+    return kind(**values)
+
+
+def step(module: nn.Module, given: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Results, all gradients and buffers of a call in a dtype."""
+    module = copy.deepcopy(module).to(dtype)
+    own = {n: each.to(dtype).requires_grad_() if each.is_floating_point() else each for n, each in given.items()}
+    results = module(*own.values())
+    results = results if isinstance(results, tuple) else (results,)
+    torch.manual_seed(5)
+    torch.autograd.backward(results, [torch.randn(each.shape).to(dtype) for each in results])
+    found = {f"result {i}": each.detach() for i, each in enumerate(results)}
+    found |= {f"gradient of {name}": each.grad for name, each in own.items() if each.is_floating_point()}
+    found |= {f"gradient of {name}": each.grad for name, each in module.named_parameters()}
+    return found | dict(module.named_buffers())
+
+
+def given_to(spec: dict, case: Case) -> dict[str, torch.Tensor]:
+    torch.manual_seed(3)
+    return {n: value(n, [value_of(d, case.sizes) for d in shape], case) for n, shape in spec["inputs"].items()}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_beside_double_precision(pairs, name: str, training: bool) -> None:
+    """Results, every gradient and buffers are as near to float64 as those of the chain in PyTorch's operators."""
+    spec, case = spec_of(name), CASES[name]
+    package, exported = (constructed(kind, spec, case).train(training) for kind in pairs[name])
+    assert list(package.state_dict()) == list(exported.state_dict())
+    assert all(map(torch.equal, package.state_dict().values(), exported.state_dict().values()))
+    for module in (package, exported):
+        for each in module.modules():
+            if isinstance(getattr(each, "p", None), float):
+                each.p = 0.0  # else nothing would be alike
+    given = given_to(spec, case)
+    expected, eager = (step(package, given, dtype) for dtype in (torch.float64, torch.float32))
+    for what, came in step(exported, given, torch.float32).items():
+        wanted, theirs = expected[what].double(), eager[what].double()
+        assert came.shape == wanted.shape and came.is_contiguous() == eager[what].is_contiguous(), what
+        error, limit = (float((each - wanted).abs().max()) for each in (came.double(), theirs))
+        assert error <= 2 * limit + 2**-22 * float(wanted.abs().max()), what
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_convolution_is_that_of_the_package(pairs, emulation_cache: Path, training: bool) -> None:
+    """Bit for bit. test_composed.py compares regions so."""
+    spec, case = BUILT["film"].spec, CASES["film"]
+    package, exported = pairs["film"]
+    directory = Path(sys.modules[package.__module__].__file__ or "").parent
+    kinds = (emulate_package(directory, cache=emulation_cache, modes=[0]).Film, exported)
+    modules = [constructed(kind, spec, case).train(training) for kind in kinds]
+    modules[0].fusegen_strict = True
+    theirs, ours = (step(module, given_to(spec, case), torch.float32) for module in modules)
+    assert list(theirs) == list(ours) and all(torch.equal(theirs[what], ours[what]) for what in theirs)
+
+
+def spec_of(name: str) -> dict:
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe", pure=True).load(NESTED) if name == "nested" else BUILT[name].spec
+
+
+def value(name: str, shape: list[int], case: Case) -> torch.Tensor:
+    """An input, by its name."""
+    if name == "target":
+        return torch.randint(case.sizes["classes"], shape)
+    return torch.rand(shape) < 0.3 if name == "hidden" else torch.randn(shape)
