@@ -49,11 +49,17 @@ The constants are in `fusegen/verify/policy.py`.
   output is within 64 ulps (float32) or 8 ulps (16 bits) of a kink, the incoming gradient is zero.
   What happens exactly at a kink is tested with chosen values, on which PyTorch's convention is met
   exactly.
+- **Kinks inside a chain.** In front of a linear layer, convolution or norm the slope at one such
+  element spreads over many gradients. Where a float32 result is beyond every other bound, double
+  precision runs with these elements moved to either side say, value by value, what they decide. A
+  result may be off by that and by the bound. Elements exactly at a kink are not moved.
 - **Memory formats.** A convolution's rounding depends on the memory format, for which cuDNN takes
   other algorithms. Where TF32 is allowed, it may be used for one and not for the other. Eager's
   error is the worse of contiguous and channels_last inputs.
   In 16 bits PyTorch adds the bias on a GPU to a result that is rounded. So does eager on a CPU
   (`--emulate`), where oneDNN would add it first.
+- **Zeros beside channels.** In 16 bits a convolution of few channels is made with zeros as further
+  channels. That adds products that are zero to sums in float32: it may change their order alone.
 - **Chance.** One run is a sample of eager's error. In a batch norm of two rows, or in a sum over many
   gradients that were rounded alike, another run of as much rounding may be many times as far away.
   What is beyond the bound is judged by the worst of nine runs of eager that differ by rounding alone
@@ -138,12 +144,14 @@ float32 has.
 - Pieces take as much memory as what they are made of. For the backward pass those of x are saved
   where the weight's gradient is wanted, and those of the weight where that of x is, besides x and
   the weight.
-- In evaluation (`module.eval()`), without gradients of the weight, a module keeps the pieces of its
-  weight, and with them the weight's memory until the next call. It splits the weight again
-  where that is another tensor, has other data, or has been written to. A write through
-  `weight.data`, by a collective operation or by the replay of a CUDA graph counts no version, and
-  is not noticed: call `module.eval()` again behind it, which forgets them. `train()` and `to()` do
-  so too. Pieces are in no state_dict, copy or file.
+- The weight is split in each call. `module.fusegen_keep_pieces = True` says that it stays as it is:
+  then a module in evaluation, without gradients of the weight, keeps the pieces of its weight, and
+  with them the weight's memory until the next call. That may save a fifth of a call's time. The
+  module splits the weight again where that is another tensor, has other memory, or has been written
+  to in a way that counts a version. A write through `weight.data`, NumPy or DLPack, by a collective
+  operation or by the replay of a CUDA graph counts no version, and is not noticed: call
+  `module.eval()` again behind it, which forgets the pieces. `train()` and `to()` do so too. Pieces
+  are in no state_dict, copy or file.
 - Nothing is kept of inference tensors, by torch.compile, or where a CUDA graph is captured: a replay
   splits the weight as it is then. A captured graph thus reads no memory of the module's but its
   parameters and buffers, which have to stay where they are as for any module.

@@ -49,6 +49,7 @@ the CSVs. `fusegen bench` measures so:
 - All subjects are built and warmed up first. Samples are taken in rounds, every subject once, then
   every subject again. So all of them see the same clocks and temperatures of the GPU. A figure is
   the median of its samples.
+- In evaluation a module in fp32_split keeps the pieces of its weight (`fusegen_keep_pieces`).
 
 | word | meaning |
 |---|---|

@@ -88,6 +88,7 @@ class Bench:
         product = PRECISIONS[place.precision].product
         if product != "ieee":
             fused.fusegen_precision = product
+            fused.fusegen_keep_pieces = True  # nobody writes to the weights while they are measured
         dtype = getattr(torch, place.dtype)
         checks = Checks(original, inputs, options.modes, dtype, options.seed)
         try:

@@ -74,7 +74,7 @@ def why_not_in_epilogue(device: Device, variant: Variant, size: Sizes) -> str | 
     if why is None and device.target.rstrip("a") != TARGET:
         why = f"{device.name} is not of {TARGET}"
     training = variant.name != "eval"
-    if why is None and not is_worth_splitting(device, product_sizes(size), training=training, gradients=training):
+    if why is None and not is_worth_splitting(device, product_sizes(size), gradients=training):
         why = "modules leave a product of this size to the library: splitting its operands would take longer"
     return why
 

@@ -48,11 +48,11 @@ def product_sizes(size: Sizes, parts: int = 1) -> tuple[int, int, int]:
     return size.rows, parts * size.channels, size.source or 0
 
 
-def is_worth_splitting(device: Device, sizes: tuple[int, int, int], *, training: bool, gradients: bool) -> bool:
-    """Whether a module in fp32_split splits the operands of its product. training: whether the weight has changed since
-    the last call. gradients: whether the backward pass follows."""
+def is_worth_splitting(device: Device, sizes: tuple[int, int, int], *, gradients: bool) -> bool:
+    """Whether a module in fp32_split splits the operands of its product, in each call both. gradients: whether the
+    backward pass follows."""
     return product_route().is_worth_splitting(
-        capability(device), device.multiprocessors, *sizes, weight_kept=not training, gradients=gradients
+        capability(device), device.multiprocessors, *sizes, weight_kept=False, gradients=gradients
     )
 
 
@@ -83,7 +83,7 @@ def of_products(plan: Plan, mode: Mode, size: Sizes, *, training: bool) -> tuple
     eager = route.library_times(speed.tensor_cores if narrow else speed.float32, *sizes)
     ways = {
         "ieee": eager,
-        "fp32_split": route.split_times(speed, device.multiprocessors, *sizes, weight_kept=not training),
+        "fp32_split": route.split_times(speed, device.multiprocessors, *sizes, weight_kept=False),
         "rounded": [sum(each) for each in zip(route.library_times(speed.tensor_cores, *sizes), rounding, strict=True)],
     }
     fused = ways.get(forward, ways["rounded"])[0], ways.get(backward, ways["rounded"])[1]
@@ -100,7 +100,7 @@ def _precision(plan: Plan, mode: Mode, sizes: tuple[int, int, int], *, training:
     wanted = plan.spec.chain[0].precision if mode.roles["activation"] == "float32" else "ieee"
     if wanted != "fp32_split":
         return wanted
-    worth = is_worth_splitting(plan.device, sizes, training=training, gradients=training or backward)
+    worth = is_worth_splitting(plan.device, sizes, gradients=training or backward)
     return wanted if worth else "ieee"
 
 

@@ -181,10 +181,7 @@ def estimates(plan: Plan, *, chosen: bool) -> tuple[str, ...]:
             "copies between memory formats come on top"
         )
     if getattr(plan.spec.chain[0], "precision", "ieee") == "fp32_split" and gpu.float32_tflop_s is not None:
-        lines.append(
-            "in fp32_split it is three products of pieces in 16 bits, after splitting the operands; a module in "
-            "evaluation splits its weight once"
-        )
+        lines.append("in fp32_split it is three products of pieces in 16 bits, after splitting the operands")
     if not chosen:
         lines.append("bytes and times are of the first schedule of each program: --rows says what runs")
     return tuple(lines)

@@ -5,7 +5,6 @@
 - bf16, fp16: operands are rounded to that dtype; their products are added up in float32.
 """
 
-import weakref
 from typing import NamedTuple
 
 import torch
@@ -67,7 +66,7 @@ def _is_worth_splitting(module, x, weight):
         device.multi_processor_count,
         rows,
         *weight.shape,
-        weight_kept=not module.training and _may_keep(weight),
+        weight_kept=_may_keep(module, weight),
         gradients=with_gradients and (x.requires_grad or weight.requires_grad),
     )
 
@@ -82,19 +81,20 @@ def call_operator(module, operator, arguments):
 def _with_pieces(module, split, arguments):
     weight = arguments[1]
     operand_pieces = split(as_rows(arguments[0]).detach())
-    if not module.training and _may_keep(weight):
+    if _may_keep(module, weight):
         return (*arguments[:-2], operand_pieces, _kept_pieces(module, split, weight))
     return (*arguments[:-2], operand_pieces, split(weight.detach()))
 
 
-# In inference the weight is the same in one call after another, and splitting it takes a fifth of
-# the time of a call. In training it changes with each step.
+# In inference the weight may be the same in one call after another, and splitting it takes a fifth
+# of the time of a call. That it is, only its user knows: some writes count no version. So pieces
+# are kept where `fusegen_keep_pieces` asks for it.
 
 
 class _Kept(NamedTuple):
     """The pieces of a module's weight, and what tells whether they are still its own."""
 
-    weight: weakref.ref
+    parameter: Tensor  # no weak reference, which torch.utils.swap_tensors refuses
     version: int
     data: Tensor  # an alias: while it lives, no other data can come to have its address
     stream: object  # of the split: on another one, nothing says that it is done
@@ -109,7 +109,7 @@ def _kept_pieces(module, split, weight):
     """split(weight), or what it gave in an earlier call for the same weight.
 
     A write through `weight.data` counts no version, so it goes unnoticed until the next
-    module.eval(): docs/numerics.md.
+    module.eval(), as `fusegen_keep_pieces` says.
     """
     # By package: a module of several regions has a weight in each.
     every, version = module.__dict__.setdefault("_fusegen_kept", {}), weight._version
@@ -117,7 +117,7 @@ def _kept_pieces(module, split, weight):
     stream = torch.cuda.current_stream(weight.device) if weight.is_cuda else None
     if (
         kept is None
-        or kept.weight() is not parameter
+        or kept.parameter is not parameter
         or kept.version != version
         or kept.data.data_ptr() != weight.data_ptr()
         or kept.data.stride() != weight.stride()
@@ -128,7 +128,7 @@ def _kept_pieces(module, split, weight):
         with torch.inference_mode(False):  # a later call may save them for its backward pass
             data = weight.detach()
             pieces = split(data)
-        kept = _Kept(weakref.ref(parameter), version, data, stream, pieces)
+        kept = _Kept(parameter, version, data, stream, pieces)
         every[split] = kept
     return kept.pieces
 
@@ -148,15 +148,17 @@ def without_pieces(state):
     return {name: value for name, value in state.items() if name != "_fusegen_kept"}
 
 
-def _may_keep(weight):
+def _may_keep(module, weight):
     """Whether the pieces of a weight may outlive the call.
 
-    Not where the weight is to be trained: some trainers write to it in ways that count no version.
+    Not where nobody has asked for it, nor where the weight is to be trained.
     Not in a trace, which would take them for a constant. Not in a CUDA graph: its replays have to
     see the weight as it is then, and would read memory that has been freed. An inference tensor
     counts no versions, so nothing would tell that it was changed. What a parametrization computes
     is another tensor in the next call.
     """
+    if module.training or not module.fusegen_keep_pieces:
+        return False
     if not isinstance(_parameter(weight), torch.nn.Parameter):
         return False
     if torch.is_grad_enabled() and weight.requires_grad:

@@ -9,7 +9,8 @@ from .composed_module import ComposedModule, Composition, region
 from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .convolution import UNBATCHED, Convolved, misfit_convolution, result_shape
 from .dimensions import Dimensions, spread
-from .dropout import DropPath, draw_seed, is_no_share, sample_rows, share
+from .drawn_seed import draw_seed
+from .dropout import DropPath, is_no_share, sample_rows, share
 from .fused_module import FusedModule, KernelUse, check_shape
 from .images import OTHER_POSITIONS, Multiplicand, Pictured, has_no_variance
 from .losses import Loss

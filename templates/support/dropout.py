@@ -11,7 +11,8 @@ the chain, 1 for the next. Of a drop path, n is the index of the first dimension
 import torch
 from torch import nn
 
-_MOST = 2**63 - 1
+from .drawn_seed import draw_seed
+
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
@@ -49,11 +50,6 @@ def share(module):
 def is_no_share(p):
     """Whether PyTorch refuses this p."""
     return not 0 <= p <= 1
-
-
-def draw_seed(device):
-    """A seed as a call draws it: an int64 tensor without dimensions."""
-    return torch.randint(_MOST, (), dtype=torch.int64, device=device)
 
 
 def sample_rows(sizes):

@@ -35,9 +35,17 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
 
     Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of
     that once for each reason; `fusegen_strict = True` makes it an error.
+
+    `fusegen_keep_pieces = True` says that in evaluation the weights of the products stay as they
+    are: with the precision fp32_split the pieces of a weight that needs no gradient are made in one
+    call, and kept for the next ones. Pieces are made again where the weight is another tensor, has
+    other memory, or was written to in a way that counts a version (`weight._version`). A write that
+    counts none is not seen: through `weight.data`, NumPy or DLPack, by a collective operation or
+    the replay of a CUDA graph. `eval()`, `train()` and `to()` forget the pieces.
     """
 
     fusegen_strict: bool = False
+    fusegen_keep_pieces: bool = False
     _fusegen_loss = None
     _fusegen_exchanged = ()  # the result's dimensions, where its rows come behind the channels
     _fusegen_split_always = False  # for tests: fp32_split even where it is slower

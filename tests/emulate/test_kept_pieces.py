@@ -1,4 +1,4 @@
-"""The pieces of a weight that a module keeps in evaluation: when they are used again, and when they must not be."""
+"""The pieces of a weight that a module is asked to keep: when they are used again, and when they must not be."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def splits(linear, monkeypatch):
 @pytest.fixture
 def module(linear):
     torch.manual_seed(3)
-    return linear(WIDTH, OUT).eval()
+    made = linear(WIDTH, OUT).eval()
+    made.fusegen_keep_pieces = True
+    return made
 
 
 @pytest.fixture
@@ -60,7 +62,39 @@ def fresh(module, x):
     return other(x)
 
 
-def test_the_weight_is_split_once_in_evaluation(module, x, splits) -> None:
+def test_evaluation_alone_keeps_nothing(linear, x, splits) -> None:
+    module = linear(WIDTH, OUT).eval()
+    module(x), module(x)
+    assert splits == [ROWS, OUT] * 2
+    assert "_fusegen_kept" not in vars(module)
+
+
+def written_by_data(weight):
+    weight.data.copy_(torch.full_like(weight, 3))
+
+
+def written_by_numpy(weight):
+    weight.detach().numpy()[...] *= 3
+
+
+def written_by_dlpack(weight):
+    torch.from_dlpack(weight.detach()).mul_(3)
+
+
+def swapped(weight):
+    torch.utils.swap_tensors(weight, torch.nn.Parameter(weight * 3))
+
+
+@pytest.mark.parametrize("write", [written_by_data, written_by_numpy, written_by_dlpack, swapped])
+def test_no_write_goes_unnoticed(linear, x, write) -> None:
+    """Unless pieces are to be kept: the first three count no version."""
+    module = linear(WIDTH, OUT).eval()
+    before = module(x)
+    write(module.fc.weight)
+    assert not torch.equal(module(x), before) and torch.equal(module(x), fresh(module, x))
+
+
+def test_the_weight_is_split_once_where_pieces_are_kept(module, x, splits) -> None:
     first = module(x)
     assert splits == [ROWS, OUT]
     assert torch.equal(module(x), first) and torch.equal(module(x.requires_grad_()), first)
@@ -126,6 +160,10 @@ def other_data(module):
     module.fc.weight.data = module.fc.weight.detach() * 2
 
 
+def another_in_its_place(module):
+    swapped(module.fc.weight)
+
+
 def there_and_back(module):
     """Rounds the weight; the new memory may well be where the old was."""
     module.to(torch.bfloat16).to(torch.float32)
@@ -153,7 +191,7 @@ def through_training(module):
 
 CHANGES = (
     in_place, in_place_through_a_view, loaded, assigned, stepped, another_parameter,
-    another_parameter_with_the_same_data, other_data, there_and_back,
+    another_parameter_with_the_same_data, other_data, another_in_its_place, there_and_back,
     there_and_back_below, drawn_anew, written_through_data, through_training,
 )  # fmt: skip
 
@@ -183,7 +221,7 @@ def test_many_changes_one_after_another(module, x, change) -> None:
 def test_a_copy_keeps_pieces_of_its_own(module, x, splits) -> None:
     module(x)
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
-        assert "_fusegen_kept" not in vars(other)
+        assert "_fusegen_kept" not in vars(other) and other.fusegen_keep_pieces
         in_place(other)
         splits.clear()
         assert torch.equal(other(x), fresh(other, x)) and not torch.equal(other(x), module(x))
@@ -219,6 +257,7 @@ def test_moving_a_module_gives_its_memory_back(module, x) -> None:
 def test_nothing_is_kept_of_a_tensor_without_versions(linear, x, splits) -> None:
     with torch.inference_mode():
         module = linear(WIDTH, OUT).eval()
+        module.fusegen_keep_pieces = True
         before = module(x)
         module.fc.weight.mul_(2)
         assert not torch.equal(module(x), before)

@@ -154,9 +154,9 @@ def test_parametrised_weights(blocks, kind) -> None:
 
 
 def test_pieces_of_each_own_weight(blocks) -> None:
-    """In evaluation pieces are kept for each region; a weight that a parametrization computes has none."""
+    """Pieces that are to be kept are kept for each region; a weight that a parametrization computes has none."""
     module, x = blocks["own_block"][1].OwnBlock(6, 9, precision="fp32_split"), torch.randn(5, 6)
-    module._fusegen_split_always = module.fusegen_strict = True
+    module._fusegen_split_always = module.fusegen_strict = module.fusegen_keep_pieces = True
     module.eval()
     with torch.no_grad():
         before = module(x)

@@ -43,7 +43,7 @@ def subject(request, tmp_path_factory):
 def module(subject):
     torch.manual_seed(2)
     made = subject.fused_class(WIDTH, OUT, device="cuda").eval()
-    made._fusegen_split_always = True
+    made._fusegen_split_always = made.fusegen_keep_pieces = True
     return made
 
 

@@ -4,6 +4,7 @@ it is drawn."""
 from __future__ import annotations
 
 import importlib.util
+import sys
 
 import pytest
 import torch
@@ -12,11 +13,11 @@ from fusegen.emulate import Buffer
 from fusegen.paths import templates_directory
 from tests.kernels.building import compiled
 
-_PATH = templates_directory() / "support" / "dropout.py"
-_SPEC = importlib.util.spec_from_file_location("dropout_of_packages", _PATH)
+_SPEC = importlib.util.spec_from_file_location("support_of_dropouts", templates_directory() / "support" / "__init__.py")
 assert _SPEC is not None and _SPEC.loader is not None
-dropout = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(dropout)
+_SUPPORT = sys.modules[_SPEC.name] = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_SUPPORT)
+dropout = _SUPPORT.dropout
 
 SOURCE = """\
 #include "../support/dropout.cuh"

@@ -100,7 +100,7 @@ def test_what_a_call_asks(package, monkeypatch) -> None:
     monkeypatch.setitem(precisions, "is_worth_splitting", worth)
     properties = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    monkeypatch.setitem(precisions, "_may_keep", lambda weight: True)
+    monkeypatch.setitem(precisions, "_may_keep", lambda module, weight: not module.training)
     module = package(24, 10)
 
     def choose(training: bool, gradients: bool) -> tuple:
