@@ -21,8 +21,8 @@ _KEYS = ("name", "parameter", "bias")
 def name_attributes(
     drafts: Sequence[Draft], module: nn.Module, arguments: Collection[str], taken: set[str]
 ) -> dict[str, str]:
-    """Gives steps names that a spec can have, and returns the module's for those that are others. arguments: of the
-    spec, which are attributes, too. taken: names of inputs, sizes and values."""
+    """Gives steps names that a spec can have, and returns the module's for those that are others. arguments: numbers of
+    the spec, which no layer can be called like. taken: names of inputs, sizes and values."""
     own = {path for path, _ in [*module.named_modules(), *module.named_parameters()]}
     names = NewNames(taken | {path for path in own if "." not in path})
     known: dict[str, str] = {}
@@ -31,7 +31,8 @@ def name_attributes(
             path = draft.data.get(key)
             if not isinstance(path, str) or (key == "name" and draft.data["op"] in ARITHMETIC):
                 continue
-            if path not in own or (_is_attribute(path) and path not in arguments):
+            is_taken = key == "name" and path in arguments
+            if path not in own or (_is_attribute(path) and not is_taken):
                 continue
             if path not in known:
                 known[path] = _name(path, draft.data["op"], names)

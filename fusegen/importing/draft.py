@@ -54,6 +54,7 @@ def sheet(trace: Trace, steps: Steps, arguments: Arguments) -> Sheet:
     _complete(drafts, arguments, sizes)
     shapes = input_shapes(inputs, sizes)
     declared = _arguments(arguments, sizes, drafts)
+    numbers = [name for name, each in declared.items() if each["type"] in ("float", "int")]
     return Sheet(
         dims=sizes.dims,
         arguments=declared,
@@ -62,7 +63,7 @@ def sheet(trace: Trace, steps: Steps, arguments: Arguments) -> Sheet:
         rows=sizes.leading[: len(sizes.leading) + 1 - sizes.trailing],
         spread=sizes.spread,
         outputs=steps.outputs,
-        state_dict=name_attributes(drafts, trace.module, declared, {*sizes.taken, *sizes.dims}),
+        state_dict=name_attributes(drafts, trace.module, numbers, {*sizes.taken, *sizes.dims}),
         notes=_notes(arguments, sizes, drafts),
     )
 
