@@ -81,8 +81,8 @@ OVER_CHANNELS = {
     "norm.ScalarOpt_dim": ("norm", False),
 }
 
-# The channels in equal parts: what the argument behind the value is, their number or the size of one.
-PARTS = {"chunk": "count", "split.Tensor": "size"}
+# The channels in equal parts: what the argument behind the value is, their number, the size of one or of each.
+PARTS = {"chunk": "count", "split.Tensor": "size", "split_with_sizes": "sizes"}
 
 # The same elements in another shape, or not even that.
 SAME_ELEMENTS = frozenset(

@@ -16,10 +16,13 @@ class Parts(Operands):
     """Reads chunk, split and glu."""
 
     def _parts(self, node: fx.Node, given: str) -> Value:
-        """What is divided, of which the next nodes take a part each. given: `count`, or `size` of a part."""
+        """What is divided, of which the next nodes take a part each. given: `count`, `size` of a part or `sizes`."""
         x, sizes = self._operand(node, 0), shape(self._node(node, 0))
         width = sizes[1] if self._spatial else sizes[-1]
         number, (dim,) = self._argument(node, 1, ""), aten.dimensions(node.target, node.args, node.kwargs) or [0]
+        if given == "sizes" and len(set(number)) > 1:
+            raise self._lacking(node, "split_with_sizes")
+        number = len(number) if given == "sizes" else number
         count = width // number if given == "size" and isinstance(width, int) and isinstance(number, int) else number
         if not is_channels(x.layout, dim):
             hint = f"a chain divides the channels, {'dimension 1' if self._spatial else 'the last dimension'}"
