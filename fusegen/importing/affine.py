@@ -1,4 +1,4 @@
-"""Operands that a step scales and moves by numbers itself: `y * (1 + w)` is one step."""
+"""Operands that a step scales and moves by numbers itself: `y * (1 + w)` is one step, and so is `y * sigmoid(w)`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import math
 from collections.abc import Sequence
 
 from fusegen.importing.values import Number, Value
-from fusegen.ops.arithmetic import Arithmetic
+from fusegen.ops.arithmetic import FUNCTIONS, Arithmetic
 
 ARITHMETIC = Arithmetic.ops()
 _MINUS = Number(-1.0)
 
 
-def affine(value: Value) -> tuple[Value, dict[str, Number]] | None:
-    """A parameter, an input or a part that is scaled and moved, in this order, and by what; None for anything else."""
+def affine(value: Value) -> tuple[Value, dict[str, Number | str]] | None:
+    """A parameter, an input or a part that is scaled and moved, in this order, or a function of a parameter that is,
+    with the keys of a step that say so; None for anything else."""
     plus: Number | None = None
     times: list[Number] = []
     while not _is_base(value):
@@ -37,12 +38,23 @@ def affine(value: Value) -> tuple[Value, dict[str, Number]] | None:
         if any(each.argument for each in times):
             return None
         times = [Number(math.prod(each.value for each in times))]
-    numbers = {**({"times": times[0]} if times else {}), **({"plus": plus} if plus else {})}
-    return (value, numbers) if numbers and _is_base(value) else None
+    keys: dict[str, Number | str] = {}
+    if _is_function(value):
+        keys["function"] = value.op
+        (value,) = value.values
+    keys |= {**({"times": times[0]} if times else {}), **({"plus": plus} if plus else {})}
+    return (value, keys) if keys else None
 
 
 def _is_base(value: Value) -> bool:
-    return value.is_leaf or value.op == "part"
+    return value.is_leaf or value.op == "part" or _is_function(value)
+
+
+def _is_function(value: Value) -> bool:
+    """Whether it is what a step may take of a parameter."""
+    numbers = tuple(each.value for each in value.keys.values() if isinstance(each, Number))
+    of_parameter = len(value.operands) == 1 and value.values[0].op == "parameter"
+    return value.op in FUNCTIONS and of_parameter and numbers == FUNCTIONS[value.op][0]
 
 
 def operands_alone(order: Sequence[Value], results: Sequence[Value], first: Value | None) -> set[int]:

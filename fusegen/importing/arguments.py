@@ -31,7 +31,7 @@ _CHOICES = 4
 
 class Arguments:
     """constructor: None where nobody knows how the module was made. positions: of a module of
-    images. shapes: of the example inputs as they were given, if not those of `inputs`."""
+    images. given: the example inputs as they were given, if not `inputs`."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class Arguments:
         inputs: Sequence[Tensor],
         constructor: Constructor | None,
         positions: Positions | None = None,
-        shapes: Sequence[Sequence[int]] = (),
+        given: Sequence[Tensor] = (),
     ) -> None:
         self.module, self.inputs, self.constructor = module, inputs, constructor
         self.positions = positions
-        self.shapes = [tuple(shape) for shape in shapes] or [tuple(x.shape) for x in inputs]
+        self.shapes = [tuple(x.shape) for x in given or inputs]
         self.attributes: dict[str, float] = {}  # arguments of the spec that only are attributes of the module
         self.used: set[str] = set()
         self.fixed: set[str] = set()  # arguments and attributes that are to be numbers of the spec

@@ -6,14 +6,15 @@ one without the underscore.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Function:
     """An op of one value. keys: its further arguments in aten's order, which are the op's keys, with their defaults.
-    fixed: arguments behind these, which have to be what they are here."""
+    fixed: what arguments behind these may be, beside their defaults."""
 
     op: str
     keys: Mapping[str, float | str | None] = field(default_factory=dict)
@@ -22,24 +23,22 @@ class Function:
 
 FUNCTIONS = {
     **{op: Function(op) for op in ("relu", "relu6", "selu", "silu", "mish", "hardswish", "sigmoid", "hardsigmoid")},
-    **{op: Function(op) for op in ("tanh", "abs", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal", "square")},
+    **{op: Function(op) for op in ("tanh", "abs", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal")},
     **{op: Function(op) for op in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh")},
-    **{op: Function(op) for op in ("atanh", "log2", "log10", "ceil", "floor", "round", "trunc", "sign")},
-    **{
-        f"{prefix}{op}": Function(op) for prefix in ("", "special_") for op in ("erf", "erfc", "exp2", "expm1", "log1p")
-    },
+    **{op: Function(op) for op in ("atanh", "log2", "log10", "ceil", "floor", "trunc", "sign")},
+    "round": Function("round", fixed=(0,)),  # decimals
+    **{op: Function(op) for op in ("erf", "erfc", "exp2", "expm1", "log1p")},
     "gelu": Function("gelu", {"approximate": "none"}),
     "log_sigmoid": Function("logsigmoid"),
     "leaky_relu": Function("leaky_relu", {"negative_slope": 0.01}),
-    "elu": Function("elu", {"alpha": 1.0}, fixed=(1.0, 1.0)),
+    "elu": Function("elu", {"alpha": 1.0}),
     "celu": Function("celu", {"alpha": 1.0}),
     "softplus": Function("softplus", {"beta": 1.0, "threshold": 20.0}),
     "hardtanh": Function("hardtanh", {"min_val": -1.0, "max_val": 1.0}),
     "clamp": Function("clamp", {"min": None, "max": None}),
-    "clip": Function("clamp", {"min": None, "max": None}),
     "clamp_min": Function("clamp", {"min": None}),
     "clamp_max": Function("clamp", {"max": None}),
-    "pow.Tensor_Scalar": Function("pow", {"exponent": None}),
+    "pow": Function("pow", {"exponent": None}),
     "threshold": Function("threshold", {"threshold": None, "value": None}),
     "hardshrink": Function("hardshrink", {"lambd": 0.5}),
     "softshrink": Function("softshrink", {"lambd": 0.5}),
@@ -58,9 +57,7 @@ ARITHMETIC = {
     "div.Tensor": ("div", False),
     "div.Scalar": ("div", False),
     "minimum": ("minimum", False),
-    "min.other": ("minimum", False),
     "maximum": ("maximum", False),
-    "max.other": ("maximum", False),
     "logaddexp": ("logaddexp", False),
     "hypot": ("hypot", False),
     "atan2": ("atan2", False),
@@ -69,8 +66,8 @@ ARITHMETIC = {
 # Over one dimension, which is the first argument behind the value, or the second of `norm`: op, and whether the shape
 # stays.
 OVER_CHANNELS = {
-    "softmax.int": ("softmax", True),
-    "log_softmax.int": ("log_softmax", True),
+    "_softmax": ("softmax", True),
+    "_log_softmax": ("log_softmax", True),
     "sum.dim_IntList": ("sum", False),
     "mean.dim": ("mean", False),
     "logsumexp": ("logsumexp", False),
@@ -78,16 +75,14 @@ OVER_CHANNELS = {
     "amin": ("amin", False),
     "max.dim": ("max", False),
     "min.dim": ("min", False),
-    "var.dim": ("var", False),
     "var.correction": ("var", False),
-    "std.dim": ("std", False),
     "std.correction": ("std", False),
     "linalg_vector_norm": ("norm", False),
     "norm.ScalarOpt_dim": ("norm", False),
 }
 
-# The channels in equal parts: what the argument behind the value is, their number or the size of one.
-PARTS = {"chunk": "count", "split.Tensor": "size"}
+# The channels in equal parts: what the argument behind the value is, their number, the size of one or of each.
+PARTS = {"chunk": "count", "split.Tensor": "size", "split_with_sizes": "sizes"}
 
 # The same elements in another shape, or not even that.
 SAME_ELEMENTS = frozenset(
@@ -101,9 +96,18 @@ EXPANSIONS = frozenset({"expand", "expand_as", "broadcast_to"})
 # Those of them that are new tensors: what is changed in place then changes nothing else.
 COPIES = frozenset({"clone"})
 DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout"})
+# Tensors of one number: the position of that number, or the number.
+FILLED: dict[str, int | float] = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
+FILLED |= dict.fromkeys(("zeros", "zeros_like", "new_zeros"), 0.0)
+FILLED |= dict.fromkeys(("ones", "ones_like", "new_ones"), 1.0)
 # Tensors that are made to be filled, and what fills them with random numbers.
 EMPTY = frozenset({"empty", "new_empty"})
 RANDOM = frozenset({"bernoulli", "rand"})
+
+# The same values in another dtype, or not even that.
+CASTS = frozenset({"to", "type_as", "_to_copy"})
+# Those that have a reader of their own.
+OTHERS = frozenset("detach masked_fill where cross_entropy_loss glu pad".split())
 
 # Sizes and checks, which are nothing of the result unless an operator that is takes them.
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
@@ -113,12 +117,11 @@ EXCHANGES = frozenset("t numpy_T transpose permute adjoint mT movedim moveaxis s
 PRODUCTS = frozenset({"matmul", "mm", "bmm"})
 
 # What is refused in words of its own: what it is, and what to do.
-_CAST = ("a cast to another dtype", "leave it out: the kernels compute in float32")
 _NUMBER = "write a number, or make it an nn.Parameter"
 _PART = "import the part of the module that has a gradient, and call the other one yourself"
 REFUSED = {
     "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
-    **dict.fromkeys(("to", "type_as", "_to_copy"), _CAST),
+    "to": ("a cast to another dtype", "a chain has casts to float32, in which kernels compute, and back"),
     "split_with_sizes": ("a split into parts of given sizes", "the parts of a chain's channels are equal: use chunk"),
     "feature_dropout": ("dropout of whole channels", "a chain drops elements, or samples"),
     "alpha_dropout": ("alpha dropout", "a chain has dropout, and drop path"),
@@ -137,6 +140,7 @@ MODULES = {
     "group_norm": ("GroupNorm", {2: "weight", 3: "bias"}),
     "layer_norm": ("LayerNorm", {2: "weight", 3: "bias"}),
     "rms_norm": ("RMSNorm", {2: "weight"}),
+    "instance_norm": ("InstanceNorm1d", {1: "weight", 2: "bias", 3: "running_mean", 4: "running_var"}),
 }
 # The same of convolutions.
 CONVOLUTIONS = {
@@ -144,6 +148,30 @@ CONVOLUTIONS = {
     for prefix, kind in (("", ""), ("_transpose", "Transpose"))
     for n in (1, 2, 3)
 }
+
+
+# An operator that none of these has is read as those that PyTorch makes it of (`composite.py`).
+TABLES: tuple[Container[str], ...] = (
+    *(FUNCTIONS, ARITHMETIC, OVER_CHANNELS, PARTS, SAME_ELEMENTS, CASTS, EXCHANGES, PRODUCTS, MODULES, CONVOLUTIONS),
+    *(DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, OF_SIZES, REFUSED),
+)
+
+
+def is_known(target: object) -> bool:
+    """Whether a table has the operator."""
+    full, name = names(target)
+    return any(full in table or name in table for table in TABLES)
+
+
+def dimensions(target: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
+    """The dimensions that an operator over some takes; [None] for all, and None for another operator."""
+    full, name = names(target)
+    op, _ = OVER_CHANNELS.get(full) or OVER_CHANNELS.get(name) or (None, False)
+    at = 2 if op == "norm" or full in PARTS or name in PARTS else 1
+    if op is None and at == 1 and name != "glu":
+        return None
+    found = args[at] if at < len(args) else kwargs.get("dim", -1 if name == "glu" else 0 if op is None else None)
+    return list(found) if isinstance(found, list | tuple) else [found]
 
 
 def names(target: object) -> tuple[str, str]:

@@ -6,7 +6,7 @@ The state_dict of the spec's module has the module's names, which `state_dict` o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from torch import nn
 
@@ -18,9 +18,11 @@ from fusegen.spec.names import MAX_NAME_LENGTH, check_attribute, passes
 _KEYS = ("name", "parameter", "bias")
 
 
-def name_attributes(drafts: Sequence[Draft], module: nn.Module, taken: set[str]) -> dict[str, str]:
-    """Gives steps names that a spec can have, and returns the module's for those that are others. taken: names of
-    inputs, arguments, sizes and values."""
+def name_attributes(
+    drafts: Sequence[Draft], module: nn.Module, arguments: Collection[str], taken: set[str]
+) -> dict[str, str]:
+    """Gives steps names that a spec can have, and returns the module's for those that are others. arguments: numbers of
+    the spec, which no layer can be called like. taken: names of inputs, sizes and values."""
     own = {path for path, _ in [*module.named_modules(), *module.named_parameters()]}
     names = NewNames(taken | {path for path in own if "." not in path})
     known: dict[str, str] = {}
@@ -29,7 +31,8 @@ def name_attributes(drafts: Sequence[Draft], module: nn.Module, taken: set[str])
             path = draft.data.get(key)
             if not isinstance(path, str) or (key == "name" and draft.data["op"] in ARITHMETIC):
                 continue
-            if path not in own or _is_attribute(path):
+            is_taken = key == "name" and path in arguments
+            if path not in own or (_is_attribute(path) and not is_taken):
                 continue
             if path not in known:
                 known[path] = _name(path, draft.data["op"], names)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fusegen.importing.places import refusal
 from fusegen.importing.values import CHANNELS, Value, walk
+from fusegen.ops.arithmetic import FUNCTIONS
+from fusegen.spec.wording import alternatives
 
 _FIRST = "a chain begins with an argument of forward"
 
@@ -23,7 +25,7 @@ def check_inputs(value: Value, first: Value | None) -> None:
 def branch(value: Value, running: Value | None, is_first: bool) -> Exception:
     """Why no operand of a value is one that a step goes on from."""
     if all(each.op != "input" for each in walk(value)):
-        hint = "such an operand has to be a parameter, a number, an input or the result of an earlier step"
+        hint = f"such an operand is a parameter, times a number and plus one, or {alternatives(FUNCTIONS)} of one"
         return refusal("FG707", "an operand that is computed from parameters alone", value.place, hint)
     if any(each.op == "detach" for each in value.values):
         hint = "of what is detached, a chain has operands alone: of add, mul and the like"

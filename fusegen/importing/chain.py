@@ -181,8 +181,8 @@ class Steps:
         keys: dict[str, Any] = {}
         moved = affine(other) if isinstance(other, Value) and id(other) not in self._done else None
         if moved is not None:
-            other, numbers = moved
-            keys |= {key: each.argument or each.value for key, each in numbers.items()}
+            other, more = moved
+            keys |= {key: _written(each) for key, each in more.items()}
         if isinstance(other, Number):
             keys["constant"] = other.argument or other.value
         elif other.op == "parameter":

@@ -15,7 +15,7 @@ from fusegen.importing.chain import Draft, Steps, entries, inputs_of
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.input_shapes import input_shapes
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import first_layout
+from fusegen.importing.shapes import first_layout, is_exchanged
 from fusegen.importing.symbols import Size, Sizes
 from fusegen.importing.trace import Trace, forward_of, shape
 from fusegen.importing.values import CHANNELS, Value, walk
@@ -53,15 +53,17 @@ def sheet(trace: Trace, steps: Steps, arguments: Arguments) -> Sheet:
     _keep_attributes(drafts, arguments)
     _complete(drafts, arguments, sizes)
     shapes = input_shapes(inputs, sizes)
+    declared = _arguments(arguments, sizes, drafts)
+    numbers = [name for name, each in declared.items() if each["type"] in ("float", "int")]
     return Sheet(
         dims=sizes.dims,
-        arguments=_arguments(arguments, sizes, drafts),
+        arguments=declared,
         inputs=shapes,
         chain=drafts,
         rows=sizes.leading[: len(sizes.leading) + 1 - sizes.trailing],
         spread=sizes.spread,
         outputs=steps.outputs,
-        state_dict=name_attributes(drafts, trace.module, {*sizes.taken, *sizes.dims}),
+        state_dict=name_attributes(drafts, trace.module, numbers, {*sizes.taken, *sizes.dims}),
         notes=_notes(arguments, sizes, drafts),
     )
 
@@ -121,6 +123,8 @@ def _shape_of(draft: Draft, arguments: Arguments, sizes: Sizes) -> list[Size]:
 
 def _shape(dims: list[int], sizes: Sizes, draft: Draft) -> list[Size]:
     behind = sizes.behind(draft)
+    if is_exchanged(draft.value.layout):
+        return [1 if size == 1 else behind for size in dims]
     form = [sizes.rows, behind, *[None] * sizes.spatial] if sizes.spatial else [*sizes.leading, behind]
     labels = [behind] if _is_by_channel(dims, sizes) else form[len(form) - len(dims) :]
     return [1 if size == 1 else size if label is None else label for size, label in zip(dims, labels, strict=True)]
@@ -130,6 +134,8 @@ def _lies_as_written(dims: list[int], value: Value, name: str, sizes: Sizes) -> 
     """Whether the parameter has its values for the channels last, and for the rows before them; with positions, where
     PyTorch broadcasts them, or behind a layer over the channels, which has these last."""
     operand = next(each for each in walk(value) if each.op == "parameter" and each.name == name)
+    if is_exchanged(value.layout):
+        return operand.layout in ((), (CHANNELS,))
     rank = len(sizes.leading) + 1 + sizes.spatial
     labels = (
         (CHANNELS,) if _is_by_channel(dims, sizes) else first_layout(rank, sizes.spatial)[max(0, rank - len(dims)) :]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 
 class DropsByPattern(TorchFunctionMode):
@@ -20,6 +21,19 @@ class DropsByPattern(TorchFunctionMode):
         if func is Tensor.bernoulli_ and not isinstance(args[1:2] or (0.5,), Tensor):
             return _bernoulli(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+class InDouble(TorchFunctionMode):
+    """Within it, a module that casts to float32 goes on in double precision: it is compared in that."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        func = Tensor.double if func in (Tensor.float, Tensor.half, Tensor.bfloat16) else func
+        args, kwargs = tree_map(_doubled, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def _doubled(given: Any) -> Any:
+    return torch.float64 if isinstance(given, torch.dtype) and given.is_floating_point else given
 
 
 def _dropout(func: Any, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, **_: Any) -> Any:

@@ -8,6 +8,7 @@ from torch import nn
 
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
+from fusegen.importing.shapes import is_exchanged
 
 _PRODUCT = ("parameter", "bias")
 
@@ -15,7 +16,8 @@ _PRODUCT = ("parameter", "bias")
 def facts_of_rows(drafts: list[Draft], tensors: dict[str, Any], arguments: Arguments) -> list[str]:
     """The sizes of parameters that are the rows, but for shapes that are arguments."""
     products = {draft.data.get(key) for draft in drafts if draft.data["op"] == "matmul" for key in _PRODUCT}
-    names = {str(draft.data["parameter"]): None for draft in drafts if "parameter" in draft.data}
+    by_rows = [draft for draft in drafts if "parameter" in draft.data and not is_exchanged(draft.value.layout)]
+    names = {str(draft.data["parameter"]): None for draft in by_rows}
     return [
         f"{name}[{index}]"
         for name in names

@@ -22,7 +22,7 @@ from fusegen.importing.places import of_error, refusal
 from fusegen.importing.positions import Positions
 from fusegen.importing.read import Reader
 from fusegen.importing.told_apart import told_apart
-from fusegen.importing.trace import Trace, trace
+from fusegen.importing.trace import Trace, forward_of, shape, trace
 from fusegen.importing.values import Values
 from fusegen.importing.write import line_of_step, spec_text
 from fusegen.plan.composition import Planned
@@ -67,14 +67,39 @@ def _imported(
     check_parametrised(module)
     constructor = None if arguments is None else _constructor(type(module), arguments)
     inputs = [x.detach() for x in example_inputs]
-    shapes = [x.shape for x in inputs]
     positions = Positions.of(module, inputs)
-    inputs = positions.small(module, inputs) if positions else told_apart(module, inputs)
-    known = Arguments(module, inputs, constructor, positions, shapes if positions else ())
-    spatial = positions.spatial if positions else 0
+    apart = positions.small(module, inputs) if positions else told_apart(module, inputs)
+    chosen = name or snake_case(type(module).__name__)
+    try:
+        return _read(module, apart, Arguments(module, apart, constructor, positions, inputs), chosen)
+    except SpecError as error:
+        if not _is_of_sizes(error, apart, inputs):
+            raise
+    return _read(module, inputs, Arguments(module, inputs, constructor, positions, inputs), chosen)
+
+
+def _is_of_sizes(error: SpecError, apart: Sequence[Tensor], given: Sequence[Tensor]) -> bool:
+    """Whether an error may come of sizes that the inputs as they are given have not."""
+    sizes, own = ({str(size) for x in inputs for size in x.shape} for inputs in (apart, given))
+    words = {word for each in error.diagnostics for word in re.findall(r"[0-9]+", each.message)}
+    is_untraceable = any(each.code == "FG701" for each in error.diagnostics)
+    return sizes != own and (is_untraceable or not words.isdisjoint(sizes - own))
+
+
+def _check_free(traced: Trace, known: Arguments) -> None:
+    """Raises SpecError where a size is fixed that is not the one of the inputs as they are given."""
+    inputs = [(node, leaf) for node, leaf in traced.leaves.items() if leaf.kind == "input"]
+    for (node, leaf), own in zip(inputs, known.shapes, strict=True):
+        if any(isinstance(size, int) and size != given for size, given in zip(shape(node), own, strict=True)):
+            raise refusal("FG701", f"the input '{leaf.name}' has a size that is fixed", forward_of(traced.module))
+
+
+def _read(module: nn.Module, inputs: Sequence[Tensor], known: Arguments, chosen: str) -> str:
+    spatial = known.positions.spatial if known.positions else 0
     tell("tracing", 0, _STAGES)
     traces = trace(module, inputs, True, spatial), trace(module, inputs, False, spatial)
-    chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))
+    _check_free(traces[0], known)
+    origin = _origin(type(module))
     while True:
         tell("reading and planning", 1, _STAGES)
         found = sheet(traces[0], _steps(*traces, known), known)

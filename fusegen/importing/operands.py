@@ -31,6 +31,7 @@ class Operands:
         self.owners = Owners(trace)
         self._found: dict[fx.Node, Value | Number | None] = {}
         self._source: dict[fx.Node, fx.Node] = {}  # the node whose memory a node is a view of
+        self._casts: set[fx.Node] = set()  # which are copies of their operand in some dtypes
         self._counts: dict[fx.Node, int] = {}  # of parts, by the node that divides
         self._inputs: list[str] = []
         self._first: tuple[Any, ...] = ()  # the sizes of the first input
@@ -87,6 +88,12 @@ class Operands:
             node = self._source[node]
         return node
 
+    def _is_cast(self, node: fx.Node) -> bool:
+        """Whether a node is a view of a cast."""
+        while node not in self._casts and node in self._source:
+            node = self._source[node]
+        return node in self._casts
+
     def _node(self, node: fx.Node, index: int) -> fx.Node:
         """An argument that is the result of another node."""
         found = node.args[index]
@@ -139,12 +146,17 @@ class Operands:
         return self.values.make(op, operands, keys, name, layout, self.trace.place(node))
 
     def _check_dtype(self, node: fx.Node) -> None:
-        """A chain has one dtype, which its input decides: not even the one that it has here may be asked for."""
-        asked = any(isinstance(each, torch.dtype) for each in (*node.args, *node.kwargs.values()))
+        """A chain has one dtype, which its input decides; in 16 bits it is computed in float32."""
+        asked = {each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.dtype)}
         value = node.meta.get("val")
         values = value if isinstance(value, tuple | list) else [value]
-        if asked or (isinstance(values[0], Tensor) and values[0].dtype != self._dtype):
+        if not asked | ({values[0].dtype} if isinstance(values[0], Tensor) else set()) <= self._dtypes:
             raise self._lacking(node, "to")
+
+    @property
+    def _dtypes(self) -> set[torch.dtype | None]:
+        """What a value in the middle of the chain may be of."""
+        return {self._dtype, *([torch.float32] if self._dtype in (torch.bfloat16, torch.float16) else [])}
 
     def _lacking(self, node: fx.Node, name: str) -> Exception:
         return lacking(name, self.trace.place(node))

@@ -6,9 +6,11 @@ from typing import Any
 
 from torch import fx
 
+from fusegen.importing import aten
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import is_channels, reduced
+from fusegen.importing.shapes import is_reducible, reduced
+from fusegen.importing.trace import shape
 from fusegen.importing.values import Number, Value
 
 
@@ -17,10 +19,8 @@ class OverChannels(Operands):
 
     def _over_channels(self, node: fx.Node, op: str, same: bool) -> Value:
         x = self._operand(node, 0)
-        behind = 2 if op == "norm" else 1  # the order of a norm
-        dims = self._argument(node, behind, "dim")
-        dims = list(dims) if isinstance(dims, list | tuple) else [dims]
-        if len(dims) != 1 or not isinstance(dims[0], int) or not is_channels(x.layout, dims[0]):
+        dims, sizes = aten.dimensions(node.target, node.args, node.kwargs) or [], shape(self._node(node, 0))
+        if len(dims) != 1 or not isinstance(dims[0], int) or not is_reducible(x.layout, dims[0], sizes):
             hint = f"a chain reduces over the channels, {'dimension 1' if self._spatial else 'the last dimension'}"
             raise refusal(
                 "FG703", f"{op} over {'all' if dims == [None] else 'other'} dimensions", self.trace.place(node), hint

@@ -13,7 +13,17 @@ from fusegen.importing.positions import Positions
 from fusegen.importing.trace import Trace
 from fusegen.importing.values import CHANNELS, Layout, Number, Value
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+# Modules of several dimensions, by what they call.
+_CLASSES: dict[str, tuple[type, ...]] = {
+    "batch_norm": (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+    "instance_norm": (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+}
+# Where functions of norms have a weight, a bias and an eps.
+_FUNCTIONAL: dict[str, tuple[int | None, int | None, int]] = {
+    **dict.fromkeys(("layer_norm", "group_norm"), (2, 3, 4)),
+    "rms_norm": (2, None, 3),
+    "instance_norm": (None, None, 7),
+}
 
 
 class Owners:
@@ -32,8 +42,7 @@ class Owners:
         kind, positions = aten.CONVOLUTIONS.get(op) or aten.MODULES[op]
         path = self.trace.path(node)
         part = self.part(path)
-        kinds = _BATCH_NORMS if op == "batch_norm" else (getattr(nn, kind),)
-        if not isinstance(part, kinds) or not path:
+        if not isinstance(part, _CLASSES.get(op) or getattr(nn, kind)) or not path:
             return None
         for position, key in positions.items():
             given = node.args[position] if position < len(node.args) else node.kwargs.get(key)
@@ -53,6 +62,9 @@ class Owners:
             return "", *self._functional(node, op, x, arguments)
         part: Any = self.part(path)
         keys: dict[str, Any] = {}
+        if op == "instance_norm":
+            keys = {key: Number(getattr(part, key), arguments.of_attribute(path, key)) for key in ("eps", "momentum")}
+            return path, keys, []
         if op == "linear":
             return path, {"out_features": CHANNELS, "bias": part.bias is not None}, []
         if op == "prelu":
@@ -82,12 +94,12 @@ class Owners:
             kind = aten.MODULES[op][0]
             message = f"{op} of tensors that no nn.{kind} holds"
             raise refusal("FG706", message, self.trace.place(node), f"use an nn.{kind}, so that the state_dict stays")
-        names = {"layer_norm": (2, 3, 4), "group_norm": (2, 3, 4), "rms_norm": (2, None, 3)}[op]
+        names = _FUNCTIONAL[op]
         given: list[Any] = [node.args[at] if at is not None and at < len(node.args) else None for at in names]
         weight, bias, eps = given
         if op != "rms_norm":
             eps = 1e-5 if eps is None else eps
-        value = None if eps is None else Number(eps, arguments.of_number(self.trace, node, names[2] or 0, "eps", eps))
+        value = None if eps is None else Number(eps, arguments.of_number(self.trace, node, names[2], "eps", eps))
         keys: dict[str, Any] = {"eps": value, "affine": False, **_several(node, op, x)}
         if op == "group_norm":
             groups: Any = node.args[1]
@@ -97,8 +109,12 @@ class Owners:
     def _check_channels(self, node: fx.Node, op: str, x: Value, first: Layout, positions: Positions | None) -> None:
         """A norm has to be one over what the chain's is, and a layer over the channels."""
         where = self.trace.place(node)
-        if positions is not None and op == "group_norm":
+        of_images = positions is not None or (op == "group_norm" and any(x.layout[2:]))
+        if of_images and op in ("group_norm", "instance_norm"):
             raise refusal("FG707", f"{op} over positions", where, "kernels take no sums over positions")
+        if op == "instance_norm":
+            self._check_of_row(node, x)
+            return
         if op in ("batch_norm", "group_norm", "prelu"):
             fits = x.layout[:2] == ("0", CHANNELS) and (None not in x.layout if positions else not any(x.layout[2:]))
             one = op == "prelu" and positions is None and node.args[1].meta["val"].numel() == 1  # type: ignore[union-attr]
@@ -114,6 +130,16 @@ class Owners:
         if count > 1 and (positions is not None or x.layout[-count:] != first[-count:] or count >= len(first)):
             hint = "it may be over the last dimensions of the first input, but for one or more of rows"
             raise refusal("FG707", f"{op} over the last {count} dimensions", where, hint)
+
+    def _check_of_row(self, node: fx.Node, x: Value) -> None:
+        """An instance norm has to be one of a row as a picture of one line, with nothing to learn or to count."""
+        where = self.trace.place(node)
+        if CHANNELS in x.layout[:2] or [each for each in x.layout[2:] if each is not None] != [CHANNELS]:
+            hint = "a chain has it over the channels of a row: of [rows, 1, channels]"
+            raise refusal("FG707", "instance_norm over other dimensions than the channels", where, hint)
+        if any(each is not None for each in node.args[1:5]) or not node.args[5]:
+            hint = "leave out affine and track_running_stats"
+            raise refusal("FG703", "instance_norm with tensors of its own", where, hint)
 
     def part(self, path: str) -> nn.Module | None:
         try:

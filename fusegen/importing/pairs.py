@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.errors import SpecError
-from fusegen.importing.drawn import DropsByPattern
+from fusegen.importing.drawn import DropsByPattern, InDouble
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.state import unchanged
 from fusegen.importing.trace import forward_of
@@ -141,7 +141,7 @@ def run(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Results:
     """What a call and its backward pass give, by name."""
     module.train(training).zero_grad(set_to_none=True)
     given = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
-    with DropsByPattern():
+    with InDouble(), DropsByPattern():
         output = module(*given)
     several = isinstance(output, tuple | list)
     outputs = list(output) if several else [output]

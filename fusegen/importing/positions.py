@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.chain.images import MOST
+from fusegen.importing import aten
 from fusegen.importing.layers import empty, runs_of
 
 # A batch of small inputs is at least this, and so are the positions of a convolution's result.
@@ -48,11 +50,12 @@ class Positions:
 
     @classmethod
     def of(cls, module: nn.Module, inputs: Sequence[Tensor]) -> Positions | None:
-        """None for a module that has no convolution of a batch, and no batch norm over positions."""
+        """None for a module that has no convolution of a batch, and nothing else that has channels as dimension 1."""
         rank = inputs[0].dim()
         runs = runs_of(module, inputs)
         if not runs:
-            return cls(rank - 2) if 3 <= rank <= MOST + 2 and _has_norm(module) else None
+            may_be = 3 <= rank <= MOST + 2 and not any(isinstance(each, nn.Linear) for each in module.modules())
+            return cls(rank - 2) if may_be and (_has_norm(module) or _takes_channels(module, inputs)) else None
         layer: Any = module.get_submodule(runs[0].path)
         spatial = len(layer.kernel_size)
         if rank != spatial + 2:
@@ -152,6 +155,32 @@ def _result(layer: Any, positions: Sequence[int]) -> tuple[int, ...]:
 
 
 def _has_norm(module: nn.Module) -> bool:
-    """Whether there is a batch norm, and no layer of rows."""
-    layers = [each for each in module.modules() if isinstance(each, _BatchNorm | nn.Linear)]
-    return bool(layers) and not any(isinstance(each, nn.Linear) for each in layers)
+    return any(isinstance(each, _BatchNorm) for each in module.modules())
+
+
+def _takes_channels(module: nn.Module, inputs: Sequence[Tensor]) -> bool:
+    """Whether what looks at one dimension of values like the first input looks at dimension 1, in each step."""
+    if any(isinstance(each, nn.PReLU) and each.num_parameters > 1 for each in module.modules()):
+        return True
+    with _Dimensions(inputs[0].dim()) as seen, torch.no_grad():
+        try:
+            copy.deepcopy(module).eval()(*inputs)
+        except Exception:  # theirs to refuse
+            return False
+    return seen.found == {1}
+
+
+class _Dimensions(TorchDispatchMode):
+    """Notes the dimensions that softmax, reductions and the like take, of tensors of a rank."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.rank = rank
+        self.found: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        is_alike = isinstance(args[:1] and args[0], Tensor) and args[0].dim() == self.rank
+        if is_alike and not {*aten.names(func)}.isdisjoint(aten.OVER_CHANNELS):
+            dims = aten.dimensions(func, args, kwargs or {}) or []
+            self.found |= {dim % self.rank for dim in dims if isinstance(dim, int)}
+        return func(*args, **(kwargs or {}))

@@ -16,7 +16,7 @@ from fusegen.importing.over_channels import OverChannels
 from fusegen.importing.places import refusal
 from fusegen.importing.products import OF_INPUTS, Products
 from fusegen.importing.results import Results
-from fusegen.importing.shapes import broadcast, merged, viewed
+from fusegen.importing.shapes import broadcast, merged, viewed, widened
 from fusegen.importing.trace import forward_of, shape
 from fusegen.importing.values import Layout, Number, Value, walk
 
@@ -71,12 +71,14 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             return self._dropped(node, name)
         if name in aten.SAME_ELEMENTS:
             return self._view(node, name)
+        if name in aten.CASTS:
+            return self._cast(node)
         if name == "detach":
-            source = self._operand(node, 0)
+            found = self._either(node, 0)
             self._source[node] = self._node(node, 0)
-            return self._make(node, "detach", (source,), layout=source.layout)
-        if name in ("full", "new_full", "scalar_tensor"):
-            return self._filled(node, name)
+            return found if isinstance(found, Number) else self._make(node, "detach", (found,), layout=found.layout)
+        if name in aten.FILLED:
+            return self._filled(node, aten.FILLED[name])
         if name in aten.EXCHANGES and self._is_exchanged(node):
             return self._make(node, "transpose", (self._operand(node, 0),), layout=())
         if name in aten.EXCHANGES and self._spatial:
@@ -117,6 +119,9 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
         raise self._lacking(node, name)
 
     def _function(self, node: fx.Node, function: aten.Function) -> Value:
+        if isinstance(node.args[0], int | float):
+            message = f"{function.op} of the number {node.args[0]} and a value"
+            raise refusal("FG703", message, self.trace.place(node), "`fusegen ops` lists what a chain has")
         x = self._operand(node, 0)
         keys: dict[str, Any] = {}
         for index, (key, default) in enumerate(function.keys.items(), 1):
@@ -129,8 +134,9 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
                 keys[key] = given or default
             elif given is not None or default is not None:
                 keys[key] = self._number(node, index, key, default if given is None else given)
-        for index, value in enumerate(function.fixed, 1 + len(function.keys)):
-            if self._argument(node, index, "") not in (None, value):
+        rest = node.target._schema.arguments[1 + len(function.keys) :]  # type: ignore[union-attr]
+        for index, each in enumerate(rest, 1 + len(function.keys)):
+            if self._argument(node, index, each.name) not in (None, each.default_value, *function.fixed):
                 raise self._lacking(node, function.op)
         op = function.op
         if op == "pow":  # of which the kernels are made for one exponent
@@ -145,14 +151,20 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
         operands = [self._either(node, index) for index in (0, 1)]
         alpha = self._argument(node, 2, "alpha")
         if alpha not in (None, 1):
-            if not isinstance(operands[1], Number):
-                raise refusal("FG703", f"'alpha' of {op}", self.trace.place(node), "multiply by it first")
-            operands[1] = Number(operands[1].value * alpha)
+            factor = self._number(node, 2, "alpha", alpha)
+            if isinstance(operands[1], Number):
+                operands[1] = Number(operands[1].value * alpha)
+            else:
+                operands[1] = self._make(node, "mul", (operands[1], factor), layout=operands[1].layout)
         layouts = [each.layout for each in operands if isinstance(each, Value)]
         layout = layouts[0] if len(layouts) < 2 else broadcast(*layouts)
         if layout is None:
             hint = f"values of a chain are {self._form}, or have one channel"
             raise refusal("FG707", f"{op} of values that lie differently", self.trace.place(node), hint)
+        layout = widened(layout) if self._rank == 2 else layout
+        if len(layouts) < 2 and len(shape(node)) != len(layout):
+            hint = "a number is of one element, or of the shape of the value that it meets"
+            raise refusal("FG707", f"{op} with a tensor of one number", self.trace.place(node), hint)
         operands = [self._aligned(each, layout) for each in operands]
         return self._make(node, op, tuple(reversed(operands) if swapped else operands), layout=layout)
 
@@ -195,13 +207,13 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             found = self._make(node, function, (found, self._aligned(operand, x.layout)), layout=x.layout)
         return found
 
-    def _filled(self, node: fx.Node, name: str) -> Number:
-        position = {"full": 1, "new_full": 2, "scalar_tensor": 0}[name]
-        if len(shape(node)) or not isinstance(node.args[position], int | float):
-            raise self._lacking(node, name)
-        return self._number(node, position, "", node.args[position])
+    def _filled(self, node: fx.Node, filling: float) -> Number:
+        """A tensor of one number. filling: which argument that is, or the number."""
+        if isinstance(filling, float):
+            return Number(filling)
+        return self._number(node, filling, "", node.args[filling])
 
-    # Views, and changes in place
+    # Views, casts, and changes in place
 
     def _view(self, node: fx.Node, name: str) -> Value | Number:
         found = self._either(node, 0)
@@ -223,6 +235,18 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
         return self.values.make(found.op, found.operands, found.keys, found.name, layout, found.place)
 
+    def _cast(self, node: fx.Node) -> Value | Number:
+        """What changes nothing, or what kernels do as well: they compute in float32."""
+        found, source = self._either(node, 0), self._node(node, 0)
+        before, after = (each.meta["val"].dtype for each in (source, node))
+        is_mask = isinstance(found, Value) and found.keys.get("kind") == "mask"
+        if not isinstance(found, Number) and before != after and not ({before, after} <= self._dtypes or is_mask):
+            raise self._lacking(node, "to")
+        self._check_dtype(node)
+        self._source[node] = source
+        self._casts.add(node)
+        return found
+
     def _in_place(self, node: fx.Node, full: str, name: str) -> Value | Number | None:
         target = self._node(node, 0)
         root = self._root(target)
@@ -234,6 +258,9 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             raise refusal(
                 "FG704", f"{name}_ changes the {leaf.kind} '{leaf.name}' in place", self.trace.place(node), hint
             )
+        if name != "detach" and self._is_cast(target):
+            message = f"{name}_ changes a value in place that was cast, or was not"
+            raise refusal("FG704", message, self.trace.place(node), "call it without the underscore")
         made = self._apply(node, full, name)
         self._source[node] = target
         for other in [each for each in self._found if self._root(each) is root]:

@@ -6,7 +6,7 @@ from torch import fx
 
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import is_one, shown
+from fusegen.importing.shapes import is_exchanged, is_one, shown
 from fusegen.importing.trace import shape
 from fusegen.importing.values import CHANNELS, ROWS, Layout, Number, Value, replaced
 
@@ -26,10 +26,12 @@ class Results(Operands):
             )
         if not isinstance(found, Value):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
+        if found.op != "cross_entropy" and node.meta["val"].dtype != self._dtype:
+            raise self._lacking(node, "to")
         at = self._layout.index(CHANNELS)
         before, after = self._layout[:at], self._layout[at + 1 :]
         wrong = found.layout not in (self._layout, (*before, None, *after), (*before, *after))
-        wrong = wrong and found.op != "cross_entropy"
+        wrong = wrong and found.op != "cross_entropy" and not is_exchanged(found.layout)
         if wrong or (found.layout == (*before, None, *after) and not is_one(shape(node)[at])):
             message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
             hint = f"the result of a chain is {self._form}, or one value for each of its rows"
@@ -41,7 +43,8 @@ class Results(Operands):
         channels, the last reductions drop it."""
         at = self._layout.index(CHANNELS)
         dropped = (*self._layout[:at], *self._layout[at + 1 :])
-        last = {each for result in results if result.layout == dropped for each in _last_reductions(result)}
+        drops = [each for each in results if each.layout == dropped or each.layout[-1:] == ("0",)]
+        last = {each for result in drops for each in _last_reductions(result)}
 
         def made(value: Value, operands: tuple[Value | Number, ...]) -> Value:
             layout: Layout = tuple(label for label in value.layout if label is not None)

@@ -39,8 +39,27 @@ def broadcast(left: Layout, right: Layout) -> Layout | None:
     return tuple(found)
 
 
+def widened(layout: Layout) -> Layout:
+    """Of an outer sum of a value for each row and a parameter: whose dimension is the channels, if nothing else has
+    these."""
+    if CHANNELS in layout or layout.count(UNKNOWN) != 1 or "0" not in layout:
+        return layout
+    return tuple(CHANNELS if each == UNKNOWN else each for each in layout)
+
+
+def is_exchanged(layout: Layout) -> bool:
+    """Whether the rows come behind the channels."""
+    return CHANNELS in layout and "0" in layout[layout.index(CHANNELS) :]
+
+
 def is_channels(layout: Layout, dim: int) -> bool:
     return -len(layout) <= dim < len(layout) and layout[dim] == CHANNELS
+
+
+def is_reducible(layout: Layout, dim: int, sizes: Sequence[Any]) -> bool:
+    """Whether a dimension is that of the channels, or one of 1 that a reduction of these has left."""
+    left = CHANNELS not in layout and -len(layout) <= dim < len(layout) and layout[dim] is None and is_one(sizes[dim])
+    return left or is_channels(layout, dim)
 
 
 def reduced(layout: Layout, dim: int, keep: bool) -> Layout:

@@ -61,14 +61,14 @@ class Sizes:
         else:
             tensors = dict(trace.module.named_parameters())
             of_rows = facts_of_rows(drafts, tensors, arguments)
-            self.leading = [self._rows(first[:-1], example(arguments), of_rows, arguments)]
+            self.leading = [self._rows(first[:-1], arguments.shapes[0], of_rows, arguments)]
         self.rows = self.leading[0]
         self.of_input(self._first)  # which comes first among the dims
         self.positions = self.positions_of(self._first)
 
     def _several(self, trace: Trace, drafts: list[Draft], first: tuple[Any, ...]) -> list[Size]:
         """The dimensions in front of the channels, each with a size of its own."""
-        sizes = example(self.arguments)[:-1]
+        sizes = self.arguments.shapes[0][:-1]
         names = [*_LEADING[: len(sizes)], *["positions"] * (len(sizes) - len(_LEADING))]
         found: list[Size] = []
         for index, (name, size) in enumerate(zip(names, sizes, strict=True)):
@@ -182,7 +182,3 @@ def _check_positions(draft: Draft) -> None:
         if each.op == "parameter" and not {*each.layout} <= {"0", CHANNELS, UNKNOWN}:
             message, hint = f"the parameter '{each.name}' varies over positions", "it may vary over the channels alone"
             raise refusal("FG706", message, draft.place, hint)
-
-
-def example(arguments: Arguments) -> tuple[int, ...]:
-    return tuple(arguments.inputs[0].shape)

@@ -4,74 +4,76 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
+Places = frozenset[tuple[int, int]]
+"""Dimensions that are changed together: the numbers of inputs, and of their dimensions."""
+
 
 def told_apart(module: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The inputs, with another number of rows where that is the size of something else.
+    """The inputs, with another size in each dimension that has the size of another one, as far as the module runs.
 
-    Sizes of a norm over several dimensions are the module's: they stay. Inputs with fewer dimensions have the last
-    ones of the first input, or its first ones: those with which the module runs.
+    A dimension is changed by itself, or together with those of the other inputs that are as far from the end, or from
+    the beginning. The channels come last: a layer has their number.
     """
-    by_right = [*range(-inputs[0].dim(), 0)]
-    alone = _alone(inputs)
-    if alone is not None and _runs(module, alone):
-        inputs = alone
-    for first_ones in (False, True):
-        found = _apart(inputs, by_right, first_ones)
-        of_one_rank = not first_ones and all(x.dim() in (0, inputs[0].dim()) for x in inputs)
-        if of_one_rank and not (_is_over_rows(module) and inputs[0].dim() > 2):
-            return found
-        if _runs(module, found):
-            return found
-    return list(inputs)
-
-
-def _alone(inputs: Sequence[Tensor]) -> list[Tensor] | None:
-    """With other rows of the first input alone, which a product with another input allows; None where it has others."""
-    first = inputs[0]
-    if first.dim() < 3 or all(x.dim() != first.dim() or x.shape[-2] != first.shape[-2] for x in inputs[1:]):
-        return None
-    taken = {size for x in inputs for size in x.shape}
-    return [_with_size(first, first.dim() - 2, max(taken) + 1), *inputs[1:]]
-
-
-def _apart(inputs: Sequence[Tensor], dims: Sequence[int], first_ones: bool) -> list[Tensor]:
-    found, rank = list(inputs), inputs[0].dim()
-    for dim in dims[:-1]:
-        size = inputs[0].shape[dim]
-        at = [_place(x, dim, rank, size, first_ones) for x in found]
-        others = {other for x, own in zip(found, at, strict=True) for i, other in enumerate(x.shape) if i != own}
-        if size > 1 and size in others:
-            taken = {other for x in found for other in x.shape}
-            wanted = next(each for each in itertools.count(size + 1) if each not in taken)
-            found = [x if own is None else _with_size(x, own, wanted) for x, own in zip(found, at, strict=True)]
+    found = list(inputs)
+    dims = [(at, dim) for at, x in enumerate(inputs) for dim in (*range(x.dim() - 2, -1, -1), x.dim() - 1)[: x.dim()]]
+    module = copy.deepcopy(module).eval()
+    for at, dim in dims:
+        wanted = next(size for size in itertools.count(found[at].shape[dim] + 1) if not _has(found, size))
+        if found[at].shape[dim] > 1 and _is_shared(found, at, dim):
+            tried = ([*_changed(found, places, wanted)] for places in _together(found, at, dim))
+            found = next((each for each in tried if _runs(module, each)), found)
     return found
 
 
-def _place(x: Tensor, dim: int, rank: int, size: int, first_ones: bool) -> int | None:
-    """Which dimension of an input is this one of the first input's; None where it has not that size."""
-    index = dim + rank if first_ones and x.dim() < rank else dim + x.dim()
-    return index if 0 <= index < x.dim() and x.shape[index] == size else None
+def _is_shared(inputs: Sequence[Tensor], at: int, dim: int) -> bool:
+    """Whether another dimension has the size, which is not that of the same place in another input: but for the rows of
+    a product, which both of its inputs have there."""
+    size = inputs[at].shape[dim]
+    if _by_end(inputs, at, dim) != _of_size(inputs, size):
+        return True
+    is_first = at == 0 and dim == inputs[at].dim() - 2 > 0
+    return is_first and any(x.dim() == inputs[at].dim() and x.shape[dim] == size for x in inputs[1:])
 
 
-def _with_size(x: Tensor, dim: int, wanted: int) -> Tensor:
-    return x.index_select(dim, torch.arange(wanted, device=x.device) % x.shape[dim])
+def _together(inputs: Sequence[Tensor], at: int, dim: int) -> Iterator[Places]:
+    """What may have to be changed with a dimension: nothing, or the same place in other inputs."""
+    size = inputs[at].shape[dim]
+    of_size = _of_size(inputs, size)
+    by_beginning = frozenset((index, dim) for index in range(len(inputs)))
+    yield from dict.fromkeys((frozenset({(at, dim)}), _by_end(inputs, at, dim), by_beginning & of_size))
+
+
+def _by_end(inputs: Sequence[Tensor], at: int, dim: int) -> Places:
+    behind = inputs[at].dim() - dim
+    return frozenset((index, x.dim() - behind) for index, x in enumerate(inputs)) & _of_size(
+        inputs, inputs[at].shape[dim]
+    )
+
+
+def _of_size(inputs: Sequence[Tensor], size: int) -> Places:
+    return frozenset((index, dim) for index, x in enumerate(inputs) for dim, own in enumerate(x.shape) if own == size)
+
+
+def _has(inputs: Sequence[Tensor], size: int) -> bool:
+    return any(size in x.shape for x in inputs)
+
+
+def _changed(inputs: Sequence[Tensor], places: Places, wanted: int) -> Iterator[Tensor]:
+    for index, x in enumerate(inputs):
+        for dim in (dim for other, dim in places if other == index):
+            x = x.index_select(dim, torch.arange(wanted, device=x.device) % x.shape[dim])
+        yield x
 
 
 def _runs(module: nn.Module, inputs: Sequence[Tensor]) -> bool:
     try:
         with torch.no_grad():
-            copy.deepcopy(module).eval()(*inputs)
+            module(*(x.clone() for x in inputs))
     except Exception:  # theirs to refuse, which the trace tells of
         return False
     return True
-
-
-def _is_over_rows(module: nn.Module) -> bool:
-    """Whether a norm has sizes for more than the last dimension."""
-    norms = (each for each in module.modules() if isinstance(each, nn.LayerNorm | nn.RMSNorm))
-    return any(len(each.normalized_shape) > 1 for each in norms)

@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind
 
 from fusegen.importing import aten
+from fusegen.importing.composite import write_out
 from fusegen.importing.places import Place, is_theirs, of_error, of_trace, refusal
 from fusegen.importing.sizes import check_conditions
 
@@ -93,6 +94,8 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: i
             exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic, strict=False)
         except Exception as error:
             raise _untraceable(error) from None
+    _write_numbers(exported)
+    write_out(exported.graph)
     leaves = {}
     specs = {each.arg.name: each for each in exported.graph_signature.input_specs}
     for node in exported.graph.find_nodes(op="placeholder"):
@@ -115,6 +118,17 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: i
         raise refusal("FG705", "forward returns something else than tensors", forward_of(module), _RESULTS)
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
     return Trace(module, training, nodes, leaves, tuple(results), several, for_all)
+
+
+def _write_numbers(exported: torch.export.ExportedProgram) -> None:
+    """Gives tensors of one number that forward makes, as `torch.tensor(0.5)`, as what makes them of that number."""
+    for node in exported.graph.find_nodes(op="call_function", target=torch.ops.aten.lift_fresh_copy.default):
+        name = exported.graph_signature.inputs_to_lifted_tensor_constants.get(str(node.args[0]), "")
+        tensor = exported.constants.get(name)
+        if isinstance(tensor, Tensor) and tensor.numel() == 1:
+            # Of a float32 the number that it was made of.
+            number = float(str(tensor.numpy().flatten()[0])) if tensor.dtype == torch.float32 else tensor.item()
+            node.target, node.args = torch.ops.aten.full.default, (list(tensor.shape), number)
 
 
 def _dynamic(inputs: Sequence[Tensor]) -> tuple[dict[int, Any], ...]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from fusegen.errors import SpecError
 from fusegen.importing.pairs import Pair
@@ -179,8 +179,8 @@ class _Recorder(TorchFunctionMode):
         attribute = getattr(getattr(func, "__self__", None), "__name__", "")
         if attribute in self.answers and func.__name__ == "__get__" and _is_asked_by_them():
             return self.answers[attribute]
-        if kwargs.get("device") == self.answers["device"]:  # a tensor that is made where another one is, as they think
-            kwargs = {**kwargs, "device": "meta"}
+        # A tensor that is made where another one is, as they think.
+        args, kwargs = tree_map(lambda each: "meta" if each is self.answers["device"] else each, (args, kwargs))
         return func(*args, **kwargs)
 
 

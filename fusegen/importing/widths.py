@@ -15,7 +15,7 @@ from fusegen.importing.arguments import Arguments
 from fusegen.importing.aten import CONVOLUTIONS
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 from fusegen.importing.facts import facts_of_part
-from fusegen.importing.values import CHANNELS, Value
+from fusegen.importing.values import CHANNELS, Value, walk
 
 
 @dataclass(eq=False)
@@ -85,6 +85,8 @@ class Widths:
             before.root.facts += facts_of_part(draft, self.tensors, self._parts)
             for each in value.values if op in (*ARITHMETIC, "masked_fill") else ():
                 behind = self._operand(each, behind)
+            if CHANNELS in value.layout and CHANNELS not in source.layout:
+                behind = self._widened(source, behind)
         self._of[id(value)] = behind if CHANNELS in value.layout else Width(1)
 
     def _width(self, value: Value) -> Width:
@@ -94,6 +96,12 @@ class Widths:
         if value.op == "input":
             return self.inputs[value.name].root
         return self._of[id(value)].root
+
+    def _widened(self, source: Value, behind: Width) -> Width:
+        """Of an outer sum: the channels of which a value has one for each row, if there are as many."""
+        made = [each for each in walk(source) if id(each) in self._of and CHANNELS in each.layout]
+        before = self._width(made[-1]) if made else next(iter(self.inputs.values())).root
+        return self._merge(before.root, behind.root) if before.root.size == behind.root.size else behind
 
     def _operand(self, value: Value, running: Width) -> Width:
         """The width of a result with this operand."""

@@ -21,7 +21,7 @@ from fusegen.spec.wording import alternatives
 _OPERANDS = ("parameter", "constant", "value", "input", "mask")
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 # Of a parameter: with the numbers that they take, and as PyTorch has them.
-_FUNCTIONS = {
+FUNCTIONS = {
     "exp": ((), "torch.exp({0})"),
     "sigmoid": ((), "torch.sigmoid({0})"),
     "tanh": ((), "torch.tanh({0})"),
@@ -87,7 +87,7 @@ class Arithmetic(Step):
         if self.detach:
             operand = chain.graph.add("detach", operand, name=f"{operand.name}_detached")
         if self.function is not None:
-            numbers = map(chain.graph.literal, _FUNCTIONS[self.function][0])
+            numbers = map(chain.graph.literal, FUNCTIONS[self.function][0])
             name = f"{operand.name}_{self.function}"
             operand = chain.graph.add(self.function, operand, *numbers, name=name, temporary=True)
         if self.times is not None:
@@ -161,7 +161,7 @@ class Arithmetic(Step):
         operand = self.value or self.input or self.mask
         if self.parameter is not None:
             operand = f"self.{self.parameter}" + (f"[:{', None' * self._spatial}]" if self._spatial else "")
-            operand = _FUNCTIONS[self.function][1].format(operand) if self.function else operand
+            operand = FUNCTIONS[self.function][1].format(operand) if self.function else operand
         elif self.constant is not None:
             operand = f"self.{self.name}" if self.name else scalar_text(self.constant)
         if self.detach:

@@ -7,9 +7,13 @@ line.
 from __future__ import annotations
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
 
 from fusegen.errors import SpecError
-from tests.importing.modules import LINEAR, Source, chain, imported
+from fusegen.importing.module import from_module
+from tests.importing.modules import LINEAR, Source, chain, imported, plan
 
 pytestmark = pytest.mark.torch
 EXPRESSED = {
@@ -52,33 +56,25 @@ EXPRESSED = {
         Source("", "y = torch.nn.functional.gelu(y)\nreturn torch.nn.functional.softmax(y, dim=1)"),
         [{"op": "gelu"}, {"op": "softmax", "dim": 1}],
     ),
+    75: (
+        Source(
+            "self.gn = nn.GroupNorm(4, m)\nself.bias = nn.Parameter(torch.randn(1, m, 1, 1))",
+            "y = self.gn(y)\ny = torch.min(y, dim=1, keepdim=True)[0]\nreturn y + self.bias",
+        ),
+        [
+            {"op": "group_norm", "name": "gn", "num_groups": 4},
+            {"op": "min", "dim": 1, "keepdim": True},
+            {"op": "add", "parameter": "bias", "shape": [1, "m", 1, 1], "init": "randn"},
+        ],
+    ),
 }
 REFUSED = {
-    51: (
-        Source(
-            "self.subtract = nn.Parameter(torch.randn(m))",
-            """
-            y = y - self.subtract
-            y = torch.mean(y, dim=1, keepdim=True)
-            y = torch.logsumexp(y, dim=1, keepdim=True)
-            return F.gelu(y) + x.clone().detach()
-            """,
-        ),
-        ("FG703", "torch.logsumexp"),
-    ),
     55: (
         Source(
             "self.max_pool = nn.MaxPool1d(2)",
             "y = self.max_pool(y.unsqueeze(1)).squeeze(1)\nreturn torch.sum(y, dim=1) * 0.5",
         ),
         ("FG703", "self.max_pool(y"),
-    ),
-    75: (
-        Source(
-            "self.gn = nn.GroupNorm(4, m)\nself.bias = nn.Parameter(torch.randn(1, m, 1, 1))",
-            "y = self.gn(y)\ny = torch.min(y, dim=1, keepdim=True)[0]\nreturn y + self.bias",
-        ),
-        ("FG705", "return y + self.bias"),
     ),
     98: (
         Source(
@@ -105,3 +101,22 @@ def test_the_others_are_refused_with_the_line(problem: int) -> None:
     (found,) = raised.value.diagnostics
     assert found.code == code
     assert found.location is not None and (found.location.file, found.location.line) == ("model.py", source.line(words))
+
+
+class Residual(nn.Module):
+    """Problem 51, of which the result has the channels of the input."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.gemm = nn.Linear(features, features)
+        self.subtract = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        y = torch.mean(self.gemm(x) - self.subtract, dim=1, keepdim=True)
+        return F.gelu(torch.logsumexp(y, dim=1, keepdim=True)) + x.clone().detach()
+
+
+def test_a_value_of_each_row_beside_the_input() -> None:
+    spec = plan(from_module(Residual(16), [torch.randn(6, 16)], arguments=[16])).spec
+    assert [step.op for step in spec.chain] == ["linear", "sub", "mean", "logsumexp", "gelu", "add"]
+    assert spec.chain[-1].detach and spec.inputs["x"] == ("batch", "features")

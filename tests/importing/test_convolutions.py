@@ -130,7 +130,7 @@ REFUSED: dict[str, tuple[str, str, str, str, str]] = {
     "softmax over positions": ("", "F.softmax(y, dim=-1)", "FG703", "softmax over other dimensions", "softmax"),
     "group norm": ("self.n = nn.GroupNorm(2, c)", "self.n(y)", "FG707", "group_norm over", "self.n(y)"),
     "layer norm": ("self.n = nn.LayerNorm(4)", "self.n(y)", "FG707", "layer_norm over", "self.n(y)"),
-    "instance norm": ("self.n = nn.InstanceNorm2d(c)", "self.n(y)", "FG703", "instance_norm", "self.n(y)"),
+    "instance norm": ("self.n = nn.InstanceNorm2d(c)", "self.n(y)", "FG707", "instance_norm over", "self.n(y)"),
     "rows elsewhere": ("", "y.amin(1).unsqueeze(-1)", "FG705", "[batch, positions, positions, 1]", "y.amin"),
     "values of positions": (
         "self.p = nn.Parameter(torch.ones(c, 4, 4))",

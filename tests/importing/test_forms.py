@@ -97,6 +97,16 @@ CALLED = {
     ],
     "torch.sub(y, 2, alpha=3)": [{"op": "sub", "constant": 6}],
     "torch.minimum(y, y.new_full((), 0.5))": [{"op": "minimum", "constant": 0.5}],
+    "torch.min(y, torch.tensor(0.1))": [{"op": "minimum", "constant": 0.1}],
+    "torch.max(y, torch.zeros_like(y))": [{"op": "maximum", "constant": 0}],
+    "torch.full_like(y, 0.3) - y.exp()": [{"op": "exp"}, {"op": "sub", "constant": 0.3, "swap": True}],
+    "torch.add(y, y.tanh(), alpha=2)": [
+        {"op": "tanh"},
+        {"op": "mul", "constant": 2},
+        {"op": "add", "value": "y"},
+    ],
+    "F.instance_norm(y.unsqueeze(1), eps=1e-3).squeeze(1)": [{"op": "instance_norm", "name": "norm", "eps": 1e-3}],
+    "F.dropout(F.dropout(y, 0.3, self.training), p=0.0, training=self.training)": [{"op": "dropout", "p": 0.3}],
     "torch.special.expm1(y.sin().atan())": [{"op": "sin"}, {"op": "atan"}, {"op": "expm1"}],
     "F.threshold(F.softshrink(y, 0.25), 0.5, -1)": [
         {"op": "softshrink", "lambd": 0.25},

@@ -40,3 +40,26 @@ def test_refusals(made: str, lines: str, message: str) -> None:
     source = Convolved("c", f"self.bn = nn.BatchNorm2d(c)\n{made}", lines)
     with pytest.raises(SpecError, match=message):
         source.imported((16,), (4, 16, 7, 5))
+
+
+DIMENSION_1 = {
+    "softmax": ("", "return (x * 2).softmax(1)", (4, 16, 7, 5)),
+    "mean": ("", "return x.exp().mean(1, keepdim=True)", (4, 16, 7)),
+    "normalize": ("", "return F.normalize(x.exp())", (4, 16, 7, 5)),
+    "prelu": ("self.act = nn.PReLU(c)", "return self.act(x * 2)", (4, 16, 7)),
+}
+
+
+@pytest.mark.parametrize("op", DIMENSION_1)
+def test_what_looks_at_dimension_1_makes_images(op: str) -> None:
+    made, lines, shape = DIMENSION_1[op]
+    text = Convolved("c", made, lines).imported((16,), shape)
+    found = plan(text)
+    assert found.spec.chain[1].op == op and found.chain.spatial == len(shape) - 2
+
+
+def test_what_looks_at_the_last_dimension_does_not() -> None:
+    text = Convolved("c", "self.p = nn.Parameter(torch.ones(c))", "return (x * self.p).softmax(-1)").imported(
+        (16,), (4, 7, 16)
+    )
+    assert plan(text).chain.spatial == 0

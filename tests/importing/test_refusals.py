@@ -105,7 +105,12 @@ REFUSED = {
         "b.relu_",
     ),
     "a cast": (Source("", "return y.double().tanh().float()"), "FG703", "a cast", "y.double"),
-    "a tensor made in forward": (Source("", "return y * torch.tensor(2.0)"), "FG703", "made in forward", "tensor("),
+    "a tensor made in forward": (
+        Source("", "return y * torch.tensor([2.0] * 24)"),
+        "FG703",
+        "made in forward",
+        "tensor(",
+    ),
     "no gradient": (
         Source("", "with torch.no_grad():\n    z = y * 2\nreturn z + y"),
         "FG703",
@@ -170,10 +175,10 @@ REFUSED = {
         "def forward",
     ),
     "parameters alone": (
-        Source("self.p = nn.Parameter(torch.ones(m))", "return y * self.p.exp()"),
+        Source("self.p = nn.Parameter(torch.ones(m))", "return y * self.p.log()"),
         "FG707",
         "computed from parameters alone",
-        "self.p.exp",
+        "self.p.log",
     ),
     "a detached gate": (
         Source("", "return y * torch.sigmoid(y.detach())"),

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from fusegen.errors import SpecError
 from fusegen.importing.module import from_module
 from tests.importing.modules import Source, chain, imported, plan
 
@@ -16,6 +17,16 @@ WRITTEN = {
     "return y.sum(-1)": [{"op": "sum", "keepdim": False}],
     "return torch.tanh(torch.logsumexp(y, 1)) * 2": [
         *({"op": "logsumexp", "keepdim": False, "dim": 1}, {"op": "tanh"}, {"op": "mul", "constant": 2.0})
+    ],
+    # A value of each row has one channel, over which there are reductions, too.
+    "return y.sum(1, keepdim=True).max(1, keepdim=True).values": [
+        *({"op": "sum", "keepdim": True, "dim": 1}, {"op": "max", "keepdim": True, "dim": 1})
+    ],
+    "return y.sum(-1).unsqueeze(1).logsumexp(-1)": [
+        *({"op": "sum", "keepdim": True}, {"op": "logsumexp", "keepdim": False})
+    ],
+    "return y * y.sum(1, keepdim=True).softmax(1)": [
+        *({"op": "sum", "keepdim": True, "dim": 1}, {"op": "softmax", "dim": 1}, {"op": "mul"})
     ],
     # What is put together with the whole row keeps the dimension in the chain.
     "return (y - y.mean(-1).unsqueeze(1)).amax(-1)": [
@@ -88,3 +99,23 @@ def test_two_values_of_each_row() -> None:
     text = imported(Source("", "return y.mean(-1), y.amax(-1)"))
     assert [(step["op"], step["keepdim"]) for step in chain(text)[-2:]] == [("mean", False), ("amax", False)]
     assert ", result]" in text.splitlines()[-1]
+
+
+OUTER = {
+    "1, m, 1, 1": ("return y.amin(1, keepdim=True) + self.p", (1, "m", 1, 1)),
+    "m, 1": ("return (y.sum(1) * self.p).tanh()", ("m", 1)),
+    "m": ("return y.sum(1, keepdim=True) - self.p", ("m",)),
+}
+
+
+@pytest.mark.parametrize("shape", OUTER)
+def test_an_outer_sum_with_a_parameter(shape: str) -> None:
+    body, written = OUTER[shape]
+    found = plan(imported(Source(f"self.p = nn.Parameter(torch.randn({shape}))", body))).spec
+    assert found.chain[2].shape == written
+
+
+def test_an_outer_sum_with_a_parameter_of_another_size() -> None:
+    source = Source("self.p = nn.Parameter(torch.randn(1, n, 1, 1))", "return y.amin(1, keepdim=True) + self.p")
+    with pytest.raises(SpecError, match="does not broadcast"):
+        imported(source)

@@ -1,0 +1,82 @@
+"""Operators that PyTorch makes of others, as these: `multiply` is `mul`, `special_expit` is `sigmoid`."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from fusegen.importing import aten
+from fusegen.ops.lacking import LACKING
+
+
+def write_out(graph: fx.Graph) -> None:
+    """Replaces each operator that no table has by those that PyTorch makes it of, if the tables have all of them."""
+    for node in list(graph.nodes):
+        if _is_composite(node) and not aten.is_known(node.target):
+            parts = _parts(node)
+            if parts is not None and all(map(_is_read, parts.nodes)):
+                _replace(node, parts)
+    graph.lint()
+
+
+def _is_composite(node: fx.Node) -> bool:
+    """Whether PyTorch makes an operator of others, and nothing is said of it by its own name."""
+    is_composite = isinstance(node.target, torch._ops.OpOverload) and node.target._can_decompose()
+    return is_composite and aten.names(node.target)[1].replace("_", "") not in LACKING
+
+
+def _is_read(node: fx.Node) -> bool:
+    return node.op != "call_function" or node.target is operator.getitem or aten.is_known(node.target)
+
+
+def _parts(node: fx.Node) -> fx.Graph | None:
+    """The operators that PyTorch calls for one, with a placeholder for each tensor; None if it cannot tell."""
+    given, tree = tree_flatten((node.args, node.kwargs))
+    at = [index for index, each in enumerate(given) if isinstance(each, fx.Node)]
+    values = [given[index].meta.get("val") for index in at]
+    if not values or not all(isinstance(each, Tensor) for each in values):
+        return None
+
+    def call(*tensors: Tensor) -> Any:
+        with_tensors = list(given)
+        for index, tensor in zip(at, tensors, strict=True):
+            with_tensors[index] = tensor
+        args, kwargs = tree_unflatten(with_tensors, tree)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    try:
+        with values[0].fake_mode:
+            return make_fx(call)(*values).graph
+    except Exception:  # PyTorch's, of many kinds: the operator stays, and is refused by its name
+        return None
+
+
+def _replace(node: fx.Node, parts: fx.Graph) -> None:
+    """Puts operators in the place of one. What they are of the module and its source is that of the one."""
+    made: dict[fx.Node, Any] = dict(
+        zip(parts.find_nodes(op="placeholder"), [each for each in _tensors(node)], strict=True)
+    )
+    with node.graph.inserting_before(node):
+        for part in parts.nodes:
+            if part.op == "call_function":
+                made[part] = node.graph.node_copy(part, made.__getitem__)
+                kept = {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
+                made[part].meta = {**kept, "val": part.meta.get("val")}
+    (output,) = parts.find_nodes(op="output")
+    results = fx.map_arg(output.args[0], made.__getitem__)
+    if isinstance(results, fx.Node):
+        node.replace_all_uses_with(results)
+    else:
+        for user in list(node.users):
+            user.replace_all_uses_with(results[user.args[1]])
+            node.graph.erase_node(user)
+    node.graph.erase_node(node)
+
+
+def _tensors(node: fx.Node) -> list[fx.Node]:
+    return [each for each in tree_flatten((node.args, node.kwargs))[0] if isinstance(each, fx.Node)]

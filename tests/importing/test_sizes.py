@@ -1,0 +1,109 @@
+"""Example inputs with equal sizes: imports try others, and what these alone break is not the module's fault."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from fusegen.errors import SpecError
+from fusegen.importing.module import from_module
+from fusegen.importing.told_apart import told_apart
+from tests.importing.modules import plan
+
+pytestmark = pytest.mark.torch
+
+
+class Of(nn.Module):
+    """A function of inputs, and of parts by their names."""
+
+    def __init__(self, function, **parts: nn.Module | nn.Parameter) -> None:
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+class OfTwo(Of):
+    def forward(self, x, other):
+        return self.function(self, x, other)
+
+
+def _square(*sizes: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(sizes))
+
+
+IMPORTED = {
+    "group norm": (nn.Sequential(nn.GroupNorm(8, 16), nn.SiLU()), [(16, 16)], {"input": ("batch", 16)}),
+    "a product": (
+        Of(lambda m, x: F.relu(x @ m.w), w=_square(16, 16)),
+        [(16, 16)],
+        {"x": ("batch", 16)},
+    ),
+    "a parameter for each row": (
+        Of(lambda m, x: m.fc(x) + m.p, fc=nn.Linear(8, 8), p=_square(8, 8)),
+        [(8, 8)],
+        {"x": (8, 8)},
+    ),
+    "a view of so many rows": (
+        Of(lambda m, x: m.fc(x).view(16, 8).relu(), fc=nn.Linear(16, 8)),
+        [(16, 16)],
+        {"x": (16, 16)},
+    ),
+    "a sum": (
+        OfTwo(lambda m, x, other: x.exp() + other),
+        [(8, 8), (8, 8)],
+        dict.fromkeys(("x", "other"), ("batch", "channels")),
+    ),
+    "FiLM": (
+        OfTwo(lambda m, x, other: x * other[:, None]),
+        [(8, 8, 8), (8, 8)],
+        {"x": ("batch", "positions", "channels"), "other": ("batch", "channels")},
+    ),
+}
+
+
+@pytest.mark.parametrize("module, shapes, inputs", IMPORTED.values(), ids=IMPORTED)
+def test_equal_sizes(module: nn.Module, shapes: list[tuple], inputs: dict) -> None:
+    spec = plan(from_module(module, [torch.randn(shape) for shape in shapes])).spec
+    assert spec.inputs == inputs
+    # The sizes that planning assumes are the example's.
+    assert {*spec.dims.values()} <= {*shapes[0]}
+
+
+REFUSED = {
+    "group norm of images": (nn.GroupNorm(8, 16), [(4, 16, 16, 16)], "group_norm over positions"),
+    "group norm of more": (
+        nn.Sequential(nn.GroupNorm(32, 64), nn.SiLU()),
+        [(4, 64, 16, 16)],
+        "group_norm over positions",
+    ),
+    "a square product": (OfTwo(lambda m, x, other: torch.matmul(x, other)), [(16, 16)] * 2, "a product of two values"),
+    "a product from the left": (Of(lambda m, x: m.w @ x, w=_square(16, 16)), [(16, 16)], "no matmul that is called"),
+    "mixed tokens": (
+        Of(lambda m, x: m.fc(x.transpose(1, 2)).transpose(1, 2) + x, fc=nn.Linear(16, 16)),
+        [(4, 16, 16)],
+        "linear over other dimensions than the channels",
+    ),
+    "a view of so many positions": (
+        Of(lambda m, x: m.fc(x).view(16, 16, 8).relu(), fc=nn.Linear(8, 8)),
+        [(16, 16, 8)],
+        "for a dimension of 16 alone",
+    ),
+}
+
+
+@pytest.mark.parametrize("module, shapes, message", REFUSED.values(), ids=REFUSED)
+def test_refusals_of_equal_sizes(module: nn.Module, shapes: list[tuple], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        from_module(module, [torch.randn(shape) for shape in shapes])
+
+
+def test_rows_of_one_input_of_a_product_are_changed_alone() -> None:
+    module = OfTwo(lambda m, x, other: torch.bmm(x, other.transpose(1, 2)))
+    x, other = told_apart(module, [torch.randn(4, 8, 16), torch.randn(4, 8, 16)])
+    assert x.shape[1] != other.shape[1] and (x.shape[0], x.shape[2]) == (other.shape[0], other.shape[2]) == (4, 16)
