@@ -24,7 +24,7 @@ from fusegen.importing.read import Reader
 from fusegen.importing.told_apart import told_apart
 from fusegen.importing.trace import Trace, trace
 from fusegen.importing.values import Values
-from fusegen.importing.write import line_of_step, spec_text
+from fusegen.importing.write import sheet_text
 from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_document
 from fusegen.spec.yaml import parse_yaml
@@ -74,13 +74,13 @@ def _imported(
     chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))
     while True:
         found = sheet(traces[0], _steps(*traces, known), known)
-        text = spec_text(found, chosen, origin, [])
+        text = sheet_text(found, chosen, origin, [])
         try:
             remarks = compare(_plan(text, found), found, known)
         except NotFollowed as more:
             known.fix(more.names)
             continue
-        return spec_text(found, chosen, origin, remarks) if remarks else text
+        return sheet_text(found, chosen, origin, remarks) if remarks else text
 
 
 def snake_case(name: str) -> str:
@@ -128,7 +128,7 @@ def _plan(text: str, found: Sheet) -> Planned:
     try:
         return planned_document(document)
     except SpecError as error:
-        lines = {line_of_step(text, index): draft.place for index, draft in enumerate(found.chain)}
+        lines = {document.location(("chain", index)).line: each.place for index, each in enumerate(found.chain)}
         diagnostics = []
         for each in error.diagnostics:
             place = lines.get(each.location.line) if each.location else None
