@@ -24,8 +24,7 @@ from fusegen.build import build_extensions
 from fusegen.errors import FusegenError, SpecError
 from fusegen.plan.composition import Planned, compiled, package_names
 from fusegen.plan.devices import misfits
-from fusegen.plan.load import planned_document
-from fusegen.plan.packages import plan_packages
+from fusegen.plan.load import planned_document, planned_files
 from fusegen.plan.tuning_file import tuning_path
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
@@ -142,7 +141,7 @@ class _BuildKernels(Command):
 
     @cached_property
     def _plans(self) -> list[Planned]:
-        return plan_packages(spec_files(self.specs))
+        return planned_files(spec_files(self.specs))
 
     @cached_property
     def _rendered(self) -> Files:

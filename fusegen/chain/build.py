@@ -10,6 +10,10 @@ from fusegen.chain.operands import KEEP
 from fusegen.chain.trailing import wanted_dimensions
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import Node, verify
+from fusegen.spec.document import Document
+from fusegen.spec.model import SpecModel
+from fusegen.spec.numbers import GIVEN, Numbers
+from fusegen.spec.validate import merge
 
 
 def build_chain(spec, document, training: bool, over_ranks: bool = False) -> Chain:
@@ -62,6 +66,27 @@ def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> t
     if not diagnostics.found:
         verify([chain.result, *chain.further_results.values(), *chain.updates.values()])
     return chain, diagnostics.found
+
+
+def examine_numbers(spec: SpecModel, document: Document) -> list[Diagnostic]:
+    """What steps refuse of the numbers that arguments have by default and for planning, where sizes do not matter:
+    these are the caller's.
+
+    spec, document: in which examine_chain finds nothing.
+    """
+    found: list[Diagnostic] = []
+    for key in GIVEN:
+        numbers = Numbers(document, {step.op: type(step) for step in spec.chain}, key)
+        if not numbers.names:
+            continue
+        known = {"chain": tuple(map(numbers.in_step, spec.chain)), "dims": dict.fromkeys(spec.dims)}
+        known["arguments"] = {
+            name: None if argument.type == "int" and name not in numbers.names else argument
+            for name, argument in spec.arguments.items()
+        }
+        _, refused = examine_chain(spec.model_copy(update=known), numbers.document, training=True)
+        found = merge(found, numbers.among(refused))
+    return found
 
 
 def _refused(builder: ChainBuilder, diagnostics: Diagnostics, index: int, running: Node | None) -> bool:

@@ -166,7 +166,7 @@ class ChainBuilder(ValuesBuilder):
         if isinstance(value, str) and self.symbols.argument(value, "num_groups", ("int",)) is None:
             return value
         count, channels = self.symbols.typical(value), self.symbols.typical(self.channels)
-        if count is not None and channels is not None and (count < 1 or channels % count):
+        if count is not None and channels is not None and count > 0 and channels % count:
             self.refuse("FG304", f"{count} groups do not divide {channels} channels", "num_groups")
         self.group_counts.setdefault(value, self.diagnostics.place("num_groups"))
         return value

@@ -44,10 +44,9 @@ class Positions:
 
     def begin(self, step: Any, source: str, channels: Sequence[Dim], names: Sequence[str]) -> Convolution:
         """The convolution of a step. channels: of its input and its result. names: of its weight and its result."""
-        options = {key: self._each(getattr(step, key, None), key) for key in _OPTIONS}
+        options = {key: self._each(step, key) for key in _OPTIONS}
         if step.groups is not None and isinstance(step.groups, str):
             self.symbols.argument(step.groups, "groups", ("int", "dim"))
-        same = getattr(step, "padding", None) == "same"
         made = Convolution(
             name=step.name,
             source=source,
@@ -56,7 +55,7 @@ class Positions:
             in_channels=channels[0],
             out_channels=channels[1],
             groups=step.groups,
-            same=same,
+            same=step.padding_word == "same",
             weight=names[0],
             result=names[1],
             **options,
@@ -64,10 +63,14 @@ class Positions:
         self._check(made)
         return made
 
-    def _each(self, value: Any, key: str) -> tuple[Sizing, ...]:
+    def _each(self, step: Any, key: str) -> tuple[Sizing, ...]:
         """An option's entry for each dimension of positions."""
-        nothing = 0 if key in ("padding", "output_padding") else 1
-        if value is None or value in ("same", "valid"):
+        value, nothing = _option(step, key), 0 if key in ("padding", "output_padding") else 1
+        if value is None:
+            return (nothing,) * self.spatial
+        if key == "padding" and value in ("same", "valid") and value not in self.symbols.spec.arguments:
+            message = f"{step.op} has no padding '{value}': PyTorch's takes numbers alone"
+            self.diagnostics.refuse("FG205", message, key)
             return (nothing,) * self.spatial
         if not isinstance(value, tuple):
             value = (value,) * self.spatial
@@ -88,9 +91,11 @@ class Positions:
         if len(numbers) < len(typical):
             return
         number = numbers.__getitem__
+        if min([number(made.groups), *map(number, (*made.kernel_size, *made.stride, *made.dilation))]) < 1:
+            return  # what planning assumes of an argument is refused where it is written
         groups, counts = number(made.groups), [self.symbols.typical(c) for c in (made.in_channels, made.out_channels)]
         for count in counts:
-            if count is not None and (groups < 1 or count % groups):
+            if count is not None and count % groups:
                 self.diagnostics.refuse("FG304", f"{groups} groups do not divide {count} channels", "groups")
                 return
         if made.same and any(number(stride) != 1 for stride in made.stride):
@@ -103,7 +108,7 @@ class Positions:
                 return
         found = [self.symbols.typical(dim) for dim in self.given[2:]]
         given = [size for size in found if size is not None]
-        if len(given) < len(found) or min(map(number, made.stride)) < 1:
+        if len(given) < len(found):
             return
         self.sizes = made.positions(given, number)
         if min(self.sizes) < 1:
@@ -151,17 +156,22 @@ def positions_behind(step: Any, given: Sequence[int], number: Callable[[Sizing],
     """
     spatial, found = len(given), {}
     for key in _OPTIONS:
-        value, nothing = getattr(step, key, None), 0 if "padding" in key else 1
-        value = nothing if value in (None, "same", "valid") else value
+        value, nothing = _option(step, key), 0 if "padding" in key else 1
+        value = nothing if value is None else value
         entries = [number(each) for each in (value if isinstance(value, tuple) else (value,) * spatial)]
         if len(entries) != spatial or None in entries:
             return None
         found[key] = tuple(entries)
     if not spatial or min(found["stride"]) < 1:
         return None
-    same = getattr(step, "padding", None) == "same"
+    same = step.padding_word == "same"
     made = Convolution("", "", spatial, step.transposed, 0, 0, 1, **found, same=same, weight="", result="")
     return made.positions(given, int)
+
+
+def _option(step: Any, key: str) -> Any:
+    """An option of a convolution; None where it lacks that, or has a word."""
+    return None if key == "padding" and step.padding_word is not None else getattr(step, key, None)
 
 
 def shape_form(spatial: int) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from fusegen.check.plugins import told
 from fusegen.check.repair import repair_command
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.plan.composition import package_names
-from fusegen.plan.packages import plan_packages
+from fusegen.plan.load import planned_files
 from fusegen.render.package import render_all
 from fusegen.spec.find import spec_files
 
@@ -60,7 +60,7 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
     complete = any(path.is_dir() for path in arguments)
     files = spec_files(arguments)
     try:
-        plans = plan_packages(files)
+        plans = planned_files(files)
     except SpecError as error:
         raise told(error, output) from None
     rendered = render_all(plans)

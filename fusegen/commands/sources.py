@@ -43,7 +43,7 @@ def build(
     """Render SPECS into packages and compile them."""
     from fusegen.build.progress import shown
     from fusegen.plan.composition import compiled
-    from fusegen.plan.packages import plan_packages
+    from fusegen.plan.load import planned_files
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
     from fusegen.spec.find import spec_files
@@ -54,7 +54,7 @@ def build(
         )
     console = Console(stderr=True, highlight=False)
     with shown(console):
-        plans = plan_packages(spec_files(specs))
+        plans = planned_files(spec_files(specs))
         refuse_misfits(plans, target)
         rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
@@ -105,7 +105,7 @@ def plan(
     from fusegen.explain.choices import Question
     from fusegen.explain.composed import region_of, write_composition
     from fusegen.explain.formats import write
-    from fusegen.plan.composition import Composition, refuse_compositions
+    from fusegen.plan.composition import Composition
     from fusegen.plan.load import planned_files
     from fusegen.plan.summary import summary
     from fusegen.spec.find import spec_files
@@ -121,16 +121,16 @@ def plan(
         raise typer.BadParameter(f"a page is of one spec, not of {len(plans)}", param_hint="--format")
     if region is not None:
         plans = [region_of(plans, region)]
-    if format_ in (PlanFormat.html, PlanFormat.svg):
-        plans = [*refuse_compositions(plans, "there is no page", "choose one by --region")]
+    texts = []
     for made in plans:
         if isinstance(made, Composition):
-            text = write_composition(made, question, target, "plan.json" if json_ else format_.value)
+            texts.append(write_composition(made, question, target, "plan.json" if json_ else format_.value))
         elif json_:
-            text = json.dumps(summary(made), indent=2) + "\n"
+            texts.append(json.dumps(summary(made), indent=2) + "\n")
         else:
-            text = write(build(made, question, target=target), format_.value)
-        typer.echo(text.encode("utf-8"), nl=False)  # as pages say that they are, whatever the locale is
+            texts.append(write(build(made, question, target=target), format_.value))
+    # All at once: none of them may be refused any more. In UTF-8 as pages say that they are, whatever the locale is.
+    typer.echo("".join(texts).encode("utf-8"), nl=False)
 
 
 @app.command()

@@ -30,7 +30,7 @@ def wheel(
 ) -> None:
     """Pack SPECS, compiled, as a wheel for every torch from 2.10 on and every Python from 3.10 on."""
     from fusegen.build.progress import shown
-    from fusegen.plan.packages import plan_packages
+    from fusegen.plan.load import planned_files
     from fusegen.spec.find import spec_files
     from fusegen.wheel.command import mislicensed, misnamed, misversioned, write_wheel
     from fusegen.wheel.project import OWN_NAMES, Wheel
@@ -53,7 +53,7 @@ def wheel(
         raise typer.BadParameter(f"one name for two files: {', '.join(names)}", param_hint="--license-file")
     console = Console(stderr=True, highlight=False)
     with shown(console):
-        plans = plan_packages(files)
+        plans = planned_files(files)
     refuse_misfits(plans, target)
     chosen = Wheel(name, version, license_, tuple(texts), tuple(dict.fromkeys(target)) if target else None)
     print(f"wrote {write_wheel(plans, chosen, output, console)}")

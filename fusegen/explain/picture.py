@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fusegen.explain import model, wording
-from fusegen.explain.boxes import Line, lines, stacks
+from fusegen.explain.boxes import Line, lines, stacks, wrap
 from fusegen.explain.colours import DARK, LIGHT, drawing_rules, page_rules
 from fusegen.explain.drawing import CHARACTER, FONT, LINE, WIDTH, Drawing, drawn, together, written
+from fusegen.explain.whole import Whole
 from fusegen.paths import templates_directory
 
 _EDGE, _BETWEEN = 16.0, 24.0
+_ACROSS = 2 * WIDTH + _BETWEEN
 
 
 @cache
@@ -45,7 +48,16 @@ def sentence(text: str) -> str:
 
 def picture(report: model.Report) -> str:
     """Each direction of each variant as a row: eager PyTorch's operators, and the kernels that replace them."""
-    return environment().get_template("picture.svg.j2").render(drawing=drawing_of(report), title=title(report))
+    return _rendered(drawing_of(report), title(report))
+
+
+def picture_of_regions(whole: Whole, reports: Sequence[model.Report]) -> str:
+    """The regions of a module one under the other, below the sums of their first variants."""
+    return _rendered(drawing_of_regions(whole, reports), whole.name)
+
+
+def _rendered(drawing: Drawing, title: str) -> str:
+    return environment().get_template("picture.svg.j2").render(drawing=drawing, title=title)
 
 
 def title(report: model.Report) -> str:
@@ -55,10 +67,7 @@ def title(report: model.Report) -> str:
 
 def drawing_of(report: model.Report) -> Drawing:
     """All that the picture has."""
-    width = 2 * WIDTH + _BETWEEN
-    columns = int(width / CHARACTER)
-    head = [Line(title(report), "title")] if len(title(report)) <= columns else lines(title(report), "title")
-    parts = [written(head).moved(_EDGE, _EDGE)]
+    parts = [written(_head(title(report), "title")).moved(_EDGE, _EDGE)]
     y = parts[0].height
     for variant in report.variants:
         for program in variant.programs:
@@ -72,5 +81,35 @@ def drawing_of(report: model.Report) -> Drawing:
     after = " of what follows the convolution" if report.convolution else after
     note = f"Bytes{after}, and the time that they are expected to take."
     parts.append(written([Line("", "plain"), Line(note, "muted")]).moved(_EDGE, y))
+    return _sheet(parts)
+
+
+def drawing_of_regions(whole: Whole, reports: Sequence[model.Report]) -> Drawing:
+    """All that the picture of a module of several regions has."""
+    head = _head(f"{whole.name}: {whole.about}", "title")
+    for total in whole.totals:
+        head += _head(f"{total.direction}, all regions: {_figures(total)}{whole.after}", "plain")
+    for region in whole.regions:
+        flow = f"{', '.join(region['takes'])} to {', '.join(region['makes'])}"
+        maker = region["package"] or region["by"]
+        head += _head(f"{region['name']}, {', '.join(region['ops'])}: {flow} ({maker})", "muted")
+    parts = [written(head).moved(_EDGE, _EDGE)]
+    for report in reports:
+        parts.append(drawing_of(report).moved(0, parts[-1].height))
+    return _sheet(parts)
+
+
+def _figures(total: model.Total) -> str:
+    fused = f"{wording.size(total.fused_bytes)}, {wording.time(total.fused_microseconds)}"
+    eager = f"{wording.size(total.eager_bytes)}, {wording.time(total.eager_microseconds)}"
+    return f"{fused} instead of {eager} in eager PyTorch"
+
+
+def _head(text: str, style: str) -> list[Line]:
+    """Lines over the whole width."""
+    return [Line(each, style) for each in wrap(text, int(_ACROSS / CHARACTER))]
+
+
+def _sheet(parts: Sequence[Drawing]) -> Drawing:
     sheet = together(parts)
-    return replace(sheet, width=width + 2 * _EDGE, height=sheet.height + LINE / 2)
+    return replace(sheet, width=_ACROSS + 2 * _EDGE, height=sheet.height + LINE / 2)

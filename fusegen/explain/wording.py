@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from fusegen.plan.model import Tensor, Variant
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import is_built, is_read
 from fusegen.plan.tuning import Architecture, Measurement, Range, ranges
+from fusegen.spec.text import flow
 
 
 def size(count: float) -> str:
@@ -42,15 +42,8 @@ def step(each: Any) -> str:
     """The op, and what the spec says of it that no default says."""
     given = each.model_dump(mode="json", exclude_defaults=True, by_alias=True)
     op = given.pop("op")
-    fields = ", ".join(f"{key}: {_value(value)}" for key, value in given.items())
+    fields = ", ".join(f"{key}: {flow(value)}" for key, value in given.items())
     return f"{op} ({fields})" if fields else op
-
-
-def _value(value: object) -> str:
-    """As YAML has it."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    return f"[{', '.join(map(_value, value))}]" if isinstance(value, list) else str(value)
 
 
 KERNELS_ADD = "the kernels add the bias"

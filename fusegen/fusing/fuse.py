@@ -23,7 +23,7 @@ from fusegen.fusing.swap import is_replaced, replace, restore
 from fusegen.paths import BUILD_STORE, DEFAULT_FUSED
 from fusegen.plan.composition import Planned, compiled
 from fusegen.plan.devices import is_known
-from fusegen.plan.packages import plan_packages
+from fusegen.plan.load import planned_files
 from fusegen.progress import tell
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
@@ -84,7 +84,7 @@ def _fuse(
         if writes:
             specs.write()
             with shown():
-                plans = {plan.spec.name: plan for plan in plan_packages(sorted(specs.directory.glob("*.yaml")))}
+                plans = {plan.spec.name: plan for plan in planned_files(sorted(specs.directory.glob("*.yaml")))}
                 rendered = render_all(plans.values())
             write_files(rendered, output)
     report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)

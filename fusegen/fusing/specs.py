@@ -11,6 +11,7 @@ from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.spec.model import spec_model
 from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name, free_name, passes
+from fusegen.spec.text import flow
 from fusegen.spec.validate import validate
 from fusegen.spec.yaml import parse_yaml, read_yaml
 
@@ -39,7 +40,7 @@ class Specs:
             name = free_name(wanted, {known.lower() for known in self.known})
             self.known[name] = chain
             self.texts[name] = "\n".join(
-                f"name: {name}" if line.startswith("name: ") else line for line in text.split("\n")
+                f"name: {flow(name)}" if line.startswith("name: ") else line for line in text.split("\n")
             )
         self.used.add(name)
         return name

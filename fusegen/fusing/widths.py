@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from fusegen.fusing.image_widths import name_channels
@@ -10,15 +9,12 @@ from fusegen.importing.places import refusal
 from fusegen.ir.multiples import times
 from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_document
-from fusegen.reference.keys import flow
+from fusegen.spec.text import flow, spec_text
 from fusegen.spec.yaml import parse_yaml
 
 _UNITS = ("glu", "swiglu", "geglu", "reglu")
 _LAYERS = ("linear", "matmul", "bmm")
-_REMARK = "# Written by fusegen.fuse. Parameters are those of the model: how they begin (init) is of no use there."
-_COLUMN = 60
-_REMARKED = re.compile(r"}\s+(# .*)$")
-_WIDTH = 120
+_REMARK = "Written by fusegen.fuse. Parameters are those of the model: how they begin (init) is of no use there."
 
 
 def with_widths(
@@ -31,19 +27,19 @@ def with_widths(
     planner refuses it.
     """
     data = parse_yaml(text, "the imported spec").data
-    first_line = text.splitlines()[0] if origin is None else f"# Imported from {origin}."
-    comments = _comments(text) if origin is None else [""] * len(data["chain"])
+    first_line = text.splitlines()[0].removeprefix("# ") if origin is None else f"Imported from {origin}."
+    remarks = _remarks(text, data["chain"]) if origin is None else []
     first = next(iter(data["inputs"]))
     _check_form(data, count is None)
     if count is None:
-        return _finished(data, name_channels(data, _names(data)), targets, comments, first_line)
+        return _finished(data, name_channels(data, _names(data)), targets, remarks, first_line)
     rows, width = data["inputs"][first]
     if isinstance(rows, int):
         message = f"it works for {rows} rows alone"
         raise refusal("FG705", message, None, "a view or a parameter has the number of rows of the example")
     if _has_fixed_widths(data["chain"]):
         data["dims"] = {**data.get("dims", {}), rows: count}
-        return _finished(data, {}, targets, comments, first_line)
+        return _finished(data, {}, targets, remarks, first_line)
     step = data["chain"][0]
     multiplies = step["op"] in ("linear", "matmul")
     if step["op"] == "matmul":
@@ -82,18 +78,18 @@ def with_widths(
     dims: dict[str, Any] = {
         name: {"type": "dim"} for name in ("in_features", "out_features", "features") if name in sizes
     }
-    return _finished(data, dims, targets, comments, first_line)
+    return _finished(data, dims, targets, remarks, first_line)
 
 
 def _finished(
-    data: dict[str, Any], dims: dict[str, Any], targets: list[str] | None, comments: list[str], origin: str
+    data: dict[str, Any], dims: dict[str, Any], targets: list[str] | None, remarks: list[str], origin: str
 ) -> tuple[str, Planned]:
     """The text and the plan. dims: arguments that are sizes."""
     data["arguments"] = {**dims, **data.get("arguments", {})}
     data["targets"] = targets or data["targets"]
     order = ("fusegen", "name", "dims", "arguments")
     data = {key: data.pop(key) for key in order} | data
-    made = _text(data, comments, origin)
+    made = spec_text({key: value for key, value in data.items() if value != {}}, [origin, _REMARK], remarks)
     return made, planned_document(parse_yaml(made, "the imported spec"))
 
 
@@ -126,26 +122,9 @@ def _names(data: dict[str, Any]) -> set[str]:
     return {*data["inputs"], *data.get("arguments", {}), *data.get("dims", {}), *map(str, steps)}
 
 
-def _text(data: dict[str, Any], comments: list[str], origin: str) -> str:
-    lines = [origin, _REMARK]
-    for key, value in data.items():
-        if key == "chain":
-            lines += ["chain:", *map(_step, value, comments)]
-        elif isinstance(value, dict):
-            lines += [f"{key}:", *(f"  {name}: {flow(each)}" for name, each in value.items())] if value else []
-        else:
-            lines.append(f"{key}: {flow(value)}")
-    return "\n".join([*lines, ""])
-
-
-def _step(step: dict[str, Any], comment: str) -> str:
-    text = f"  - {flow(step)}"
-    line = f"{text.ljust(_COLUMN)}  {comment}" if comment else text
-    return line if len(line) <= _WIDTH else f"{line[: max(len(text), _WIDTH - 3)]}..."
-
-
-def _comments(text: str) -> list[str]:
+def _remarks(text: str, chain: list[dict[str, Any]]) -> list[str]:
     """The remark behind each step."""
     lines = text.splitlines()
-    found = [_REMARKED.search(line) for line in lines[lines.index("chain:") + 1 :]]
-    return [each[1] if each else "" for each in found]
+    found = lines[lines.index("chain:") + 1 :]
+    behind = (line.removeprefix(f"  - {flow(step)}") for line, step in zip(found, chain, strict=False))
+    return [each.strip().removeprefix("# ") for each in behind]

@@ -24,7 +24,7 @@ from fusegen.importing.read import Reader
 from fusegen.importing.told_apart import told_apart
 from fusegen.importing.trace import Trace, forward_of, shape, trace
 from fusegen.importing.values import Values
-from fusegen.importing.write import line_of_step, spec_text
+from fusegen.importing.write import sheet_text
 from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_document
 from fusegen.progress import tell, within
@@ -103,7 +103,7 @@ def _read(module: nn.Module, inputs: Sequence[Tensor], known: Arguments, chosen:
     while True:
         tell("reading and planning", 1, _STAGES)
         found = sheet(traces[0], _steps(*traces, known), known)
-        text = spec_text(found, chosen, origin, [])
+        text = sheet_text(found, chosen, origin, [])
         planned = _plan(text, found)
         try:
             with within("comparing", 2, _STAGES):
@@ -111,7 +111,7 @@ def _read(module: nn.Module, inputs: Sequence[Tensor], known: Arguments, chosen:
         except NotFollowed as more:
             known.fix(more.names)
             continue
-        return spec_text(found, chosen, origin, remarks) if remarks else text
+        return sheet_text(found, chosen, origin, remarks) if remarks else text
 
 
 def snake_case(name: str) -> str:
@@ -159,7 +159,7 @@ def _plan(text: str, found: Sheet) -> Planned:
     try:
         return planned_document(document)
     except SpecError as error:
-        lines = {line_of_step(text, index): draft.place for index, draft in enumerate(found.chain)}
+        lines = {document.location(("chain", index)).line: each.place for index, each in enumerate(found.chain)}
         diagnostics = []
         for each in error.diagnostics:
             place = lines.get(each.location.line) if each.location else None

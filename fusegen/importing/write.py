@@ -2,58 +2,40 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from fusegen.importing.chain import MODELS, Draft
+from fusegen.importing.chain import MODELS
 from fusegen.importing.draft import Sheet
 from fusegen.importing.places import Place
-from fusegen.reference.keys import flow
 from fusegen.spec.model import DTYPES, FORMAT_VERSION
-
-_WIDTH = 120
-# Where the comments of short steps begin.
-_COLUMN = 60
+from fusegen.spec.text import spec_text
 
 
-def spec_text(sheet: Sheet, name: str, origin: str, remarks: Sequence[str]) -> str:
+def sheet_text(sheet: Sheet, name: str, origin: str, remarks: Sequence[str]) -> str:
     """origin: where the module comes from. remarks: lines to be comments."""
-    lines = [_comment(f"Imported from {origin}."), *(_comment(remark) for remark in remarks)]
+    head = [f"Imported from {origin}.", *remarks]
     if sheet.notes:
-        lines.append(_comment(f"Its constructor takes more, which is fixed here: {', '.join(sheet.notes)}."))
-    lines += [f"fusegen: {FORMAT_VERSION}", f"name: {name}"]
+        head.append(f"Its constructor takes more, which is fixed here: {', '.join(sheet.notes)}.")
+    data: dict[str, Any] = {"fusegen": FORMAT_VERSION, "name": name}
     for key, entries in (("dims", sheet.dims), ("arguments", sheet.arguments), ("inputs", sheet.inputs)):
         if entries:
-            lines += [f"{key}:", *(f"  {each}: {flow(value)}" for each, value in entries.items())]
-    lines += [f"dtypes: {flow(DTYPES)}", "targets: [sm_90]", "chain:"]
-    places = [None, *(draft.place for draft in sheet.chain)]
-    steps = [_step(draft, before) for draft, before in zip(sheet.chain, places, strict=False)]
-    behind = [f"outputs: {flow(sheet.outputs)}"] if sheet.outputs is not None else []
+            data[key] = entries
+    data |= {"dtypes": DTYPES, "targets": ["sm_90"], "chain": [written(draft.data) for draft in sheet.chain]}
+    if sheet.outputs is not None:
+        data["outputs"] = sheet.outputs
     if sheet.state_dict:
-        behind += ["state_dict:", *(f"  {own}: {_path(path)}" for own, path in sheet.state_dict.items())]
-    return "\n".join([*lines, *steps, *behind, ""])
+        data["state_dict"] = sheet.state_dict
+    places = [None, *(draft.place for draft in sheet.chain)]
+    return spec_text(data, head, [_line(*each) for each in itertools.pairwise(places)])
 
 
-def _path(path: str) -> str:
-    """In YAML, which reads some paths as numbers."""
-    return path if "." in path and path[0].isalpha() else json.dumps(path)
-
-
-def line_of_step(text: str, index: int) -> int:
-    """The number of the line that a step is on."""
-    return text.splitlines().index("chain:") + 2 + index
-
-
-def _step(draft: Draft, before: Place | None) -> str:
-    """The step, and its line of the source unless that stands behind the step before it."""
-    text = f"  - {flow(written(draft.data))}"
-    if draft.place is None or not draft.place.source or draft.place == before:
-        return text
-    number = f"{draft.place.line}: "
-    line = f"{text.ljust(_COLUMN)}  {_comment(number + draft.place.source.strip())}"
-    least = len(text) + len(_comment(number)) + 2  # of a step that is as wide itself
-    return line if len(line) <= _WIDTH else f"{line[: max(least, _WIDTH - 3)]}..."
+def _line(before: Place | None, place: Place | None) -> str:
+    """The line of the source of a step, unless that stands behind the step before it."""
+    if place is None or not place.source or place == before:
+        return ""
+    return f"{place.line}: {place.source.strip()}"
 
 
 def written(data: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +52,3 @@ def written(data: dict[str, Any]) -> dict[str, Any]:
             continue
         found[key] = data[key]
     return found
-
-
-def _comment(text: str) -> str:
-    return "# " + "".join(char if char.isprintable() else " " for char in text)

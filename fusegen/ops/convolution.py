@@ -79,6 +79,11 @@ class Convolving(Step):
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return dtypes.activation
 
+    @property
+    def padding_word(self) -> str | None:
+        """The padding where that is `same` or `valid`, which are words there and not names of arguments."""
+        return None
+
     def _padding(self) -> list[str]:
         """The options that only one of both kinds has."""
         raise NotImplementedError
@@ -97,8 +102,13 @@ class Convolution(Convolving):
     ] = "zeros"
     formula = "convolution(x, W) + b"
 
+    @property
+    def padding_word(self) -> str | None:
+        return self.padding if self.padding in ("same", "valid") else None
+
     def _padding(self) -> list[str]:
-        return [f"padding={_text(self.padding)}", f'padding_mode="{self.padding_mode}"']
+        padding = _text(self.padding) if self.padding_word is None else f'"{self.padding}"'
+        return [f"padding={padding}", f'padding_mode="{self.padding_mode}"']
 
 
 class ConvolutionTranspose(Convolving):
@@ -116,8 +126,6 @@ class ConvolutionTranspose(Convolving):
 
 def _text(value: int | str | tuple[int | str, ...]) -> str:
     """An option as Python source in the constructor."""
-    if value in ("same", "valid"):
-        return f'"{value}"'
     if isinstance(value, tuple):
         return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"
     return str(value)

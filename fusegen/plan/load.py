@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fusegen.chain.build import examine_chain
 from fusegen.chain.images import with_layers_over_channels
-from fusegen.errors import Diagnostic, SpecError
+from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.ops.catalogue import PLUGINS, STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.plan.composition import Planned, compose, package_names, refuse_compositions
@@ -75,7 +75,8 @@ def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
 
 
 def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
-    """The plans of several spec files, for one output directory. Raises SpecError with all diagnostics of them."""
+    """The plans of several spec files, for one output directory. Each is in a file of its own name: generated text says
+    `specs/<name>.yaml`. Raises SpecError with all diagnostics of them."""
     plans: list[Planned] = []
     diagnostics: list[Diagnostic] = []
     taken: dict[str, str] = {}
@@ -84,6 +85,11 @@ def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
         tell(f"planning {path.stem}", index, len(files))
         try:
             document = read_yaml(path, lenient=True)
+        except SpecError as error:
+            diagnostics += error.diagnostics
+            continue
+        diagnostics += misnamed(document, path)
+        try:
             plan = tuned(planned_document(document), path)
         except SpecError as error:
             diagnostics += error.diagnostics
@@ -101,3 +107,12 @@ def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
     if diagnostics:
         raise SpecError(diagnostics)
     return plans
+
+
+def misnamed(document: Document, path: Path) -> list[Diagnostic]:
+    """What is wrong where a spec has another name than its file."""
+    name = document.data.get("name")
+    if not isinstance(name, str) or name == path.stem:
+        return []
+    message = f"the spec {quote(name)} is in the file {quote(path.name)}"
+    return [document.diagnostic("FG504", message, ("name",), hint="the two names have to be the same, but for .yaml")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fusegen.chain.build import build_chain, examine_chain
+from fusegen.chain.build import build_chain, examine_chain, examine_numbers
 from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
 from fusegen.plan.devices import Device, planning_device
@@ -67,7 +67,7 @@ def make_plan(spec: SpecModel, document, known: Mapping[str, str] | None = None)
     """Plans a validated spec. known: as modes() has it. Raises SpecError where the chain does not fit together or
     cannot be scheduled."""
     training, diagnostics = examine_chain(spec, document, training=True)
-    diagnostics = merge(diagnostics, refusals(spec, training, document))
+    diagnostics = merge(diagnostics, refusals(spec, training, document)) or examine_numbers(spec, document)
     if diagnostics:
         raise SpecError(diagnostics)
     chains = {"": training}

@@ -8,12 +8,13 @@ from pydantic_core import PydanticCustomError
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.paths import DEFAULT_SPECS
-from fusegen.reference.keys import flow, keys_of
+from fusegen.reference.keys import keys_of
 from fusegen.reference.ops import known_ops
 from fusegen.reference.schema import COMMENT, write_beside
 from fusegen.spec.annotations import fields
 from fusegen.spec.model import SpecModel
 from fusegen.spec.names import check_spec_name
+from fusegen.spec.text import entry, remark
 
 _STEPS = (
     {"op": "linear", "name": "fc", "out_features": "hidden"},
@@ -29,21 +30,13 @@ _LEFT_OUT = ("class", "outputs", "rewrites", "state_dict")
 def spec_text(name: str) -> str:
     """The spec. Its values are the examples of the models."""
     examples = {key: field.examples[0] for key, field in fields(SpecModel).items() if field.examples}
+    formulas = [known_ops()[step["op"]].formula_of(step["op"]) for step in _STEPS]
     lines = [COMMENT, "# `fusegen ops` lists what a step may be; `fusegen plan` says what becomes of the chain."]
     for key in keys_of(SpecModel, _LEFT_OUT):
+        about = remark(f"{key.about[0].upper()}{key.about[1:]}.")
         value = {"name": name, "chain": _STEPS}.get(key.name, examples[key.name])
-        lines += ["", f"# {key.about[0].upper()}{key.about[1:]}.", *_entry(key.name, value)]
+        lines += ["", about, *entry(key.name, value, formulas if key.name == "chain" else ())]
     return "\n".join([*lines, ""])
-
-
-def _entry(key: str, value: object) -> list[str]:
-    """A key and its value: a mapping and the chain on lines of their own."""
-    if isinstance(value, dict):
-        return [f"{key}:", *(f"  {name}: {flow(each)}" for name, each in value.items())]
-    if value is _STEPS:
-        formulas = [known_ops()[step["op"]].formula_of(step["op"]) for step in _STEPS]
-        return [f"{key}:", *(f"  - {flow(step)}  # {text}" for step, text in zip(_STEPS, formulas, strict=True))]
-    return [f"{key}: {flow(value)}"]
 
 
 def write_spec(name: str, directory: Path = DEFAULT_SPECS) -> list[Path]:

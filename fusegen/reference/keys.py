@@ -1,15 +1,14 @@
-"""The keys of a model, and values as a spec has them."""
+"""The keys of a model."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel
 
 from fusegen.spec.annotations import describe, field_type, fields
+from fusegen.spec.text import flow
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,3 @@ def keys_of(model: type[BaseModel], without: Iterable[str] = ()) -> list[Key]:
             )
         )
     return found
-
-
-def flow(value: Any) -> str:
-    """A value in YAML's flow style."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{flow(key)}: {flow(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, str):
-        plain = value.replace("_", "").isalnum() and value.lower() not in ("true", "false", "null")
-        return value if plain and not value[0].isdigit() else json.dumps(value)
-    return json.dumps(value)

@@ -8,8 +8,9 @@ from fusegen.errors import Diagnostic, SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.ops.step import Step
-from fusegen.reference.keys import Key, flow, keys_of
+from fusegen.reference.keys import Key, keys_of
 from fusegen.spec.annotations import fields
+from fusegen.spec.text import flow
 
 _OF_EVERY_STEP = tuple(fields(Step))
 

@@ -11,12 +11,14 @@ from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, WithJsonSche
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec import checks
-from fusegen.spec.annotations import fields
+from fusegen.spec.annotations import fields, tags
 from fusegen.spec.arguments import Argument, InputShape
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.names import ArgumentName, AttributeName, ClassName, Identifier, SpecName, camel_case
+from fusegen.spec.numbers import GIVEN, Numbers
 from fusegen.spec.state_paths import StatePath
+from fusegen.spec.validate import mistakes
 from fusegen.spec.wording import suggest
 
 FORMAT_VERSION = 1
@@ -162,6 +164,8 @@ class SpecModel(SpecPart):
 
     # For validate(): the message and the hint for an op that is not one of the given known ones.
     unknown_op: ClassVar[UnknownOp | None] = None
+    # The models of steps, by their ops.
+    steps: ClassVar[dict[str, type[BaseModel]]] = {}
 
     _written_in: str | None = PrivateAttr(default=None)
     _spatial: int = PrivateAttr(default=0)
@@ -219,7 +223,13 @@ class SpecModel(SpecPart):
     @classmethod
     def cross_check(cls, document: Document) -> Iterable[Diagnostic]:
         """For validate(): what must agree between the parts."""
-        return checks.cross_check(document, cls.keys())
+        yield from checks.cross_check(document, cls.keys())
+        for key in GIVEN:
+            numbers = Numbers(document, cls.steps, key)
+            if numbers.names:
+                # A number of another type is an argument of another type, which the chain refuses.
+                found = (each for each in mistakes(cls, numbers.document) if each.code != "FG204")
+                yield from numbers.among(found)
 
 
 @functools.cache
@@ -233,6 +243,7 @@ def spec_model(step_types: tuple[type[BaseModel], ...], unknown_op: UnknownOp | 
         Listing[step], Field(min_length=1, max_length=MAX_STEPS), meaning(_CHAIN, [{"op": "relu"}])
     ]
     model = create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))
+    model.steps = {op: step for step in step_types for op in tags(step, "op")}
     if unknown_op is not None:
         model.unknown_op = staticmethod(unknown_op)  # type: ignore[assignment]
     return model

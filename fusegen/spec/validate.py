@@ -68,6 +68,15 @@ def validate(model: type[Model], document: Document) -> Model:
     return result
 
 
+def mistakes(model: type[BaseModel], document: Document) -> list[Diagnostic]:
+    """What the model says of the document's values, each by itself."""
+    try:
+        model.model_validate(document.data)
+    except ValidationError as error:
+        return _translate(model, document, error)
+    return []
+
+
 def merge(earlier: Sequence[Diagnostic], later: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Both, without what is said of a place that has a complaint already: that is only its echo."""
     taken = {diagnostic.location for diagnostic in earlier}

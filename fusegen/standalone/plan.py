@@ -9,11 +9,10 @@ from pathlib import Path
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.composition import Composition, Planned, compiled
 from fusegen.plan.epilogue import SPLIT, is_split
-from fusegen.plan.load import planned_document, planned_spec
+from fusegen.plan.load import planned_files, planned_spec
 from fusegen.plan.plan import Plan
 from fusegen.plan.refusals import synchronised
 from fusegen.plan.summary import is_built
-from fusegen.plan.tuning_file import tuned
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel
 from fusegen.spec.yaml import read_yaml
@@ -39,8 +38,8 @@ def standalone_plan(
     spec asks for another. Raises SpecError for what is wrong with the spec, dtypes that it lacks, and a precision that
     such a file cannot have.
     """
+    (whole,) = planned_files([path])
     document = read_yaml(path, lenient=True)
-    whole = tuned(planned_document(document), path)
     spec = _changed(whole.spec, document, dtypes, precision)
     if spec is not whole.spec:
         whole = _tuned_as(whole, planned_spec(spec, document))

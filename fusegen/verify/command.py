@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from fusegen.plan.composition import Composition, compiled
-from fusegen.plan.load import planned_file
+from fusegen.plan.load import planned_files
 from fusegen.verify.composed import ComposedSubject, ComposedSuite
 from fusegen.verify.packages import choose_device, open_subject
 from fusegen.verify.report import table, to_json
@@ -26,7 +26,7 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
 
     TF32 is off meanwhile: a float32 module is judged as float32.
     """
-    planned = [planned_file(path) for path in specs]
+    planned = planned_files(specs)
     # The regions of a module first: what is wrong with one shows in the whole.
     plans = [plan for each in planned for plan in (*(compiled([each]) if isinstance(each, Composition) else ()), each)]
     device = choose_device(emulate)

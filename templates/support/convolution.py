@@ -82,6 +82,8 @@ def misfit_convolution(name, module, weight):
     for each in (module.stride, module.padding, module.dilation, module.output_padding):
         if type(each) is not str and (type(each) is not tuple or len(each) != dimensions):
             return Eager(f"{name} has options that {kind.__name__} would not make")
+    if 0 in module.stride:
+        return Eager(f"{name} has a stride of 0, which {kind.__name__} refuses")
     if module.transposed and module.padding_mode != "zeros":
         return Eager(f"{name} has a padding_mode, which {kind.__name__} refuses")
     if tuple(getattr(kind, method, None) for method in _METHODS) != _OWN[kind]:

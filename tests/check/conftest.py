@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.check.run import Report, check
-from fusegen.plan.packages import plan_packages
+from fusegen.plan.load import planned_files
 from fusegen.render.manifest import MANIFEST, digest, manifest_text, read_manifest
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
@@ -76,7 +76,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "specs").mkdir(parents=True)
     for name in SPECS:
         shutil.copy(ROOT / "specs" / f"{name}.yaml", root / "specs")
-    write_files(render_all(plan_packages(spec_files([root / "specs"]))), root / "generated")
+    write_files(render_all(planned_files(spec_files([root / "specs"]))), root / "generated")
     program = root.parent / "bin" / "fusegen"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fusegen "$@"\n')

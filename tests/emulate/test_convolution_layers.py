@@ -97,6 +97,11 @@ def test_what_takes_the_place_of_the_layer(packages) -> None:
     changed.conv.stride = 2  # as F.conv2d takes it
     changed.fusegen_strict = False
     assert "options that Conv2d would not make" in changed.fusegen_kernels(x).reason
+    changed.conv.stride = (0, 1)
+    with pytest.raises(RuntimeError, match="stride"):
+        nn.functional.conv2d(x, changed.conv.weight, stride=(0, 1))
+    with pytest.raises(RuntimeError, match="stride"):
+        changed(x)
     fused.conv.register_forward_hook(lambda *_: None)
     assert fused.fusegen_kernels(x).reason == "conv has hooks"
     transposed, _ = pair(packages, "transposed_tanh")

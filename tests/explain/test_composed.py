@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from fusegen.cli import main
+from fusegen.explain.boxes import columns_of
+from fusegen.explain.build import build
+from fusegen.explain.drawing import CHARACTER
+from fusegen.explain.model import Report
+from fusegen.explain.page import page
+from fusegen.explain.picture import drawing_of, drawing_of_regions
+from fusegen.explain.whole import Whole, whole_of
+from fusegen.explain.wording import size
+from fusegen.plan.load import planned_files
+from tests.explain.test_page import Reader
 
 SPEC = Path(__file__).resolve().parents[2] / "specs" / "transformer_mlp_prenorm.yaml"
 RESULTS = """\
@@ -20,6 +31,17 @@ chain:
   - {op: add, input: y, save: total}
   - {op: layer_norm, name: norm}
 outputs: [result, total]
+"""
+ALONE = """\
+fusegen: 1
+name: alone
+dims: {batch: 16, width: 32, hidden: 64}
+arguments: {width: {type: dim}, hidden: {type: dim}}
+inputs: {x: [batch, width]}
+chain:
+  - {op: linear, name: first, out_features: hidden, bias: false}
+  - {op: linear, name: second, out_features: width}
+  - {op: gelu}
 """
 
 
@@ -47,14 +69,75 @@ def test_as_json(capsys) -> None:
     assert code == 0 and out == (SPEC.parents[1] / "generated" / SPEC.stem / "plan.json").read_text()
 
 
-def test_a_page_is_of_one_region(capsys) -> None:
-    code, _, err = said(capsys, "plan", SPEC, "--format", "svg")
-    assert code == 2 and "there is no page of transformer_mlp_prenorm: it has several regions (norm, up, down)" in err
-    assert "choose one by --region" in err
+@pytest.fixture(scope="module")
+def regions() -> tuple[Whole, list[Report]]:
+    (composition,) = planned_files([SPEC])
+    reports = [build(plan) for plan in composition.plans]
+    return whole_of(composition, reports), reports
+
+
+def test_the_whole_is_the_sum_of_its_regions(regions) -> None:
+    whole, reports = regions
+    for index, total in enumerate(whole.totals):
+        parts = [report.variants[0].totals[index] for report in reports]
+        assert {part.direction for part in parts} == {total.direction}
+        for key in ("eager_bytes", "fused_bytes", "besides_bytes", "eager", "fused", "saved_bytes"):
+            assert getattr(total, key) == pytest.approx(sum(getattr(part, key) for part in parts)), key
+    assert [total.direction for total in whole.totals] == ["forward", "backward"]
+    assert whole.after == ", after the products" and not whole.left_out
+
+
+def test_a_page_of_all_regions(capsys, regions) -> None:
+    """The whole's totals, then the regions one under the other, each with all that its own page says."""
+    whole, reports = regions
+    code, out, _ = said(capsys, "plan", SPEC, "--format", "html")
+    assert code == 0 and out.startswith("<!DOCTYPE html>") and out.endswith("</html>\n")
+    text, tags = Reader(out).text, [tag for tag, _, _ in Reader(out).elements]
+    assert tags.count("article") == 3 and tags.count("main") == tags.count("html") == 1
+    places = [text.index(f"{each.direction}, all regions {size(each.fused_bytes)}") for each in whole.totals]
+    places += [text.index(f"{each.name} {each.about}") for each in reports]
+    assert places == sorted(places)
+    for each in reports:
+        alone = Reader(page(each)).text
+        assert alone[alone.index(each.about) :] in text
+
+
+def test_a_picture_of_all_regions(capsys, regions) -> None:
+    whole, reports = regions
+    code, out, _ = said(capsys, "plan", SPEC, "--format", "svg")
+    assert code == 0 and out.startswith("<svg")
+    drawing, alone = drawing_of_regions(whole, reports), list(map(drawing_of, reports))
+    shown = [text for text in drawing.texts if text.text]
+    assert len(ElementTree.fromstring(out).findall(".//{*}text")) == len(shown)
+    assert len(drawing.rectangles) == sum(len(each.rectangles) for each in alone)
+    assert drawing.width == alone[0].width and drawing.height >= sum(each.height for each in alone)
+    assert max(text.y for text in drawing.texts) < drawing.height
+    columns = {columns_of(text.text) * CHARACTER + text.x for text in drawing.texts}
+    assert max(columns) <= drawing.width
+    tops = [next(text.y for text in drawing.texts if text.text.startswith(f"{each.name},")) for each in reports]
+    assert tops == sorted(tops) and any("all regions" in text.text and text.y < tops[0] for text in drawing.texts)
+
+
+def test_of_a_layer_that_pytorch_makes(capsys, tmp_path: Path) -> None:
+    """A region without kernels has no bytes: the page says that it is left out."""
+    (tmp_path / "alone.yaml").write_text(ALONE)
+    code, out, err = said(capsys, "plan", tmp_path / "alone.yaml", "--format", "html")
+    assert code == 0, err
+    text = Reader(out).text
+    assert "What PyTorch makes of first is left out" in text and "; with them" not in text
+    assert said(capsys, "plan", tmp_path / "alone.yaml", "--format", "svg")[1].startswith("<svg")
+
+
+def test_one_region_in_each_format(capsys) -> None:
     code, out, _ = said(capsys, "plan", SPEC, "--format", "svg", "--region", "up")
     assert code == 0 and out.startswith("<svg") and "transformer_mlp_prenorm_up" in out
     code, out, _ = said(capsys, "plan", SPEC, "--json", "--region", "down")
     assert code == 0 and out == (SPEC.parents[1] / "generated" / f"{SPEC.stem}_down" / "plan.json").read_text()
+
+
+def test_what_is_refused_of_one_prints_nothing_of_others(capsys) -> None:
+    code, out, _ = said(capsys, "plan", SPEC.with_name("gemm_groupnorm_hardtanh.yaml"), SPEC, "--groups", "16")
+    assert code == 2 and not out
 
 
 @pytest.mark.parametrize(
@@ -86,7 +169,6 @@ def test_a_plan_of_several_results(capsys, tmp_path: Path) -> None:
 
 
 def test_a_wheel_has_the_packages_of_the_regions() -> None:
-    from fusegen.plan.load import planned_files
     from fusegen.render.package import render_all
     from fusegen.wheel.stage import build_requests, shipped_paths
 

@@ -125,3 +125,21 @@ def test_a_block_of_two_convolutions_is_left_with_the_reason(tmp_path: Path) -> 
     assert not report.replaced and len(report.left) == 1
     assert "2 convolutions" in report.left[0].reason
     assert "a convolution is replaced with what follows it alone" in report.left[0].reason
+
+
+class Raised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm = nn.ConvTranspose2d(8, 4, 4, 2, 1, bias=False), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.up(x)))
+
+
+def test_a_step_as_long_as_a_line_keeps_its_text(tmp_path: Path) -> None:
+    """The remark behind it is cut, which is a line of the model where that has a class."""
+    options = nn.ConvTranspose2d(8, 4, 4, 2, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU()
+    for model, path in ((nn.Sequential(Raised()), "0"), (nn.Sequential(*options), "[0:3]")):
+        report = fusegen.fuse(model, [torch.randn(2, 8, 6, 8)], directory=tmp_path, dry_run=True)
+        assert not report.left and [each.path for each in report.replaced] == [path]
+        assert report.replaced[0].ops == ("conv_transpose2d", "batch_norm", "relu")

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.build import Request, build_extensions  # noqa: E402
-from fusegen.plan.packages import plan_packages  # noqa: E402
+from fusegen.plan.load import planned_files  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402
@@ -37,7 +37,7 @@ def test_sums_and_compositions(name: str, tmp_path: Path) -> None:
     chain = "".join(f"  - {{{step.strip()}}}\n" for step in steps)
     path = tmp_path / f"{name}.yaml"
     path.write_text(SPEC.format(name=name, target=current_target(), chain=chain), encoding="utf-8")
-    plans = plan_packages([path])
+    plans = planned_files([path])
     write_files(render_all(plans), tmp_path / "generated")
     build_extensions([Request(tmp_path / "generated" / name, plans[0].spec.targets)])
     assert verify_specs([path], tmp_path / "generated", emulate=False, seed=0, as_json=False)

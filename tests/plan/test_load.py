@@ -27,7 +27,7 @@ def written(directory: Path, **specs: str) -> list[Path]:
     """A file for each: the file's stem and the spec's name, and its one step."""
     paths = []
     for name, step in specs.items():
-        paths.append(directory / f"{name}_file.yaml")
+        paths.append(directory / f"{name}.yaml")
         paths[-1].write_text(TEXT.format(name=name, step=step), encoding="utf-8")
     return paths
 
@@ -43,17 +43,17 @@ def test_every_mistake_of_every_file(tmp_path: Path) -> None:
         plan_files([*paths, tmp_path / "absent.yaml"])
     found = [(Path(each.location.file).name, each.code) for each in caught.value.diagnostics if each.location]
     assert found == [
-        ("a_file.yaml", "FG203"),
+        ("a.yaml", "FG203"),
         ("absent.yaml", "FG101"),
-        ("b_file.yaml", "FG207"),
-        ("b_file.yaml", "FG204"),
+        ("b.yaml", "FG207"),
+        ("b.yaml", "FG204"),
     ]
 
 
 def test_packages_whose_names_differ_in_case_only(tmp_path: Path) -> None:
     paths = written(tmp_path, demo=BATCH_NORM, Demo=BATCH_NORM)
     with pytest.raises(
-        SpecError, match=r"Demo_file.yaml:2:7: error\[FG208\]: 'Demo' would give the package a name that"
+        SpecError, match=r"Demo.yaml:2:7: error\[FG208\]: 'Demo' would give the package a name that"
     ):
         plan_files(paths)
 
@@ -62,7 +62,7 @@ def test_ops_of_two_packages_with_one_name(tmp_path: Path) -> None:
     """torch.ops.fusegen.demo_train_forward: of demo in training, or of demo_train."""
     paths = written(tmp_path, demo=BATCH_NORM, demo_train="op: layer_norm, name: ln")
     with pytest.raises(
-        SpecError, match=r"demo_train_file.yaml:2:7: error\[FG208\]: 'demo_train' would give ops a name that"
+        SpecError, match=r"demo_train.yaml:2:7: error\[FG208\]: 'demo_train' would give ops a name that"
     ):
         plan_files(paths)
     assert len(plan_files(written(tmp_path, demo=BATCH_NORM, demo_other="op: layer_norm, name: ln"))) == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.packages import plan_packages
+from fusegen.plan.load import planned_files
 from tests.plan.planning import ROOT
 
 TEXT = (ROOT / "specs" / "gemm_add_relu.yaml").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ def write(directory: Path, file: str, name: str, **changes: str) -> Path:
 
 def codes(paths: list[Path]) -> dict[str, list[str]]:
     with pytest.raises(SpecError) as caught:
-        plan_packages(paths)
+        planned_files(paths)
     found: dict[str, list[str]] = {}
     for each in caught.value.diagnostics:
         assert each.location is not None
@@ -35,13 +35,13 @@ def codes(paths: list[Path]) -> dict[str, list[str]]:
 
 def test_in_the_order_of_the_files(tmp_path: Path) -> None:
     paths = [write(tmp_path, f"{name}.yaml", name) for name in ("second", "first")]
-    assert [plan.spec.name for plan in plan_packages(paths)] == ["second", "first"]
+    assert [plan.spec.name for plan in planned_files(paths)] == ["second", "first"]
 
 
 def test_a_file_has_the_name_of_its_spec(tmp_path: Path) -> None:
     fine, other = write(tmp_path, "fine.yml", "fine"), write(tmp_path, "other.yaml", "demo")
     with pytest.raises(SpecError) as caught:
-        plan_packages([fine, other])
+        planned_files([fine, other])
     (found,) = caught.value.diagnostics
     assert found.code == "FG504" and found.message == "the spec 'demo' is in the file 'other.yaml'"
     assert found.location is not None and found.source is not None

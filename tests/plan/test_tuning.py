@@ -77,7 +77,7 @@ def write(spec: Path, **programs: list[dict]) -> None:
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
     planned(tmp_path, LINEAR, "op: group_norm, name: norm, num_groups: 4")
-    return tmp_path / "spec.yaml"
+    return (tmp_path / "spec.yaml").rename(tmp_path / "demo.yaml")
 
 
 def test_the_file_lies_beside_the_spec_and_is_no_spec() -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fusegen.cli import app
 from fusegen.errors import SpecError
-from fusegen.plan.packages import plan_packages
+from fusegen.plan.load import planned_files
 from fusegen.wheel import command, tools
 from fusegen.wheel.command import mislicensed, misnamed, misversioned, write_wheel
 from fusegen.wheel.errors import WheelError
@@ -107,7 +107,7 @@ def uncompiled(monkeypatch) -> None:
 
 
 def test_two_specs_of_one_class(specs: Path, tmp_path: Path, uncompiled) -> None:
-    plans = plan_packages(sorted(specs.iterdir()))
+    plans = planned_files(sorted(specs.iterdir()))
     with pytest.raises(SpecError, match="FG208.*first and second .*Activation"):
         write_wheel(plans, Wheel("kernels", "1"), tmp_path)
 
@@ -118,18 +118,18 @@ def test_a_class_named_as_another_spec(specs: Path, tmp_path: Path, uncompiled) 
         file = specs / f"{name}.yaml"
         file.write_text(file.read_text().replace("Activation", class_name))
     with pytest.raises(pytest.fail.Exception, match="compiled"):
-        write_wheel(plan_packages(sorted(specs.iterdir())), Wheel("kernels", "1"), tmp_path)
+        write_wheel(planned_files(sorted(specs.iterdir())), Wheel("kernels", "1"), tmp_path)
     file.write_text(file.read_text().replace("Second", "first").replace("name: second", "name: other"))
     file.rename(specs / "other.yaml")
     (specs / "first.yaml").write_text(SPEC.format(name="first"))
     with pytest.raises(SpecError, match="FG208.*first is both a spec and the class of the spec other"):
-        write_wheel(plan_packages(sorted(specs.iterdir())), Wheel("kernels", "1"), tmp_path)
+        write_wheel(planned_files(sorted(specs.iterdir())), Wheel("kernels", "1"), tmp_path)
 
 
 def test_tools_that_are_missing(specs: Path, tmp_path: Path, uncompiled, monkeypatch) -> None:
     """They are told before anything is compiled."""
     monkeypatch.setattr(tools, "find_spec", lambda name: None if name in ("auditwheel", "hatchling") else name)
-    plans = plan_packages([specs / "first.yaml"])
+    plans = planned_files([specs / "first.yaml"])
     with pytest.raises(WheelError, match=r"not installed: auditwheel, hatchling \(run: pip install 'fusegen\[wheel\]'"):
         write_wheel(plans, Wheel("kernels", "1"), tmp_path / "dist")
 
@@ -146,7 +146,7 @@ def test_two_commands_at_once(specs: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(command, "stage", stage)
     monkeypatch.setattr(command, "pack", lambda wheel, plans, files, _: (wheel.targets[0], files["_C.so"].read_text()))
     monkeypatch.setattr(tools, "find_spec", lambda name: name)
-    plans, said = plan_packages([specs / "first.yaml"]), io.StringIO()
+    plans, said = planned_files([specs / "first.yaml"]), io.StringIO()
     with ThreadPoolExecutor() as threads:
         started = [
             threads.submit(write_wheel, plans, Wheel("kernels", "1", targets=(each,)), tmp_path, Console(file=said))
@@ -164,4 +164,4 @@ def test_a_directory_that_cannot_be_written(specs: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr(command, "pack", full)
     monkeypatch.setattr(tools, "find_spec", lambda name: name)
     with pytest.raises(SpecError, match="FG502.*cannot write the wheel into .*: No space left on device"):
-        write_wheel(plan_packages([specs / "first.yaml"]), Wheel("kernels", "1"), tmp_path)
+        write_wheel(planned_files([specs / "first.yaml"]), Wheel("kernels", "1"), tmp_path)

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("auditwheel")
 pytest.importorskip("hatchling")
 
-from fusegen.plan.packages import plan_packages  # noqa: E402
+from fusegen.plan.load import planned_files  # noqa: E402
 from fusegen.wheel.errors import WheelError  # noqa: E402
 from fusegen.wheel.project import Wheel, pack  # noqa: E402
 from tests.wheel.conftest import SPECS  # noqa: E402
@@ -34,7 +34,7 @@ def license_file(directory: Path, name: str) -> Path:
 def test_names_that_mean_something_to_hatchling(library: Path, tmp_path: Path) -> None:
     """A pattern, a package that it imports, and the name of that for a license."""
     texts = tuple(license_file(tmp_path, name) for name in ("LI[CEN]SE", "packaging"))
-    plans = plan_packages([SPECS / "bias_relu.yaml"]) * 60
+    plans = planned_files([SPECS / "bias_relu.yaml"]) * 60
     made = pack(Wheel("packaging", "1", license_files=texts), plans, {"bias_relu/_C.so": library}, tmp_path)
     with zipfile.ZipFile(made) as archive:
         found = {path.name: archive.read(f"packaging-1.dist-info/licenses/{path.name}").decode() for path in texts}
@@ -50,5 +50,5 @@ def test_a_license_that_would_be_missing(library: Path, tmp_path: Path) -> None:
     directory.mkdir()
     wheel = Wheel("kernels", "1", license_files=(license_file(tmp_path, "LICENSE"),))
     with pytest.raises(WheelError, match="hatchling left out LICENSE"):
-        pack(wheel, plan_packages([SPECS / "bias_relu.yaml"]), {"bias_relu/_C.so": library}, directory)
+        pack(wheel, planned_files([SPECS / "bias_relu.yaml"]), {"bias_relu/_C.so": library}, directory)
     assert list(directory.iterdir()) == []

@@ -20,7 +20,7 @@ pytest.importorskip("auditwheel")
 pytest.importorskip("hatchling")
 
 from fusegen.build import BuildResult  # noqa: E402
-from fusegen.plan.packages import plan_packages  # noqa: E402
+from fusegen.plan.load import planned_files  # noqa: E402
 from fusegen.wheel import stage  # noqa: E402
 from fusegen.wheel.command import write_wheel  # noqa: E402
 from fusegen.wheel.errors import WheelError  # noqa: E402
@@ -106,7 +106,7 @@ def test_again_it_has_the_same_bytes(wheel: Path) -> None:
 def test_none_is_written_of_a_library_that_is_not_portable(tmp_path: Path, monkeypatch) -> None:
     library = compiled(tmp_path, 'extern "C" void PyErr_Clear(); void f() { PyErr_Clear(); }')
     monkeypatch.setattr(stage, "build_extensions", lambda *_, **__: [BuildResult(library, "", None, 0.0)])
-    plans = plan_packages([SPECS / "bias_relu.yaml"])
+    plans = planned_files([SPECS / "bias_relu.yaml"])
     with pytest.raises(WheelError, match="PyErr_Clear"):
         write_wheel(plans, Wheel("kernels", "1"), tmp_path / "dist")
     assert not list((tmp_path / "dist").glob("*.whl"))
