@@ -22,7 +22,7 @@ def inputs_of_file(path: Path) -> Inputs:
     try:
         text = path.read_text(encoding="utf-8")
         statements = [_Statement(text, node) for node in ast.parse(text).body]
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise SpecError([Diagnostic("FG101", f"cannot read {path}: {error}")]) from error
     # What stands under `if __name__ == "__main__"` is not there for who imports the file.
     imported = [each for each in statements if not (isinstance(each.node, ast.If) and each.used & _OF_FILES)]
