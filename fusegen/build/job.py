@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fusegen.build.commands import Commands
 from fusegen.build.key import KEY_FILE, OUTPUT, Unit
-from fusegen.build.placing import keep_copy, put_in_place, work_directory
+from fusegen.build.placing import keep, keep_copy, put_in_place, stored_object, work_directory
 from fusegen.build.steps import Step
 
 
@@ -32,15 +31,16 @@ class Job:
     shortcoming: None = None  # there is none: what fails raises
     work: Path = field(init=False)
     names: dict[Unit, str] = field(init=False)
+    stored: dict[Unit, Path] = field(init=False)
     missing: list[Unit] = field(init=False)
 
     def __post_init__(self) -> None:
         inputs = self.commands.inputs
         self.names = {unit: inputs.object_name(unit) for unit in inputs.units}
         self.work = work_directory(self.store)
-        if not self.force:
-            self._take_shared()
-        self.missing = [unit for unit, name in self.names.items() if self.force or not (self.store / name).is_file()]
+        found = {} if self.force else {unit: self._find(unit) for unit in inputs.units}
+        self.stored = {unit: path for unit, path in found.items() if path is not None}
+        self.missing = [unit for unit in inputs.units if unit not in self.stored]
 
     @property
     def name(self) -> str:
@@ -56,46 +56,52 @@ class Job:
         """How many objects of kernels are missing."""
         return sum(unit in self.commands.inputs.cuda for unit in self.missing)
 
-    def _take_shared(self) -> None:
-        """Looks for what packages share in the stores of others, where it is missing here."""
-        for unit in self.commands.inputs.shared:
-            name = self.names[unit]
-            if (self.store / name).is_file():
-                continue
-            for found in self.store.parent.glob(f"*/{name}"):
-                if keep_copy(found, self.store, self.work):
-                    break
+    def _find(self, unit: Unit) -> Path | None:
+        """An object in the store: one that packages share may come from the store of another."""
+        name = self.names[unit]
+        here = stored_object(self.store, name)
+        if here is not None or unit not in self.commands.inputs.shared:
+            return here
+        for other in sorted(self.store.parent.iterdir()):
+            there = stored_object(other, name)
+            copied = None if there is None else keep_copy(there, name, self.store, self.work)
+            if copied is not None:
+                return copied
+        return None
 
     def _object(self, unit: Unit) -> Path:
         """Where the link finds an object: in the store, or where this build compiles it."""
-        place = self.work if unit in self.missing else self.store
-        if unit in self.missing and unit in self.commands.inputs.shared and self.work_for_all is not None:
-            place = self.work_for_all
-        return place / self.names[unit]
+        if unit in self.stored:
+            return self.stored[unit]
+        is_shared = unit in self.commands.inputs.shared and self.work_for_all is not None
+        return (self.work_for_all if is_shared else self.work) / self.names[unit]
 
     def steps(self, cores: int) -> list[Step]:
         """A compilation for every object that is missing, kernels on so many cores each, and the link."""
         steps = [self.commands.compile_step(unit, self._object(unit), cores=cores) for unit in self.missing]
-        return [*steps, self.commands.link_step([self._object(unit) for unit in self.names], self.output)]
+        objects = {unit: self._object(unit) for unit in self.names}
+        return [*steps, *self.commands.link_steps(objects, self.output)]
 
     def place(self, finished: Collection[Path]) -> bool:
         """Keeps every finished object, and puts the extension into place if it is finished; whether it was.
 
         What did not finish may be half written: by a compiler that was killed, on a full disk.
         """
+        kept = set(self.stored.values())
         for unit in self.missing:
             made = self._object(unit)
             if made not in finished:
                 continue
             if unit in self.commands.inputs.shared:
-                keep_copy(made, self.store, self.work)  # other packages of this build want one too
+                copied = keep_copy(made, self.names[unit], self.store, self.work)  # other packages want one too
+                kept |= set() if copied is None else {copied}
             else:
-                os.replace(made, self.store / made.name)
+                kept.add(keep(made, self.names[unit], self.store))
         if self.output not in finished:
             return False
         inputs = self.commands.inputs
         put_in_place(self.output, inputs.package / OUTPUT, inputs.package / KEY_FILE, inputs.parts, self.work)
         for old in self.store.glob("*.o"):
-            if old.name not in self.names.values():
+            if old not in kept:
                 old.unlink(missing_ok=True)
         return True
