@@ -86,7 +86,7 @@ def write(path: Path, data: str | bytes) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Where to write what becomes the file `path` when the body ends well.
 
-    A link stays, and what it leads to is replaced. Raises OSError.
+    A link stays, and what it leads to is replaced. The body writes nothing else into that directory. Raises OSError.
     """
     path = Path(os.path.realpath(path))
     if path.is_dir():
