@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # From the lowest to the highest. A package imports from itself and from the lines above its own.
 LAYERS = (
     ("errors", "progress", "version"),
-    ("paths", "numerics"),
+    ("paths", "numerics", "files"),
     ("spec", "ir"),
     ("chain",),
     ("ops",),

@@ -14,16 +14,25 @@ from fusegen.bench.options import Options
 from fusegen.bench.rows import Row, append_rows, latest, read_rows
 from fusegen.bench.table import tables
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.files import refuse_output
 
 MIN_WIDTH = 150
 
 
-def bench_specs(specs: Sequence[Path], output: Path, options: Options, csv: Path | None, plots: Path | None) -> bool:
+def bench_specs(
+    specs: Sequence[Path],
+    output: Path,
+    options: Options,
+    csv: Path | None,
+    plots: Path | None,
+    *,
+    overwrite: bool = False,
+) -> bool:
     """Whether something was measured, and no fused module was wrong or raised. Tables go to stdout, progress to stderr.
 
-    csv: rows are appended to it as they come. plots: a directory. Raises before anything is measured: BadParameter
-    where no spec has any of the shapes; SpecError where there is no CUDA device, no matplotlib for the plots, or some
-    other file in the CSV's place.
+    csv: rows are appended to it as they come. plots: a directory. overwrite: whether to replace plots that are there.
+    Raises before anything is measured: BadParameter where no spec has any of the shapes; SpecError where there is no
+    CUDA device, no matplotlib for the plots, some other file in the CSV's place, or a plot that is not to be replaced.
     """
     from fusegen.bench.shapes import sizes_of
     from fusegen.plan.load import planned_files
@@ -31,6 +40,10 @@ def bench_specs(specs: Sequence[Path], output: Path, options: Options, csv: Path
     plans = planned_files(specs)
     if plots is not None:
         require_matplotlib()
+        # Which of them will be drawn is known in the end; measuring takes too long to find out then.
+        for found in sorted(plots.glob("*_*.*")):
+            if any(found.stem.startswith((f"times_{p.spec.name}_", f"bandwidth_{p.spec.name}")) for p in plans):
+                refuse_output(found, overwrite=overwrite)
     if csv is not None and csv.exists() and csv.stat().st_size:
         read_rows(csv)
     work, impossible = [], []
@@ -76,7 +89,7 @@ def bench_specs(specs: Sequence[Path], output: Path, options: Options, csv: Path
     for precision in options.dtypes:
         for plan, sizes in work:
             bench.measure(subjects[plan.spec.name], sizes, precision)
-    show(bench.rows, plots)
+    show(bench.rows, plots, overwrite=overwrite)
     if bench.wrong or bench.problems:
         console = _console()
         console.print("Not measured:", style="bold")
@@ -85,14 +98,14 @@ def bench_specs(specs: Sequence[Path], output: Path, options: Options, csv: Path
     return bool(bench.rows) and not bench.wrong
 
 
-def bench_csv(csv: Path, plots: Path | None) -> None:
+def bench_csv(csv: Path, plots: Path | None, *, overwrite: bool = False) -> None:
     """Shows what an earlier run wrote; needs neither torch nor a GPU. Raises SpecError."""
     if plots is not None:
         require_matplotlib()
-    show(read_rows(csv), plots)
+    show(read_rows(csv), plots, overwrite=overwrite)
 
 
-def show(rows: Sequence[Row], plots: Path | None) -> None:
+def show(rows: Sequence[Row], plots: Path | None, *, overwrite: bool = False) -> None:
     """The tables on stdout, and the plots in their directory."""
     console = _console()
     for table in tables(rows):
@@ -100,7 +113,7 @@ def show(rows: Sequence[Row], plots: Path | None) -> None:
     if plots is not None:
         from fusegen.bench.plots import write_plots
 
-        for path in write_plots(latest(rows), plots):
+        for path in write_plots(latest(rows), plots, overwrite=overwrite):
             console.print(f"wrote {path.as_posix()}", markup=False, soft_wrap=True)
 
 

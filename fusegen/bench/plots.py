@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from fusegen.bench.names import CONTRACTION, COPY, FUSED, MODES, PEERS, SHORT_MODES
 from fusegen.bench.rows import Row, by_configuration
+from fusegen.files import write_output, writing
 
 # Of Okabe and Ito, told apart by the colour-blind too.
 _COLOURS = {
@@ -36,14 +38,16 @@ _METADATA = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
 _DPI = 150
 
 
-def write_plots(rows: Sequence[Row], directory: Path) -> list[Path]:
+def write_plots(rows: Sequence[Row], directory: Path, *, overwrite: bool = False) -> list[Path]:
     """The files written: times_* for each GPU, spec and shape; bandwidth_* for each GPU and spec with several shapes.
 
-    rows: the latest of each configuration. Those of one GPU alone leave its name out of the files' names.
+    rows: the latest of each configuration. Those of one GPU alone leave its name out of the files' names. Raises
+    SpecError where the directory cannot be written, and rather than replace a file without `overwrite`.
     """
     import matplotlib
 
-    directory.mkdir(parents=True, exist_ok=True)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
     several_gpus = len({row.gpu for row in rows}) > 1
     written = []
     with matplotlib.rc_context(_STYLE):
@@ -51,7 +55,9 @@ def write_plots(rows: Sequence[Row], directory: Path) -> list[Path]:
             stem = re.sub(r"[^\w.-]+", "_", f"{name}_{gpu}" if several_gpus else name)
             for kind, metadata in _METADATA.items():
                 path = directory / f"{stem}.{kind}"
-                figure.savefig(path, metadata=metadata, dpi=_DPI)
+                drawn = io.BytesIO()
+                figure.savefig(drawn, format=kind, metadata=metadata, dpi=_DPI)
+                write_output(path, drawn.getvalue(), overwrite=overwrite)
                 written.append(path)
     return written
 

@@ -87,7 +87,7 @@ def append_rows(path: Path, rows: Iterable[Row]) -> None:
         writer.writerows([_text(getattr(row, name)) for name in COLUMNS] for row in rows)
         # In one piece: a run that is killed leaves no half a row.
         with path.open("ab", buffering=0) as file:
-            file.write(text.getvalue().encode())
+            file.write(text.getvalue().encode("utf-8", "backslashreplace"))
     except OSError as error:
         message = f"{path.as_posix()} cannot be written: {error.strerror}"
         raise SpecError([Diagnostic("FG502", message)]) from None

@@ -7,13 +7,14 @@ Python. Its key file lies beside it and remembers that failure too.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.build.flags import autograd_flags
 from fusegen.build.key import digest_of_file, why_changed
 from fusegen.build.libraries import Libraries
+from fusegen.build.steps import relative
 from fusegen.build.toolchain import Toolchain
 from fusegen.paths import AUTOGRAD
 
@@ -55,13 +56,13 @@ class AutogradLibrary:
 
     def command(self, output: Path) -> list[str]:
         """Makes it, run in `support`."""
-        return autograd_command(self.toolchain.cxx, self.libraries, self.source, output)
+        return autograd_command(self.toolchain.cxx_command(), self.libraries, self.source, output)
 
 
-def autograd_command(cxx: str | Path, libraries: Libraries, source: Path, output: Path) -> list[str]:
+def autograd_command(cxx: Sequence[str], libraries: Libraries, source: Path, output: Path) -> list[str]:
     """Compiles and links the source, run where it is. The library has the source's digest, which modules compare."""
     api = libraries.torch_include / "torch" / "csrc" / "api" / "include"
     includes = [*libraries.torch_headers, "-isystem", os.fspath(api)]
     link = [f"-L{libraries.torch_lib}", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10"]
     digest = f'-DFUSEGEN_SOURCES="{digest_of_file(source)[:12]}"'
-    return [os.fspath(cxx), *autograd_flags(), digest, *includes, SOURCE, "-o", os.fspath(output), *link]
+    return [*cxx, *autograd_flags(), digest, *includes, SOURCE, "-o", relative(output, source.parent), *link]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 from fusegen.build.autograd import AutogradLibrary
 from fusegen.build.key import digest_of
 from fusegen.build.placing import finished_directory, put_in_place, work_directory
-from fusegen.build.steps import Step
+from fusegen.build.steps import Step, relative
 
 _WEIGHT = 40_000  # it takes as long as kernels of about so many bytes
 
@@ -52,12 +51,12 @@ class AutogradJob:
         As many as a package has: ninja begins with what has the most steps behind it, and would leave one for the end.
         """
         part = self.work / f"{self.output.stem}.part"
-        there, output, messages = (shlex.quote(os.fspath(path)) for path in (part, self.output, self._messages))
+        where = self.library.support
+        there, messages, output = (shlex.quote(relative(path, where)) for path in (part, self._messages, self.output))
         compiled = f"{shlex.join(self.library.command(part))} 2> {messages} || rm -f {there}"
         if self.output.is_file():
             compiled = "true"
         kept = f"! [ -e {there} ] || {{ sync {there} && mv -f {there} {output}; }}"
-        where = self.library.support
         return [
             Step(self.name, part, ["sh", "-c", compiled], cwd=where, weight=_WEIGHT),
             Step(f"{self.name} (in place)", self.output, ["sh", "-c", kept], cwd=where, needs=[part]),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.build.flags import (
+    DEFINED,
     contraction_flags,
     core_flags,
     cxx_flags,
@@ -18,7 +19,7 @@ from fusegen.build.flags import (
 )
 from fusegen.build.key import Inputs, Unit, is_cuda
 from fusegen.build.libraries import Libraries
-from fusegen.build.steps import Step
+from fusegen.build.steps import Step, relative
 from fusegen.build.toolchain import Toolchain
 from fusegen.paths import SUPPORT
 
@@ -49,13 +50,17 @@ class Commands:
             compiler = [*self.toolchain.nvcc_command(), *contraction_flags(self.targets)]
             weight, what = _CONTRACTION_WEIGHT, f"{unit} for {', '.join(self.targets)}"
         elif unit in self.inputs.shared:
-            compiler = module_compiler(self.toolchain.cxx, self.libraries)
+            compiler = module_compiler(self.toolchain.cxx_command(), self.libraries)
             weight = _MODULE_WEIGHT
         else:
-            compiler = [os.fspath(self.toolchain.cxx), *cxx_flags(self.verification), *self.libraries.torch_headers]
+            compiler = [
+                *self.toolchain.cxx_command(),
+                *cxx_flags(self.verification),
+                *self.libraries.torch_headers,
+            ]
         place = unit.source.parent
         support = os.path.relpath(self.inputs.package.parent / SUPPORT, place)
-        command = [*compiler, "-I", support, "-c", unit.source.name, "-o", os.fspath(output)]
+        command = [*compiler, "-I", support, "-c", unit.source.name, "-o", relative(output, place)]
         return Step(f"{place.name}: {what}", output, command, cwd=place, weight=weight)
 
     def _nvcc(self, unit: Unit, cores: int) -> list[str]:
@@ -66,24 +71,37 @@ class Commands:
         compiler += core_flags(cores, self.targets)
         return compiler if unit.part is None else [*compiler, *part_flags(unit.part)]
 
-    def link_step(self, objects: Sequence[Path], output: Path) -> Step:
-        """Links all objects. `-L` is for this machine's linker alone; the object keeps no path."""
+    def link_steps(self, objects: Mapping[Unit, Path], output: Path) -> list[Step]:
+        """Links all objects, in a last step. What is undefined is an error, but for the functions of Python that the
+        Python module takes from whoever loads it: where there is one, the others are linked without it before."""
+        module = [unit for unit in objects if unit in self.inputs.shared and not is_cuda(unit)]
+        if not module:
+            return [self._link_step([*objects.values()], output, DEFINED)]
+        others = [path for unit, path in objects.items() if unit not in module]
+        tried = self._link_step(others, output.with_name(f"{output.stem}.defined{output.suffix}"), DEFINED)
+        return [tried, self._link_step([*objects.values()], output, [], after=[tried.output])]
+
+    def _link_step(
+        self, objects: Sequence[Path], output: Path, flags: Sequence[str], after: Sequence[Path] = ()
+    ) -> Step:
+        """`-L` is for this machine's linker alone; the object keeps no path."""
         before, libraries = link_flags()
+        package = self.inputs.package
         command = [
-            os.fspath(self.toolchain.cxx),
+            *self.toolchain.cxx_command(),
             *before,
+            *flags,
             "-o",
-            os.fspath(output),
-            *(os.fspath(path) for path in objects),
+            relative(output, package),
+            *(relative(path, package) for path in objects),
             f"-L{self.libraries.torch_lib}",
             *self.toolchain.nvcc.library_flags(),
             *libraries,
         ]
-        package = self.inputs.package
-        return Step(f"{package.name}: {output.name}", output, command, cwd=package, needs=tuple(objects))
+        return Step(f"{package.name}: {output.name}", output, command, cwd=package, needs=(*objects, *after))
 
 
-def module_compiler(cxx: str | Path, libraries: Libraries) -> list[str]:
+def module_compiler(cxx: Sequence[str], libraries: Libraries) -> list[str]:
     """The compiler of the Python module; its source and its output are to follow."""
     python = ["-isystem", os.fspath(libraries.python_include)]
-    return [os.fspath(cxx), *module_flags(), *libraries.torch_headers, *python]
+    return [*cxx, *module_flags(), *libraries.torch_headers, *python]

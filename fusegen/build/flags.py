@@ -22,6 +22,7 @@ _MODULE = ("-Og", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 # one that torch has loaded is neither needed nor disturbed. The C++ library comes before torch's, some versions of
 # which export functions of it: an object that took them from there would not load beside other versions.
 _LINK = ("-shared", "-Wl,--exclude-libs,ALL")
+DEFINED = ("-Wl,--no-undefined",)  # what no library has is an error when it is linked, not when it is loaded
 _LINK_LIBRARIES = (
     "-lstdc++", "-Wl,--no-as-needed", "-ltorch_cpu", "-Wl,--as-needed", "-lcudart_static", "-ldl", "-lrt", "-lpthread",
 )  # fmt: skip

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fusegen.build.commands import Commands
 from fusegen.build.key import KEY_FILE, OUTPUT, Unit
-from fusegen.build.placing import FINISHED, finished_directory, keep_copy, put_in_place, work_directory
+from fusegen.build.placing import (
+    FINISHED,
+    finished_directory,
+    keep,
+    keep_copy,
+    put_in_place,
+    stored_object,
+    work_directory,
+)
 from fusegen.build.steps import Step
 
 
@@ -34,6 +41,7 @@ class Job:
     work: Path = field(init=False)
     finished: Path = field(init=False)
     names: dict[Unit, str] = field(init=False)
+    stored: dict[Unit, Path] = field(init=False)
     missing: list[Unit] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,8 +51,9 @@ class Job:
         self.finished = finished_directory(self.store)
         if not self.force:
             self._take_finished()
-            self._take_shared()
-        self.missing = [unit for unit, name in self.names.items() if self.force or not (self.store / name).is_file()]
+        found = {} if self.force else {unit: self._find(unit) for unit in inputs.units}
+        self.stored = {unit: path for unit, path in found.items() if path is not None}
+        self.missing = [unit for unit in inputs.units if unit not in self.stored]
 
     @property
     def name(self) -> str:
@@ -64,27 +73,29 @@ class Job:
         """Puts into the store what a build that was interrupted has left."""
         for left in self.finished.iterdir():
             if left.name in self.names.values():
-                os.replace(left, self.store / left.name)
+                keep(left, left.name, self.store)
             else:
                 left.unlink()
 
-    def _take_shared(self) -> None:
-        """Looks for what packages share in the stores of others, where it is missing here."""
-        for unit in self.commands.inputs.shared:
-            name = self.names[unit]
-            if (self.store / name).is_file():
-                continue
-            stores = self.store.parent
-            for found in (*stores.glob(f"*/{name}"), *stores.glob(f"*/{FINISHED}/{name}")):
-                if keep_copy(found, self.store, self.work):
-                    break
+    def _find(self, unit: Unit) -> Path | None:
+        """An object in the store: one that packages share may come from the store of another."""
+        name = self.names[unit]
+        here = stored_object(self.store, name)
+        if here is not None or unit not in self.commands.inputs.shared:
+            return here
+        for other in sorted(self.store.parent.iterdir()):
+            for there in (stored_object(other, name), other / FINISHED / name):
+                copied = None if there is None else keep_copy(there, name, self.store, self.work)
+                if copied is not None:
+                    return copied
+        return None
 
     def _object(self, unit: Unit) -> Path:
         """Where the link finds an object: in the store, or where this build leaves it."""
-        place = self.finished if unit in self.missing else self.store
-        if unit in self.missing and unit in self.commands.inputs.shared and self.finished_for_all is not None:
-            place = self.finished_for_all
-        return place / self.names[unit]
+        if unit in self.stored:
+            return self.stored[unit]
+        for_all = self.finished_for_all if unit in self.commands.inputs.shared else None
+        return (for_all or self.finished) / self.names[unit]
 
     def steps(self, cores: int) -> list[Step]:
         """A compilation for every object that is missing, kernels on so many cores each, and the link."""
@@ -92,26 +103,29 @@ class Job:
         for unit in self.missing:
             step = self.commands.compile_step(unit, self.work / self.names[unit], cores=cores)
             steps.append(replace(step, part=step.output, output=self._object(unit)))
-        return [*steps, self.commands.link_step([self._object(unit) for unit in self.names], self.output)]
+        objects = {unit: self._object(unit) for unit in self.names}
+        return [*steps, *self.commands.link_steps(objects, self.output)]
 
     def place(self, finished: Collection[Path]) -> bool:
         """Keeps every finished object, and puts the extension into place if it is finished; whether it was.
 
         What did not finish may be half written: by a compiler that was killed, on a full disk.
         """
+        kept = set(self.stored.values())
         for unit in self.missing:
             made = self._object(unit)
             if made not in finished:
                 continue
             if unit in self.commands.inputs.shared:
-                keep_copy(made, self.store, self.work)  # other packages of this build want one too
+                copied = keep_copy(made, self.names[unit], self.store, self.work)  # other packages want one too
+                kept |= set() if copied is None else {copied}
             else:
-                os.replace(made, self.store / made.name)
+                kept.add(keep(made, self.names[unit], self.store))
         if self.output not in finished:
             return False
         inputs = self.commands.inputs
         put_in_place(self.output, inputs.package / OUTPUT, inputs.package / KEY_FILE, inputs.parts, self.work)
         for old in self.store.glob("*.o"):
-            if old.name not in self.names.values():
+            if old not in kept:
                 old.unlink(missing_ok=True)
         return True

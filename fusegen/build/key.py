@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fusegen.build.errors import BuildError
 from fusegen.build.flags import (
@@ -25,6 +26,7 @@ from fusegen.build.flags import (
 )
 from fusegen.build.libraries import Libraries
 from fusegen.build.toolchain import Toolchain
+from fusegen.files import parse_json
 from fusegen.paths import EXTENSION, SUPPORT
 
 OUTPUT = f"{EXTENSION}.so"
@@ -169,9 +171,8 @@ def why_stale(inputs: Inputs) -> str | None:
 def why_changed(output: Path, key_file: Path, parts: Mapping[str, str]) -> str | None:
     """Why `output` is not what `parts` gave when its key file was written; None if it is."""
     try:
-        content = json.loads(key_file.read_text(encoding="utf-8"))
-        stored, made = dict(content["parts"]), content["output"]
-    except (OSError, ValueError, KeyError, TypeError):
+        stored, made = read_key(key_file)
+    except (OSError, ValueError):
         return "built by something else" if output.is_file() else "not built yet"
     if made is not None and not output.is_file():
         return "not built yet"
@@ -181,6 +182,15 @@ def why_changed(output: Path, key_file: Path, parts: Mapping[str, str]) -> str |
         return "changed: " + ", ".join(changed)
     is_same = not output.exists() if made is None else made == digest_of_file(output)
     return None if is_same else f"{output.name} is not the one that was built"
+
+
+def read_key(key_file: Path) -> tuple[dict[str, Any], Any]:
+    """The parts that a key file has, and the digest of the output that was made of them. Raises OSError, and ValueError
+    where it is no key file."""
+    content = parse_json(key_file.read_bytes())
+    if not isinstance(content, dict) or not isinstance(content.get("parts"), dict) or "output" not in content:
+        raise ValueError("it is no key file")
+    return content["parts"], content["output"]
 
 
 def key_text(parts: Mapping[str, str], output: Path | None) -> str:

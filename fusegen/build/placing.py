@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from fusegen.build.key import key_text
+from fusegen.build.key import digest_of_file, key_text
 
 FINISHED = "finished"
 
@@ -45,18 +45,42 @@ def leave(job: Workplace) -> None:
         job.finished.rmdir()
 
 
-def keep_copy(made: Path, store: Path, work: Path) -> bool:
-    """Puts a copy of an object that packages share into `store`, in one step; whether it could.
+def stored_object(store: Path, name: str) -> Path | None:
+    """The object of that name in a store; None if it is not there. The name of its file has a digest of its content
+    besides: what is not that, such as a file that a loss of power has left empty, is removed."""
+    for found in store.glob(f"{name.removesuffix('.o')}.*.o"):
+        try:
+            if found.name == _stored_name(name, found):
+                return found
+            found.unlink(missing_ok=True)
+        except OSError:  # another build removed it meanwhile
+            continue
+    return None
+
+
+def _stored_name(name: str, content: Path) -> str:
+    return f"{name.removesuffix('.o')}.{digest_of_file(content)[:16]}.o"
+
+
+def keep(made: Path, name: str, store: Path) -> Path:
+    """Moves a finished object of that name into `store`, in one step, and says where it is."""
+    place = store / _stored_name(name, made)
+    os.replace(made, place)
+    return place
+
+
+def keep_copy(made: Path, name: str, store: Path, work: Path) -> Path | None:
+    """Puts a copy of an object that packages share into `store`, in one step, and says where it is; None if it could
+    not.
 
     If not, because another build removed it meanwhile or the disk is full, there is no harm: who needs it compiles it.
     """
-    part = work / f"{made.name}.part"
+    part = work / f"{name}.part"
     try:
         shutil.copyfile(made, part)
-        os.replace(part, store / made.name)
+        return keep(part, name, store)
     except OSError:
-        return False
-    return True
+        return None
 
 
 def put_in_place(made: Path | None, output: Path, key_file: Path, parts: Mapping[str, str], work: Path) -> None:

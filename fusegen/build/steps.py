@@ -48,12 +48,12 @@ def run_steps(
     `ended` is called as each one ends, with how many have. One that failed has ended too.
     """
     file = work / "build.ninja"
-    file.write_text(_ninja_file(steps, work), encoding="utf-8")
+    file.write_text(_ninja_file(steps, work), encoding="utf-8", errors="surrogateescape")
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
     # The linker would take it for an rpath.
     environment.pop("LD_RUN_PATH", None)
     process = subprocess.Popen(
-        [os.fspath(ninja), "-j", str(cores), "-f", os.fspath(file)],
+        [os.fspath(ninja), "-j", str(cores), "-f", file.name],
         cwd=work, env=environment, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
@@ -78,25 +78,33 @@ def run_steps(
         process.stdout.close()
     if code == 0:
         return Outcome(frozenset(step.output for step in steps), None)
-    failed = [step for step in steps if any(_failed(line, step) for line in lines)]
-    return Outcome(frozenset(step.output for step in done if step not in failed), _failure(lines, failed))
+    failed = [step for step in steps if any(_failed(line, step, work) for line in lines)]
+    return Outcome(frozenset(step.output for step in done if step not in failed), _failure(lines, failed, work))
+
+
+def relative(path: Path, start: Path) -> str:
+    """The path for a command that runs in the directory `start`. What lies below one output directory has no other
+    directory's name in it: nvcc has its tools started by a shell, which expands `$`."""
+    return os.path.relpath(os.path.realpath(path), os.path.realpath(start))
 
 
 def _ninja_file(steps: Iterable[Step], work: Path) -> str:
     parts = [
         "ninja_required_version = 1.8",
-        f"builddir = {_escape(os.fspath(work))}",
+        "builddir = .",
         "rule run\n  command = $command\n  description = $what",
     ]
     for step in steps:
-        needs = "".join(f" {_escape_path(path)}" for path in step.needs)
+        needs = "".join(f" {_escape_path(relative(path, work))}" for path in step.needs)
         # `$` is ninja's own escape; the rest is quoted for the shell that ninja starts.
-        command = f"cd {shlex.quote(os.fspath(step.cwd))} && {shlex.join(step.command)}"
+        command = f"cd {shlex.quote(relative(step.cwd, work))} && {shlex.join(step.command)}"
         if step.part is not None:
-            part, output = (shlex.quote(os.fspath(path)) for path in (step.part, step.output))
+            part, output = (shlex.quote(relative(path, step.cwd)) for path in (step.part, step.output))
             command += f" && sync {part} && mv -f {part} {output}"
         command = command.replace("$", "$$")
-        parts.append(f"build {_escape_path(step.output)}: run{needs}")
+        if "\n" in command:
+            raise BuildError(f"{step.what}: a path with a line break in it cannot be given to ninja", command=command)
+        parts.append(f"build {_escape_path(relative(step.output, work))}: run{needs}")
         parts.append(f"  command = {command}\n  what = {_escape(step.what)}")
     return "\n".join(parts) + "\n"
 
@@ -105,8 +113,8 @@ def _escape(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _escape_path(path: Path) -> str:
-    return _escape(os.fspath(path)).replace(" ", "$ ").replace(":", "$:")
+def _escape_path(path: str) -> str:
+    return _escape(path).replace(" ", "$ ").replace(":", "$:")
 
 
 def _status(line: str) -> str | None:
@@ -115,12 +123,12 @@ def _status(line: str) -> str | None:
     return what if separator and head.startswith("[") and head[1:].replace("/", "").isdigit() else None
 
 
-def _failed(line: str, step: Step) -> bool:
+def _failed(line: str, step: Step, work: Path) -> bool:
     """Whether this is ninja's line for a step that failed: it ends with the output."""
-    return line.startswith("FAILED: ") and line.rstrip().endswith(os.fspath(step.output))
+    return line.startswith("FAILED: ") and line.rstrip().endswith(f" {relative(step.output, work)}")
 
 
-def _failure(lines: Sequence[str], failed: Sequence[Step]) -> BuildError:
+def _failure(lines: Sequence[str], failed: Sequence[Step], work: Path) -> BuildError:
     """Picks the first failing command and its own output from what ninja printed."""
     start = next((n for n, line in enumerate(lines) if line.startswith("FAILED: ")), None)
     if start is None or start + 1 >= len(lines):
@@ -130,5 +138,8 @@ def _failure(lines: Sequence[str], failed: Sequence[Step]) -> BuildError:
         if line.startswith("ninja: ") or line.startswith("FAILED: ") or _status(line) is not None:
             break
         output.append(line)
-    what = next((step.what for step in failed if _failed(lines[start], step)), "a step")
-    return BuildError(f"building failed: {what}", command=lines[start + 1], output="\n".join(output))
+    step = next((step for step in failed if _failed(lines[start], step, work)), None)
+    if step is None:
+        return BuildError("building failed: a step", command=lines[start + 1], output="\n".join(output))
+    command = f"cd {shlex.quote(os.fspath(step.cwd))} && {shlex.join(step.command)}"
+    return BuildError(f"building failed: {step.what}", command=command, output="\n".join(output))

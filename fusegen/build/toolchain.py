@@ -16,6 +16,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,30 +52,39 @@ class Nvcc:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The compilers of one build."""
+    """The compilers of one build. launcher, options: what CXX has in front of the compiler (`ccache g++`) and behind
+    it."""
 
     nvcc: Nvcc
     cxx: Path
     host_option: bool = False  # CXX was set, so nvcc is told to use it too
+    launcher: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def cxx_command(self) -> list[str]:
+        """The C++ compiler as it is started."""
+        return [*self.launcher, os.fspath(self.cxx), *self.options]
 
     def nvcc_command(self) -> list[str]:
         """The CUDA compiler as it is started, with the host's that it is to use."""
         host = ["-ccbin", os.fspath(self.cxx)] if self.host_option else []
-        return [os.fspath(self.nvcc.path), *host]
+        return [os.fspath(self.nvcc.path), *host, *(word for each in self.options for word in ("-Xcompiler", each))]
 
     def identity(self) -> dict[str, str]:
         """What tells one compiler from another, read from the file system alone."""
         return {
             "nvcc": _identity(self.nvcc.files),
-            "cxx": _identity((self.cxx.resolve(),)) + (" for nvcc too" if self.host_option else ""),
+            "cxx": " ".join(
+                [_identity((self.cxx.resolve(),)), *self.options, *(["for nvcc too"] if self.host_option else [])]
+            ),
         }
 
 
 def find_toolchain(environment: Mapping[str, str] | None = None) -> Toolchain:
     """The compilers to use, or a BuildError that names the remedy."""
     environment = os.environ if environment is None else environment
-    cxx, explicit = find_cxx(environment)
-    return Toolchain(nvcc=find_nvcc(environment), cxx=cxx, host_option=explicit)
+    launcher, cxx, options = find_cxx(environment)
+    return Toolchain(find_nvcc(environment), cxx, bool(environment.get("CXX")), launcher, options)
 
 
 def find_nvcc(environment: Mapping[str, str]) -> Nvcc:
@@ -107,17 +117,34 @@ def find_nvcc(environment: Mapping[str, str]) -> Nvcc:
     raise BuildError(f"no CUDA compiler was found\n{listing(tried)}\n{NVCC_REMEDY}")
 
 
-def find_cxx(environment: Mapping[str, str]) -> tuple[Path, bool]:
-    """The host compiler, and whether CXX named it."""
+def find_cxx(environment: Mapping[str, str]) -> tuple[tuple[str, ...], Path, tuple[str, ...]]:
+    """The host compiler, with what CXX has in front of it and behind it: CXX is a command, as for torch."""
     search = environment.get("PATH", "")
     if explicit := environment.get("CXX"):
-        if found := shutil.which(explicit, path=search):
-            return Path(found), True
-        raise BuildError(f"CXX is {explicit!r}, which is not an executable", hint=CXX_REMEDY)
+        return _cxx_of(explicit, search)
     for name in ("g++", "c++"):
         if found := shutil.which(name, path=search):
-            return Path(found), False
+            return (), Path(found), ()
     raise BuildError("no C++ compiler was found: neither g++ nor c++ is on PATH", hint=CXX_REMEDY)
+
+
+def _cxx_of(explicit: str, search: str) -> tuple[tuple[str, ...], Path, tuple[str, ...]]:
+    """As find_cxx. Programs come first, of which the last is the compiler, then options."""
+    if found := shutil.which(explicit, path=search):  # a path with a space in it
+        return (), Path(found), ()
+    try:
+        words = shlex.split(explicit)
+    except ValueError as error:
+        raise BuildError(f"CXX is {explicit!r}, which is no command: {error}", hint=CXX_REMEDY) from None
+    count = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+    programs = []
+    for word in words[:count] or [explicit]:
+        found = shutil.which(word, path=search)
+        if found is None:
+            which = "which" if word == explicit else f"of which {word!r}"
+            raise BuildError(f"CXX is {explicit!r}, {which} is not an executable", hint=CXX_REMEDY)
+        programs.append(found)
+    return tuple(programs[:-1]), Path(programs[-1]), tuple(words[count:])
 
 
 def find_ninja(environment: Mapping[str, str] | None = None) -> Path:

@@ -12,6 +12,7 @@ from fusegen.render.manifest import (
     digest,
     has_conflict,
     is_as_listed,
+    is_generated,
     manifest_entries,
     manifest_text,
     manifest_version,
@@ -124,6 +125,8 @@ class _Comparison:
         listed = self.listed.get(path)
         if listed is None:
             meaning = f"{why}, and the manifest does not list it: what is not fusegen's belongs elsewhere."
+        elif not is_generated(path, old):
+            meaning = f"{why}, and it is not what fusegen writes, though the manifest lists it: it belongs elsewhere."
         elif digest(old) in listed:
             return Finding(path, "orphaned", f"{why} any more.", old, None, "prune")
         else:

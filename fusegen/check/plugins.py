@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError, quote
+from fusegen.files import parse_json
 
 _UNKNOWN_OP = "FG203"
 
@@ -29,7 +29,7 @@ def _told(diagnostic: Diagnostic, output: Path) -> Diagnostic:
 def _generated_ops(path: Path) -> list[str]:
     """The ops of a generated package's chain; none where the file is not what fusegen writes."""
     try:
-        chain = json.loads(path.read_text(encoding="utf-8"))["chain"]
+        chain = parse_json(path.read_bytes())["chain"]
         return [str(step["op"]) for step in chain]
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -14,9 +14,11 @@ from fusegen.check.findings import Finding
 from fusegen.check.libraries import stale_libraries
 from fusegen.check.plugins import told
 from fusegen.check.repair import repair_command
-from fusegen.errors import Diagnostic, SpecError
+from fusegen.errors import SpecError
+from fusegen.files import write_output
 from fusegen.plan.composition import package_names
 from fusegen.plan.load import planned_files
+from fusegen.render.manifest import MANIFEST
 from fusegen.render.package import render_all
 from fusegen.spec.find import spec_files
 
@@ -26,7 +28,8 @@ class Report:
     """What a check found.
 
     output: the output directory as it was given. rooted: the same from the root of the repository, which is where
-    patches apply and annotations belong. fresh: nothing was built there yet. repair: one line for a shell.
+    patches apply and annotations belong. fresh: nothing was built there yet. repair: one line for a shell. inputs: the
+    files that were compared.
     """
 
     findings: tuple[Finding, ...]
@@ -36,6 +39,7 @@ class Report:
     rooted: PurePosixPath
     fresh: bool
     repair: str | None
+    inputs: tuple[Path, ...]
 
     @property
     def ok(self) -> bool:
@@ -77,20 +81,19 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
         rooted=from_root(output),
         fresh=disk.is_fresh,
         repair=repair_command(findings, arguments, output, specs, disk),
+        inputs=(*files, *(output / path for path in (MANIFEST, *disk.files))),
     )
 
 
-def write_patch(report: Report, path: Path) -> None:
-    """Writes the patch, an empty one where nothing differs. Raises SpecError."""
-    try:
-        path.write_bytes(report.patch())
-    except OSError as error:
-        raise SpecError([Diagnostic("FG502", f"cannot write {path}: {error.strerror or error}")]) from error
+def write_patch(report: Report, path: Path, *, overwrite: bool = False) -> None:
+    """Writes the patch, an empty one where nothing differs. Raises SpecError, also rather than replace a file without
+    `overwrite`, and never replaces what was compared."""
+    write_output(path, report.patch(), inputs=report.inputs, overwrite=overwrite)
 
 
 def from_root(path: Path) -> PurePosixPath:
     """The path as seen from the root of its repository; without one, from the current directory or its parent."""
-    real = path.resolve()
+    real = Path(os.path.realpath(path))  # and not resolve(), for which a circle of links is no OSError
     here = Path.cwd()
     outside = here if here in real.parents else real.parent
     root = next((folder for folder in (real, *real.parents) if (folder / ".git").exists()), outside)

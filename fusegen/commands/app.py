@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Iterable
@@ -28,8 +27,6 @@ class Commands(TyperGroup):
             finally:
                 sys.stdout.flush()
         except BrokenPipeError:
-            # What is left in the buffer would be an error again when Python ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(128 + 13)  # SIGPIPE, a name that Python on Windows lacks
         except KeyboardInterrupt:
             sys.exit(128 + signal.SIGINT)
@@ -63,6 +60,9 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Directory of the g
 Targets = Annotated[
     list[str] | None, typer.Option("--target", help="Compile only for this target, such as sm_90; may be repeated.")
 ]
+
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
 
 
 def refuse_misfits(plans: Iterable[Plan], targets: list[str] | None) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fusegen.commands.app import app
+from fusegen.commands.app import Overwrite, app
+from fusegen.files import refuse_output, write_output
 
 
 @app.command()
@@ -29,16 +30,19 @@ def export(
     precision: Annotated[
         str | None, typer.Option(help="ieee or fp32_split, where the spec has another.", show_default=False)
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write SPEC as one Python file, ModelNew, that needs torch and nvcc alone."""
     from fusegen.standalone.export import export as exported
-    from fusegen.standalone.write import write
 
     if precision not in (None, "ieee", "fp32_split"):
         raise typer.BadParameter("it can be ieee or fp32_split", param_hint="--precision")
     chosen = None if dtypes is None else [each.strip() for each in dtypes.split(",")]
+    inputs = [spec, *([] if inputs_from is None else [inputs_from])]
+    if output is not None:
+        refuse_output(output, inputs=inputs, overwrite=overwrite)
     text = exported(spec, dtypes=chosen, inputs_from=inputs_from, precision=precision)
     if output is None:
         sys.stdout.write(text)
     else:
-        write(text, output)
+        write_output(output, text, inputs=inputs, overwrite=overwrite)

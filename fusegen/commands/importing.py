@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fusegen.commands.app import app
+from fusegen.commands.app import Overwrite, app
 from fusegen.paths import DEFAULT_FUSED
 
 Model = Annotated[str, typer.Argument(metavar="FILE.py:CLASS", help="The nn.Module.", show_default=False)]
@@ -21,7 +21,7 @@ def import_(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="NAME.yaml", help="The spec to write.")],
     init: Init = "get_init_inputs",
     inputs: Inputs = "get_inputs",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a spec that is there.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write the spec of an nn.Module, which is traced by torch.export and compared with the spec's in double precision.
 

@@ -56,6 +56,7 @@ def bench(
     from_csv: Annotated[
         Path | None, typer.Option("--from-csv", metavar="FILE", help="Measure nothing, show this file.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace plots that are there.")] = False,
     output: Output = DEFAULT_OUTPUT,
     seed: Annotated[int, typer.Option(help="Of the random data.")] = 0,
 ) -> None:
@@ -67,12 +68,12 @@ def bench(
     if from_csv is not None:
         if specs or csv is not None:
             raise typer.BadParameter("it measures nothing: give no specs and no --csv", param_hint="--from-csv")
-        bench_csv(from_csv, plots)
+        bench_csv(from_csv, plots, overwrite=overwrite)
         return
     options = read(against, dtypes, shapes, modes, seed, limit)
     if not specs:
         raise typer.BadParameter("give spec files, or --from-csv FILE")
-    if not bench_specs(spec_files(specs), output, options, csv, plots):
+    if not bench_specs(spec_files(specs), output, options, csv, plots, overwrite=overwrite):
         raise typer.Exit(1)
 
 

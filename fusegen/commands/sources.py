@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fusegen.commands.app import Output, Specs, Targets, app, refuse_misfits
+from fusegen.commands.app import Output, Overwrite, Specs, Targets, app, refuse_misfits
 from fusegen.errors import SpecError
 from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
 
@@ -134,11 +134,14 @@ def plan(
 
 
 @app.command()
-def init(name: Annotated[str, typer.Argument(help="Of the spec, its package and its file.")] = "my_chain") -> None:
+def init(
+    name: Annotated[str, typer.Argument(help="Of the spec, its package and its file.")] = "my_chain",
+    overwrite: Overwrite = False,
+) -> None:
     """Write a commented spec to start from into the directory `specs`."""
     from fusegen.reference.init import write_spec
 
-    for path in write_spec(name):
+    for path in write_spec(name, overwrite=overwrite):
         print(f"wrote {path}")
 
 
@@ -166,6 +169,7 @@ def check(
     ] = None,
     output: Output = DEFAULT_OUTPUT,
     patch: Annotated[Path | None, typer.Option("--patch", metavar="FILE", help="Write the differences there.")] = None,
+    overwrite: Overwrite = False,
     format_: Annotated[Format, typer.Option("--format", help="Annotations are for GitHub Actions.")] = Format.text,
 ) -> None:
     """Compare what SPECS render with the generated packages, and tell how to repair what differs."""
@@ -178,7 +182,7 @@ def check(
         with shown():
             report = compare(specs or [DEFAULT_SPECS], output)
         if patch is not None:
-            write_patch(report, patch)
+            write_patch(report, patch, overwrite=overwrite)
     except SpecError as error:
         sys.stdout.write(refused(error, format_.value))
         raise

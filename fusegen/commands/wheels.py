@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fusegen.commands.app import Specs, Targets, app, refuse_misfits
+from fusegen.commands.app import Overwrite, Specs, Targets, app, refuse_misfits
 
 
 @app.command()
@@ -27,6 +27,7 @@ def wheel(
         list[Path] | None,
         typer.Option("--license-file", exists=True, dir_okay=False, help="Text of the license; may be repeated."),
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Pack SPECS, compiled, as a wheel for every torch from 2.10 on and every Python from 3.10 on."""
     from fusegen.build.progress import shown
@@ -55,5 +56,5 @@ def wheel(
     with shown(console):
         plans = planned_files(files)
     refuse_misfits(plans, target)
-    chosen = Wheel(name, version, license_, tuple(texts), tuple(dict.fromkeys(target)) if target else None)
+    chosen = Wheel(name, version, license_, tuple(texts), tuple(dict.fromkeys(target)) if target else None, overwrite)
     print(f"wrote {write_wheel(plans, chosen, output, console)}")

@@ -120,7 +120,7 @@ def _build_module(support: Path, output: Path) -> Path:
     if not made.exists():
         output.mkdir(parents=True, exist_ok=True)
         with _replacing(made) as built:
-            _run([*module_compiler("g++", find_libraries()), "-c", str(sources[0]), "-o", str(built)])
+            _run([*module_compiler(["g++"], find_libraries()), "-c", str(sources[0]), "-o", str(built)])
     return made
 
 
@@ -139,7 +139,7 @@ def _build_autograd(support: Path, output: Path) -> None:
             written.write_bytes(file.read_bytes())
     if not current:
         with _replacing(library) as built:
-            _run(autograd_command("g++", libraries, copy, built), output)
+            _run(autograd_command(["g++"], libraries, copy, built), output)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.errors import SpecError
+from fusegen.files import write
 from fusegen.fusing.snapshot import attributes, plain
 from fusegen.importing.module import from_module
 from fusegen.importing.places import is_theirs
@@ -38,9 +38,7 @@ def imported(module: nn.Module, inputs: Sequence[Tensor], store: Path, *, keep: 
     text = from_module(module, inputs, name=NAME)
     if keep and key is not None:
         store.mkdir(parents=True, exist_ok=True)
-        whole = file.with_suffix(f".{os.getpid()}")  # other processes may be reading
-        whole.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(whole, file)
+        write(file, text)
     return text
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-from fusegen.errors import Diagnostic, SpecError
+from fusegen.files import write, writing
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.spec.model import spec_model
@@ -54,14 +53,11 @@ class Specs:
 
     def write(self) -> None:
         """Writes the new ones; no other file is touched."""
-        try:
+        with writing(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-            for name, text in self.texts.items():
-                whole = self.path(name).with_suffix(f".{os.getpid()}")  # other processes may be reading
-                whole.write_text(text, encoding="utf-8", newline="\n")
-                os.replace(whole, self.path(name))
-        except OSError as error:
-            raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
+        for name, text in self.texts.items():
+            with writing(self.path(name)):
+                write(self.path(name), text)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.files import refuse_output, write_output, writing
 from fusegen.importing.module import from_module
 from fusegen.importing.places import of_error, refusal
 from fusegen.progress import tell
@@ -26,15 +27,13 @@ def import_spec(model: str, init: str, inputs: str, output: Path, *, overwrite: 
     SpecError, and then writes nothing."""
     if output.suffix not in (".yaml", ".yml"):
         raise SpecError([Diagnostic("FG504", f"{output} is no spec's file", hint="a spec is in NAME.yaml")])
-    if output.exists() and not overwrite:
-        raise SpecError([Diagnostic("FG502", f"{output} is there already", hint="--overwrite replaces it")])
+    source = [Path(model.rpartition(":")[0])]
+    refuse_output(output, inputs=source, overwrite=overwrite)
     loaded = load_model(model, init, inputs)
     text = from_module(loaded.module, loaded.examples, arguments=loaded.arguments, name=output.stem)
-    try:
+    with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise SpecError([Diagnostic("FG502", f"{error.filename or output}: {error.strerror}")]) from None
+    write_output(output, text, inputs=source, overwrite=overwrite)
 
 
 @dataclass(frozen=True)

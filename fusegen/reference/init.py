@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic_core import PydanticCustomError
 
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.files import refuse_output, write_output, writing
 from fusegen.paths import DEFAULT_SPECS
 from fusegen.reference.keys import keys_of
 from fusegen.reference.ops import known_ops
@@ -39,21 +40,17 @@ def spec_text(name: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def write_spec(name: str, directory: Path = DEFAULT_SPECS) -> list[Path]:
-    """Writes <name>.yaml and the schema that it names, and returns what was written. Raises SpecError rather than
-    replace a spec."""
+def write_spec(name: str, directory: Path = DEFAULT_SPECS, *, overwrite: bool = False) -> list[Path]:
+    """Writes <name>.yaml and the schema that it names, and returns what was written. Raises SpecError, also rather than
+    replace a spec, or another file in the schema's place, without `overwrite`."""
     try:
         check_spec_name(name)
     except PydanticCustomError as error:
         raise SpecError([Diagnostic("FG206", error.message())]) from None
     path = directory / f"{name}.yaml"
-    if path.exists():
-        raise SpecError([Diagnostic("FG502", f"{path} is there already", hint="give another name")])
-    try:
+    refuse_output(path, overwrite=overwrite)
+    with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        with open(path, "x", encoding="utf-8", newline="\n") as file:
-            file.write(spec_text(name))
-        schema = write_beside(directory)
-    except OSError as error:
-        raise SpecError([Diagnostic("FG502", f"{error.filename or path}: {error.strerror}")]) from None
+    schema = write_beside(directory, overwrite=overwrite)
+    write_output(path, spec_text(name), overwrite=overwrite)
     return [path, *([schema] if schema else [])]

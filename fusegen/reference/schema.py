@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fusegen.files import parse_json, write_output, writing
 from fusegen.ops.catalogue import STEPS
 from fusegen.plan.devices import all_targets
 from fusegen.reference.ops import remarks
@@ -14,6 +15,7 @@ from fusegen.spec.model import spec_model
 # Beside the specs: an editor finds it there without a network.
 SCHEMA_FILE = "fusegen.schema.json"
 COMMENT = f"# yaml-language-server: $schema={SCHEMA_FILE}"
+_TITLE = "fusegen spec"
 _VERSION = "http://json-schema.org/draft-07/schema#"  # what editors know
 
 
@@ -25,20 +27,32 @@ def schema() -> dict[str, Any]:
         own = found["$defs"][step.__name__]
         own["description"] = " ".join([*dict.fromkeys(map(step.formula_of, step.ops())), *remarks(step)])
     found["properties"]["targets"]["items"]["enum"] = all_targets()
-    return {"$schema": _VERSION, "title": "fusegen spec"} | found | {"title": "fusegen spec"}
+    return {"$schema": _VERSION, "title": _TITLE} | found | {"title": _TITLE}
 
 
 def text() -> str:
     return json.dumps(schema(), indent=1) + "\n"
 
 
-def write_beside(directory: Path) -> Path | None:
-    """Writes the schema into a directory of specs; None if it is there already."""
+def write_beside(directory: Path, *, overwrite: bool = False) -> Path | None:
+    """Writes the schema into a directory of specs; None if it is there already. That of another version is replaced.
+    Raises SpecError where another file has its name and is not to be overwritten."""
     path = directory / SCHEMA_FILE
-    if path.exists() and path.read_text(encoding="utf-8") == text():
+    with writing(path):
+        former = path.read_bytes() if path.exists() else None
+    if former == text().encode():
         return None
-    path.write_text(text(), encoding="utf-8", newline="\n")
+    write_output(path, text(), overwrite=overwrite or _is_schema(former))
     return path
+
+
+def _is_schema(data: bytes | None) -> bool:
+    """Whether some version of fusegen has written it."""
+    try:
+        content = None if data is None else parse_json(data)
+    except ValueError:
+        return False
+    return isinstance(content, dict) and content.get("title") == _TITLE
 
 
 def _plain(part: Any) -> Any:

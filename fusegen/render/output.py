@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.files import remove_left_over, write
 from fusegen.render.manifest import (
     MANIFEST,
     digest,
     has_conflict,
     is_as_listed,
+    is_generated,
     listed_digests,
     manifest_text,
     read_manifest,
@@ -30,6 +30,8 @@ def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), ov
     try:
         directory.mkdir(parents=True, exist_ok=True)
         known = read_manifest(directory)
+        for folder in {(directory / path).parent for path in (MANIFEST, *files, *known)}:
+            remove_left_over(folder)
         _refuse_foreign(files, directory, known)
         if not overwrite:
             _refuse_edited(files, directory)
@@ -52,13 +54,22 @@ def orphans(files: Files, directory: Path) -> list[str]:
     """
     found: list[str] = []
     edited: list[str] = []
+    foreign: list[str] = []
     for path, listed in read_manifest(directory).items():
         file = directory / path
         if path in files or not file.is_file():
             continue
         # A link may lead out of the directory, and what it leads to is not ours to judge.
         inside = file.resolve() == directory.resolve() / path
-        (found if inside and digest(file.read_bytes()) == listed else edited).append(path)
+        data = file.read_bytes()
+        if not is_generated(path, data):
+            foreign.append(path)
+        else:
+            (found if inside and digest(data) == listed else edited).append(path)
+    if foreign:
+        names = ", ".join(str(directory / path) for path in foreign)
+        message = f"the manifest lists what fusegen does not write: {names}"
+        raise SpecError([Diagnostic("FG501", message, hint="keep it elsewhere, or remove it")])
     if edited:
         names = ", ".join(str(directory / path) for path in edited)
         message = f"edited by hand, and nothing renders it any more: {names}"
@@ -103,20 +114,12 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def _write(path: Path, text: str) -> bool:
-    """Replaces the file in one step, so that an interrupted run leaves the old or the new text."""
+    """Whether the file was another one, and had to be written."""
     data = text.encode("utf-8")
     if _holds(path, data):
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write(path, data)
     return True
 
 

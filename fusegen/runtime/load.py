@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import functools
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,12 +20,30 @@ def load(name: str, directory: str | Path = "generated") -> type[Any]:
     its place, or gives `Path(__file__).parent / "generated"`.
     It is imported once: every call, and `import generated.<name>` where that works, give the same class.
     It need not be built; without its extension the module runs on the CPU.
+
+    Its modules come through to other processes of `multiprocessing`, such as the workers of a DataLoader, which load
+    the class by this directory and name. Other pickles, those of torch.save too, have the class by the name of its
+    Python module, as all classes: whoever reads one calls `load` before, unless that name can be imported there.
     """
     folder = Path(directory).resolve()
     file = folder / name / "__init__.py"
     if not name.isidentifier() or not file.is_file():
         raise LoadError(_missing(name, folder))
-    return _module_class(import_package(folder, name), file)
+    found = _module_class(import_package(folder, name), file)
+    ForkingPickler.register(found, functools.partial(_reduced, str(folder), name))
+    return found
+
+
+def _reduced(folder: str, name: str, module: Any) -> tuple[Any, ...]:
+    """What `multiprocessing` sends: pickle's own, but for where the class is from."""
+    _, (_, *arguments), *rest = module.__reduce_ex__(2)
+    return _new, (folder, name, *arguments), *rest
+
+
+def _new(folder: str, name: str, *arguments: Any) -> Any:
+    """An object without state of the class that `load` gives."""
+    cls = load(name, folder)
+    return cls.__new__(cls, *arguments)
 
 
 def available(directory: str | Path = "generated") -> list[str]:

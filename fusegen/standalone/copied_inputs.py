@@ -20,10 +20,14 @@ def inputs_of_file(path: Path) -> Inputs:
     Raises SpecError where it cannot be read, has neither, or where these statements need what no standalone file has.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        every = [*statements(text)]
-    except (OSError, ValueError, SyntaxError) as error:
-        raise SpecError([Diagnostic("FG101", f"cannot read {path}: {error}")]) from error
+        return _copied(path, path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
+        reason = str(error) or type(error).__name__
+        raise SpecError([Diagnostic("FG101", f"cannot read {path}: {reason}")]) from error
+
+
+def _copied(path: Path, text: str) -> Inputs:
+    every = [*statements(text)]
     # What stands under `if __name__ == "__main__"` is not there for who imports the file.
     imported = [each for each in every if not (isinstance(each.node, ast.If) and each.used & _OF_FILES)]
     needed = [each for each in imported if isinstance(each.node, ast.FunctionDef) and each.node.name in _WANTED]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fusegen.errors import Diagnostic, SpecError
+from fusegen.files import write, writing
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import DEFAULT
 from fusegen.plan.tuning import Architecture, Measurement, Tuning
@@ -34,13 +34,11 @@ def merged(plan: Plan, new: Architecture) -> Tuning:
 
 def write_tuning(path: Path, tuning: Tuning) -> None:
     """Writes the file, or removes it where there is nothing to say. Raises SpecError."""
-    try:
+    with writing(path):
         if tuning:
-            path.write_text(tuning_text(tuning), encoding="utf-8", newline="\n")
+            write(path, tuning_text(tuning))
         else:
             path.unlink(missing_ok=True)
-    except OSError as error:
-        raise SpecError([Diagnostic("FG502", f"cannot write {path}: {error.strerror or error}")]) from error
 
 
 def tuning_text(tuning: Tuning) -> str:

@@ -21,5 +21,5 @@ def platform_tag(wheel: Path) -> str:
     done = subprocess.run(command, cwd=wheel.parent, capture_output=True, text=True)
     try:
         return str(json.loads(done.stdout)["sym_tag"])
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
         raise WheelError(f"auditwheel failed\n{done.stderr.rstrip() or done.stdout.rstrip()}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.build.libraries import OLDEST_TORCH
+from fusegen.files import write_output
 from fusegen.paths import templates_directory
 from fusegen.plan.composition import Planned
 from fusegen.render.environment import render
@@ -22,6 +22,7 @@ from fusegen.version import __version__
 from fusegen.wheel.errors import WheelError
 from fusegen.wheel.platform import platform_tag
 
+_WORK = ".wheel-"
 _TAG = "tag.py"
 _METADATA = "pyproject.toml"
 _README = "README.md"
@@ -33,13 +34,14 @@ _LONGEST_DESCRIPTION = 512  # of the package index
 @dataclass(frozen=True)
 class Wheel:
     """What its user chose. license: an SPDX expression. license_files: of different names. targets: None for each
-    spec's own."""
+    spec's own. overwrite: whether to replace a wheel of that name."""
 
     name: str
     version: str
     license: str | None = None
     license_files: tuple[Path, ...] = ()
     targets: tuple[str, ...] | None = None
+    overwrite: bool = False
 
     @property
     def import_name(self) -> str:
@@ -50,9 +52,12 @@ class Wheel:
 def pack(wheel: Wheel, plans: Sequence[Planned], files: Mapping[str, Path], directory: Path) -> Path:
     """Writes the wheel into `directory`, in one step, and returns its path. files: as stage() gives them.
 
-    The same files give the same bytes. Raises WheelError.
+    The same files give the same bytes. Nobody else packs there meanwhile. Raises WheelError, and SpecError rather than
+    replace a wheel without `overwrite`.
     """
-    with tempfile.TemporaryDirectory(prefix=".wheel-", dir=directory) as temporary:
+    for left in directory.glob(f"{_WORK}*"):  # of a command that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_WORK, dir=directory) as temporary:
         project = Path(temporary).resolve() / "project"  # hatchling runs in it
         project.mkdir()
         _write(project, wheel, plans, files)
@@ -60,8 +65,9 @@ def pack(wheel: Wheel, plans: Sequence[Planned], files: Mapping[str, Path], dire
         platform = platform_tag(_pack(project, wheel, plans, "linux_x86_64"))
         made = _pack(project, wheel, plans, platform)
         _require_licenses(made, wheel)
-        os.replace(made, directory / made.name)
-        return directory / made.name
+        output = directory / made.name
+        write_output(output, made.read_bytes(), inputs=wheel.license_files, overwrite=wheel.overwrite)
+        return output
 
 
 def _write(project: Path, wheel: Wheel, plans: Sequence[Planned], files: Mapping[str, Path]) -> None:

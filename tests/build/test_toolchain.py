@@ -107,6 +107,28 @@ def test_no_host_compiler_names_remedy(tmp_path: Path) -> None:
         find_cxx({"PATH": str(tmp_path), "CXX": "no-such-compiler"})
 
 
+def test_cxx_is_a_command(tmp_path: Path, make_executable) -> None:
+    """As torch takes it: what starts a compiler, the compiler, options."""
+    tools = tmp_path / "a tool"
+    ccache, cxx = make_executable(tools / "ccache"), make_executable(tools / "my g++")
+    nvcc = {"FUSEGEN_NVCC": str(make_executable(tools / "nvcc")), "PATH": str(tools)}
+    quoted = f"ccache '{cxx}' -m64 -DX='a b'"
+    found = find_toolchain(nvcc | {"CXX": quoted})
+    assert found.cxx_command() == [str(ccache), str(cxx), "-m64", "-DX=a b"]
+    assert found.nvcc_command()[1:] == ["-ccbin", str(cxx), "-Xcompiler", "-m64", "-Xcompiler", "-DX=a b"]
+    alone = find_toolchain(nvcc | {"CXX": str(cxx)})  # the path of one program needs no quotes
+    assert alone.cxx_command() == [str(cxx)] and alone.nvcc_command()[1:] == ["-ccbin", str(cxx)]
+    assert alone.identity() == find_toolchain(nvcc | {"CXX": f"ccache '{cxx}'"}).identity() != found.identity()
+
+
+@pytest.mark.parametrize("cxx", ["ccache no-such-compiler", "g++ '", " ", "-O2"])
+def test_a_command_that_is_none(cxx: str, tmp_path: Path, make_executable) -> None:
+    make_executable(tmp_path / "ccache")
+    make_executable(tmp_path / "g++")
+    with pytest.raises(BuildError, match="CXX is "):
+        find_cxx({"PATH": str(tmp_path), "CXX": cxx})
+
+
 def test_identity_follows_the_compiler(everywhere) -> None:
     environment, places = everywhere
     before = find_toolchain(environment).identity()

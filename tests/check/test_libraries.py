@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fusegen.build.key import key_text
 from fusegen.check.report import formatted
 from fusegen.check.run import write_patch
 from tests.check.drifts import DRIFTS, A, B
@@ -49,6 +50,20 @@ def test_of_other_sources(project) -> None:
 def test_of_nobody_knows_what(project, content: bytes) -> None:
     (project.generated / LIBRARY).write_bytes(content)
     assert project.kinds() == {LIBRARY: "library"}
+
+
+@pytest.mark.parametrize("damage", ["library", "key", "brackets", "another"])
+def test_damaged_since_it_was_linked(project, damage: str) -> None:
+    compile_(project)
+    library, key = project.generated / LIBRARY, project.generated / A / "_C.key"
+    key.write_text(key_text({}, library))
+    assert project.kinds() == {}
+    if damage == "library":
+        library.write_bytes(library.read_bytes() + b"\0")
+    else:
+        key.write_text({"key": "", "brackets": "[" * 200_000, "another": "[]"}[damage])
+    assert project.kinds() == {LIBRARY: "library"} and "not what was linked here" in project.meaning(LIBRARY)
+    assert project.check().repair == "fusegen build specs"
 
 
 def test_of_what_is_committed_and_stale(project) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
+from fusegen.errors import SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.reference.init import spec_text
 from fusegen.reference.schema import schema, write_beside
@@ -72,5 +73,14 @@ def test_it_is_written_only_if_it_differs(tmp_path: Path) -> None:
     path = write_beside(tmp_path)
     assert path is not None and json.loads(path.read_text(encoding="utf-8")) == schema()
     assert write_beside(tmp_path) is None
-    path.write_text("{}", encoding="utf-8")
+    path.write_text('{"title": "fusegen spec"}', encoding="utf-8")
     assert write_beside(tmp_path) == path
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[]", b"\xff", b"[" * 200_000])
+def test_a_file_that_is_no_schema_is_not_replaced(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "fusegen.schema.json"
+    path.write_bytes(data)
+    with pytest.raises(SpecError, match="FG502.*is there already"):
+        write_beside(tmp_path)
+    assert path.read_bytes() == data and write_beside(tmp_path, overwrite=True) == path

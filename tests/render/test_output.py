@@ -192,3 +192,14 @@ def test_the_manifest_is_sorted_and_ends_in_a_newline(tmp_path: Path) -> None:
     write_files(dict(reversed(FILES.items())), tmp_path)
     text = (tmp_path / MANIFEST).read_text()
     assert list(json.loads(text)["files"]) == sorted(FILES) and text.endswith("}\n")
+
+
+def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path) -> None:
+    """In every directory of the packages, though nothing is to be written there."""
+    files = FILES | {"support/kernels/row.cuh": "// row\n"}
+    write_files(files, tmp_path)
+    folders = {(tmp_path / path).parent for path in files} | {tmp_path}
+    for folder in folders:
+        (folder / ".fusegen-0123456789abcdef.tmp").write_text("half")
+    assert len(folders) > 3 and write_files(files, tmp_path) == []
+    assert not list(tmp_path.rglob("*.tmp"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import os
 import pickle
+import shutil
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ import pytest
 import fusegen
 from fusegen.runtime import LoadError
 
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "__all__ = ['Chain']\n\n\nclass Chain:\n    where = __file__\n"
 
 
@@ -148,3 +153,55 @@ def test_importing_fusegen_leaves_torch_alone() -> None:
     assert done.stdout.strip() == fusegen.__version__, done.stderr
     with pytest.raises(AttributeError, match="no attribute 'lod'"):
         fusegen.lod  # noqa: B018
+
+
+WORKERS = """\
+import fusegen
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Features(Dataset):
+    def __init__(self, module):
+        self.module = module
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        with torch.no_grad():
+            return self.module(torch.full((1, 8), float(index)))[0]
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    module = fusegen.load("gemm_add_relu")(8, 16, [16])
+    expected = torch.stack([Features(module)[index] for index in range(4)])
+    loader = DataLoader(Features(module), batch_size=4, num_workers=1, multiprocessing_context="spawn")
+    assert torch.equal(next(iter(loader)), expected)
+    print("the same")
+"""
+
+
+@pytest.mark.torch
+def test_workers_that_are_spawned(tmp_path: Path) -> None:
+    """The script's directory is where Python looks for modules; the generated packages are below the current one."""
+    for name in ("gemm_add_relu", "support"):
+        shutil.copytree(
+            ROOT / "generated" / name, tmp_path / "generated" / name, ignore=shutil.ignore_patterns("_*.so")
+        )
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "train.py").write_text(WORKERS)
+    command = [sys.executable, "scripts/train.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr
+
+
+def test_other_pickles_and_copies_are_as_of_any_class(write) -> None:
+    chain = fusegen.load("chain", write("chain"))()
+    chain.state = [1]
+    assert b"_new" not in pickle.dumps(chain) and pickle.loads(pickle.dumps(chain)).state == [1]
+    assert type(copy.deepcopy(chain)) is type(chain)
+    sent = pickle.loads(ForkingPickler.dumps(chain))
+    assert type(sent) is type(chain) and sent.state == [1]

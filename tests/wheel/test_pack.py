@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("auditwheel")
 pytest.importorskip("hatchling")
 
+from fusegen.errors import SpecError  # noqa: E402
 from fusegen.plan.load import planned_files  # noqa: E402
 from fusegen.wheel.errors import WheelError  # noqa: E402
 from fusegen.wheel.project import Wheel, pack  # noqa: E402
@@ -52,3 +53,17 @@ def test_a_license_that_would_be_missing(library: Path, tmp_path: Path) -> None:
     with pytest.raises(WheelError, match="hatchling left out LICENSE"):
         pack(wheel, planned_files([SPECS / "bias_relu.yaml"]), {"bias_relu/_C.so": library}, directory)
     assert list(directory.iterdir()) == []
+
+
+def test_a_wheel_that_is_there(library: Path, tmp_path: Path) -> None:
+    """It is replaced when told to; what a killed command has left beside it goes."""
+    (tmp_path / "dist" / ".wheel-left").mkdir(parents=True)
+    plans, given = planned_files([SPECS / "bias_relu.yaml"]), {"bias_relu/_C.so": library}
+    made = pack(Wheel("kernels", "1"), plans, given, tmp_path / "dist")
+    content = made.read_bytes()
+    made.write_bytes(b"mine")
+    with pytest.raises(SpecError, match=rf"FG502.*{made.name} is there already.*--overwrite"):
+        pack(Wheel("kernels", "1"), plans, given, tmp_path / "dist")
+    assert made.read_bytes() == b"mine"
+    assert pack(Wheel("kernels", "1", overwrite=True), plans, given, tmp_path / "dist").read_bytes() == content
+    assert list((tmp_path / "dist").iterdir()) == [made]

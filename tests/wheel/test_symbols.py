@@ -42,7 +42,7 @@ FOREIGN = {
 
 
 def compiled(directory: Path, text: str, *options: str, name: str = "_C.so") -> Path:
-    cxx, _ = find_cxx({"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    _, cxx, _ = find_cxx({"PATH": "/usr/local/bin:/usr/bin:/bin"})
     source, output = directory / f"{name}.cpp", directory / name
     source.write_text(text)
     subprocess.run([cxx, "-shared", "-fPIC", source, "-o", output, *options], check=True)
