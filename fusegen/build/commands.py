@@ -78,7 +78,9 @@ class Commands:
         if not module:
             return [self._link_step([*objects.values()], output, DEFINED)]
         others = [path for unit, path in objects.items() if unit not in module]
-        tried = self._link_step(others, output.with_name(f"{output.stem}.defined{output.suffix}"), DEFINED)
+        where = output.with_name(f"{output.stem}.defined{output.suffix}")
+        # It waits for the module, too: else ninja, which goes by what is behind a step, would compile that last.
+        tried = self._link_step(others, where, DEFINED, after=[objects[unit] for unit in module])
         return [tried, self._link_step([*objects.values()], output, [], after=[tried.output])]
 
     def _link_step(

@@ -37,7 +37,6 @@ def broken(project, command: list[str], raised: str, **environment: str) -> subp
     [
         ("raise KeyError('lost')", "KeyError: 'lost'"),
         ("raise RecursionError('too deep')", "RecursionError: too deep"),
-        ("raise OSError(5, 'Input/output error')", "OSError: [Errno 5] Input/output error"),
         ("raise fusegen.errors.InternalError('[two] kernels')", "report it with the spec: [two] kernels"),
     ],
 )
