@@ -52,9 +52,7 @@ def test_every_mistake_of_every_file(tmp_path: Path) -> None:
 
 def test_packages_whose_names_differ_in_case_only(tmp_path: Path) -> None:
     paths = written(tmp_path, demo=BATCH_NORM, Demo=BATCH_NORM)
-    with pytest.raises(
-        SpecError, match=r"Demo.yaml:2:7: error\[FG208\]: 'Demo' would give the package a name that"
-    ):
+    with pytest.raises(SpecError, match=r"Demo.yaml:2:7: error\[FG208\]: 'Demo' would give the package a name that"):
         plan_files(paths)
 
 
