@@ -119,8 +119,9 @@ class Interpreter:
         later = self._kept(index + 1).difference(kept, each.values)
         if not later:
             return [node for node in each.values if node not in kept]
-        reductions = (node for node in ancestors(later) if not node.is_full)
-        nodes = ancestors([*each.values, *later], {*self.passes.given, *kept, *reductions})
+        targets = [*each.values, *later]
+        small = (node for node in ancestors(targets) if not node.is_full)
+        nodes = ancestors(targets, {*self.passes.given, *kept, *small})
         return [n for n in nodes if n.is_full and not (n.is_leaf or n in kept or n in self.passes.given)]
 
     def _sum(self, index: int, node: Node, known: Mapping[Node, Value], axes: Axes) -> Value:

@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-import fusegen  # noqa: E402
 from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
@@ -127,12 +126,6 @@ def test_refusals(case: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=message):
         write("refused", text, tmp_path)
 
-
-def test_no_export(tmp_path: Path) -> None:
-    path = tmp_path / "heads.yaml"
-    path.write_text(spec("heads", HEADS))
-    with pytest.raises(SpecError, match="FG510.*no norms of blocks"):
-        fusegen.export(path)
 
 
 INSTANCE = """

@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-import fusegen  # noqa: E402
 from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
@@ -249,10 +248,3 @@ def test_refusals(case: str, tmp_path: Path) -> None:
     text, message = REFUSED[case]
     with pytest.raises(SpecError, match=message):
         write("refused", text, tmp_path)
-
-
-def test_no_export(tmp_path: Path) -> None:
-    path = tmp_path / "loss.yaml"
-    path.write_text(spec("loss"))
-    with pytest.raises(SpecError, match="FG510.*an exported file has no losses"):
-        fusegen.export(path)

@@ -173,9 +173,10 @@ def test_a_parametrised_weight(subject) -> None:
 
 @torch.no_grad()
 def test_pieces_are_kept_and_renewed(subject, monkeypatch) -> None:
-    """In evaluation, of the parameter, whichever way it lies."""
+    """In evaluation, on request, of the parameter, whichever way it lies."""
     fused, _, x = pair(subject)
     module, split, split_rows = precisions.with_precision(fused.eval(), "fp32_split"), None, []
+    module.fusegen_keep_pieces = True
     operators_of = [each for each in vars(subject.package).values() if type(each).__name__ == "Operator"]
     for each in operators_of:
         split = each.split

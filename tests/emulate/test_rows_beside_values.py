@@ -11,9 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: E402
 
-import fusegen  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.errors import SpecError  # noqa: E402
 from fusegen.plan.composition import Composition  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
@@ -121,9 +119,3 @@ def test_shapes_and_single_gradients(packages) -> None:
         torch.testing.assert_close(given[0].grad, given[1].grad)
     with torch.inference_mode():
         assert [each.shape for each in module(x, labels)] == [(), (5, 9)]
-
-
-def test_no_export(tmp_path: Path) -> None:
-    (tmp_path / "rows_net.yaml").write_text(NET)
-    with pytest.raises(SpecError, match="FG510.*no result for each row beside others"):
-        fusegen.export(tmp_path / "rows_net.yaml")

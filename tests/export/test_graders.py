@@ -144,7 +144,7 @@ def test_the_rules_find_what_breaks_them(old: str, new: str, complaint: str) -> 
 
 
 def test_names_of_the_spec_stay_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "chain.yaml"
+    path = tmp_path / "low_pass.yaml"
     text = HAND_PICKED["batch_before_group"].spec("chain").replace("name: chain", "name: low_pass")
     path.write_text(text.replace("A chain of the tests", "a pass and a bypass"))
     plan = standalone_plan(path, precision="ieee")

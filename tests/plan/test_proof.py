@@ -73,6 +73,14 @@ def test_plans_are_right(chain: list[Program]) -> None:
     assert not any(wrong(program) for program in chain)
 
 
+def test_values_kept_behind_sums_of_what_is_not_read_again(tmp_path) -> None:
+    """The backward pass keeps a slope, and its elements need sums of r, which the first pass alone reads."""
+    norms = [f"op: group_norm, name: {name}, num_groups: 1, affine: false" for name in ("one", "two")]
+    steps = ("op: silu", *norms, "op: abs", "op: amax, dim: 1, keepdim: true", "op: mul, input: r")
+    for program in planned(tmp_path, *steps, inputs=", r: [batch, width]").programs:
+        assert not wrong(program)
+
+
 def test_two_passes_swapped(chain: list[Program]) -> None:
     """Of which the second takes what the first makes known."""
     for program in chain:
