@@ -17,7 +17,8 @@ _LEAST_BUDGET = 1e-9  # of what could be saved: nothing is, but for what must be
 
 def draw_seed(device):
     """A seed as a call draws it: an int64 tensor without dimensions."""
-    if torch.compiler.is_exporting():
+    # The flag, since Dynamo takes is_exporting() for true in any trace before torch 2.12.
+    if torch.compiler._is_exporting_flag:
         return _draw(device)  # a program without a backward pass
     if torch.compiler.is_compiling():
         return torch.ops.fusegen.draw_seed(torch.empty(0, device=device))

@@ -57,7 +57,8 @@ def _is_worth_splitting(module, x, weight):
         return True
     device = torch.cuda.get_device_properties(x.device)
     rows = x.numel() // x.shape[-1]
-    if torch.compiler.is_compiling() and torch.compiler.is_exporting():
+    # The flag, since Dynamo takes is_exporting() for true in any trace before torch 2.12.
+    if torch.compiler._is_exporting_flag:
         rows = _EXPORTED_ROWS  # a number of rows that stays free must not be compared with anything
     # In training without gradients, too: a checkpoint runs so first, and then again with them.
     with_gradients = torch.is_grad_enabled() or module.training
