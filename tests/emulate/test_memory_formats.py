@@ -57,7 +57,8 @@ COPIED = {"batch_norm_scaling": 2, "residual_hardswish": 2, "one_dimension": 6}
 )
 def test_copies_by_the_kernel(packages, formats, name, dtype, autocast) -> None:
     """From one memory format to the other, and to another dtype: nothing of this size is left to PyTorch, but for the
-    gradient of the input in 16 bits, which has few channels, and that which is cast back to float32."""
+    gradient of the input in 16 bits, which has few channels, and that which is cast back to float32. Where oneDNN has
+    no convolution in 16 bits that gradient is contiguous as it is made."""
     formats(name)
     fused, original = pair(packages, name, dtype)
     inputs = drawn(packages, name, dtype=dtype)
@@ -71,7 +72,7 @@ def test_copies_by_the_kernel(packages, formats, name, dtype, autocast) -> None:
     assert len(calls.ours) - 2 == COPIED[name] - narrow  # under autocast the weight, and not the gradient
     made = {y.numel(), *(x.numel() for x in inputs)}
     left = [shape for shape in calls.copies if shape.numel() in made]
-    assert len(left) == (narrow or autocast is not None)
+    assert len(left) <= (narrow or autocast is not None)
 
 
 def test_which_tensors_the_kernel_copies(packages, formats) -> None:
