@@ -50,7 +50,7 @@ def test_the_convolution_alone(subject) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_step_of_a_depthwise_convolution_alone(subject, dtype) -> None:
-    """In float32 of contiguous operands, as the fused module's gradients are made; in 16 bits in the library's format."""
+    """In float32 of contiguous operands, as the fused module's gradients are; in 16 bits in the library's format."""
     original = torch.nn.Sequential(torch.nn.Conv3d(4, 4, 3, groups=4)).to(dtype)
     step = SimpleNamespace(name="0", spatial=3, transposed=False)
     x = torch.randn(2, 4, 5, 6, 7, dtype=dtype, requires_grad=True)

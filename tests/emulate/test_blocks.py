@@ -127,7 +127,6 @@ def test_refusals(case: str, tmp_path: Path) -> None:
         write("refused", text, tmp_path)
 
 
-
 INSTANCE = """
 fusegen: 1
 name: of_instances
