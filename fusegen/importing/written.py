@@ -32,7 +32,11 @@ def reference_class(planned: Planned) -> Iterator[type[nn.Module]]:
             yield type(fused.__name__, (fused,), {"forward": fused.fusegen_reference})
         finally:
             for name, module in list(sys.modules.items()):
-                if folder.name in name or str(getattr(module, "__file__", None)).startswith(str(folder)):
+                # Packages import what they share below a module that has a path and no file.
+                place = str(getattr(module, "__file__", None))
+                if name.startswith("_fusegen_") and "." not in name:
+                    place = next(iter(module.__path__), "")
+                if folder.name in name or place.startswith(str(folder)):
                     del sys.modules[name]
 
 
