@@ -72,14 +72,17 @@ def writing(path: Path) -> Iterator[None]:
         raise SpecError([Diagnostic("FG502", f"cannot write {path}: {error.strerror or error}")]) from error
 
 
-def write(path: Path, data: str | bytes) -> None:
-    """Writes bytes, or text in UTF-8, in one step. Raises OSError, and then what was there stays."""
+def write(path: Path, data: str | bytes, mode: int | None = None) -> None:
+    """Writes bytes, or text in UTF-8, in one step. mode: the permissions of the file, whatever the umask. Raises OSError,
+    and then what was there stays."""
     content = data.encode("utf-8") if isinstance(data, str) else data
     if _is_special(path):
         path.write_bytes(content)
         return
     with replacing(path) as part:
         part.write_bytes(content)
+        if mode is not None:
+            part.chmod(mode)
 
 
 @contextmanager
@@ -95,9 +98,9 @@ def replacing(path: Path) -> Iterator[Path]:
         part = path.with_name(f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}")
         try:
             os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-            yield part
             if path.exists():
                 shutil.copymode(path, part)
+            yield part
             with part.open("rb") as file:
                 os.fsync(file.fileno())  # else the name may be on the disk before the content is
             os.replace(part, path)

@@ -119,7 +119,7 @@ def _write(path: Path, text: str) -> bool:
     if _holds(path, data):
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, data)
+    write(path, data, mode=0o644)
     return True
 
 

@@ -24,7 +24,7 @@ PYTHON_NAMES = frozenset(
 CONSTRUCTOR_ARGUMENTS = frozenset({"device", "dtype", "precision"})
 
 # What a generated module imports, or looks up among Python's built-ins, besides; its class must not hide it.
-MODULE_GLOBALS = frozenset("BaseException Path Sequence TYPE_CHECKING Tensor annotations hashlib importlib sys".split())
+MODULE_GLOBALS = frozenset("ModuleType Path Sequence TYPE_CHECKING Tensor annotations hashlib importlib sys".split())
 
 # Files of these names cannot exist on Windows, with or without a suffix: no one there could check out the repository.
 WINDOWS_DEVICES = frozenset(

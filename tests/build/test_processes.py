@@ -69,6 +69,8 @@ def test_what_an_interrupted_build_finished_is_not_compiled_again(workshop, how:
     (workshop.root / "generated/support/autograd.cpp").write_text("autograd\n")
     slow = workshop.start(seconds=3, slow="bindings.cpp")
     wait_until(lambda: len(list(stores.glob("*/finished/*"))) == 2)
+    # ninja removes what a step has made whose end it has not noted.
+    wait_until(lambda: any(len(log.read_text().splitlines()) > 3 for log in stores.glob("*/work-*/.ninja_log")))
     slow.send_signal(how)
     slow.communicate(timeout=60)
     assert slow.returncode != 0 and not workshop.output.exists()

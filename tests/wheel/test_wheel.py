@@ -98,7 +98,7 @@ def test_again_it_has_the_same_bytes(wheel: Path) -> None:
     before = wheel.read_bytes()
     kept = wheel.parent / ".wheel" / NAMES[0] / "_C.so"
     made = kept.stat().st_mtime_ns
-    assert pack(wheel.parent, "--target", "sm_90") == wheel
+    assert pack(wheel.parent, "--target", "sm_90", "--overwrite") == wheel
     assert wheel.read_bytes() == before and kept.stat().st_mtime_ns == made
     assert sorted(path.name for path in wheel.parent.iterdir()) == [".wheel", wheel.name]
 
