@@ -73,8 +73,8 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write(path: Path, data: str | bytes, mode: int | None = None) -> None:
-    """Writes bytes, or text in UTF-8, in one step. mode: the file's permissions, whatever the umask. Raises OSError, and
-    then what was there stays."""
+    """Writes bytes, or text in UTF-8, in one step. mode: the file's permissions, whatever the umask. Raises OSError,
+    and then what was there stays."""
     content = data.encode("utf-8") if isinstance(data, str) else data
     if _is_special(path):
         path.write_bytes(content)
