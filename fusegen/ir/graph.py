@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fusegen.errors import InternalError
@@ -114,6 +114,13 @@ class Graph:
             self.nodes.append(node)
             self._known[key] = node
         return self._known[key]
+
+    def add_again(self, node: Node, operands: Sequence[Node]) -> Node:
+        """What a node of another graph is, of other operands: those of this graph that stand for its own."""
+        axes = node.axes if node.is_reduction or node.op == "expand" else None
+        return self.add(
+            node.op, *operands, name=node.name, axes=axes, attribute=node.attribute, temporary=node.temporary
+        )
 
     def adopt(self, node: Node) -> Node:
         """Makes a node of another graph one of this one, under the name that it has."""

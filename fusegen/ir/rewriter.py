@@ -95,12 +95,4 @@ Rule = Callable[[Rewriter, Node], Form]
 
 def same(s: Rewriter, node: Node) -> Form:
     """The same function of the new operands."""
-    made = s.graph.add(
-        node.op,
-        *(s.value(operand) for operand in node.operands),
-        name=node.name,
-        axes=node.axes if node.is_reduction or node.op == "expand" else None,
-        attribute=node.attribute,
-        temporary=node.temporary,
-    )
-    return Form(made)
+    return Form(s.graph.add_again(node, [s.value(operand) for operand in node.operands]))

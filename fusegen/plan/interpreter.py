@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fusegen.ir.axes import SCALAR, Axes
+from fusegen.ir.axes import CHANNEL, SCALAR, Axes
 from fusegen.ir.evaluate import Sizes, Value, agree, numbers, reduce, value_of
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.kinds import KERNELS, Stays
@@ -73,7 +73,7 @@ class Interpreter:
         phases = self.passes.program.phases
         if index < len(phases):
             return phases[index].axes
-        return Axes.of("C")
+        return CHANNEL
 
     def _begin(self, index: int, uses: Iterable[int] | None) -> dict[Node, Value]:
         """What a kernel knows of channels, rows and groups when it begins with a pass. uses: the passes that it does;
@@ -127,7 +127,7 @@ class Interpreter:
     def _sum(self, index: int, node: Node, known: Mapping[Node, Value], axes: Axes) -> Value:
         """Of all elements that the pass goes over, of which there is one for each channel in the pass behind all."""
         (operand,) = node.operands
-        every = Axes.of("C") if index == len(self.passes.passes) else node.view
+        every = CHANNEL if index == len(self.passes.passes) else node.view
         x = np.broadcast_to(np.asarray(self._known(index, operand, known)), self.sizes.shape(every))
         return self._checked(index, node, reduce(node.op, x, axes, self.sizes))
 
@@ -138,8 +138,7 @@ class Interpreter:
         and so of what can be told apart here."""
         passes = self.passes
         known = {node: value for node, value in {**record, **totals}.items() if node.axes <= axes}
-        followed = sorted((n for n in passes.followed if passes.place(n) == index), key=lambda n: n.index)
-        for node in followed:
+        for node in passes.followed_with(index):
             known[node] = totals[node] if node in totals else self._of_unit(index, node, known, axes)
             record[node] = known[node]
         for node in passes.finished[index] if index < len(passes.finished) else ():

@@ -176,6 +176,11 @@ class Passes:
                 stack += [o for o in follows if not o.is_reduction or self.place(o) != place]
         return found
 
+    def followed_with(self, index: int) -> list[Node]:
+        """What follows once the sums of a pass are known, and these sums, as far as it is needed further on, in
+        order."""
+        return sorted((node for node in self.followed if self.place(node) == index), key=lambda node: node.index)
+
     def _stored_later(self) -> list[Node]:
         """What follows from sums, and outputs that are known with the sums of later passes follow from."""
         found = []

@@ -32,16 +32,18 @@ def prove(program: Program, outputs: Sequence[Tensor]) -> None:
     """Raises InternalError unless the program computes what the nodes of `outputs` are. outputs: those of the program,
     of the graph before any rewrite."""
     originals = {tensor.name: tensor.node for tensor in outputs if tensor.role != "count"}
+    passes = Passes(program)
     for sizes in _CASES:
         try:
             with np.errstate(all="ignore"):
-                _compare(program, originals, sizes)
+                _compare(passes, originals, sizes)
         except Fault as fault:
             text = ", ".join(f"{name} {length}" for name, length in sizes.lengths.items())
             raise InternalError(f"the plan of {program.name} is wrong, at {text}: {fault}") from None
 
 
-def _compare(program: Program, originals: Mapping[str, Node], sizes: Sizes) -> None:
+def _compare(passes: Passes, originals: Mapping[str, Node], sizes: Sizes) -> None:
+    program = passes.program
     nodes = {t.name: t.node for t in program.outputs if t.role != "count"}
     given = _given(program, [*nodes.values(), *originals.values()], sizes)
     if missing := originals.keys() - nodes.keys():
@@ -59,7 +61,6 @@ def _compare(program: Program, originals: Mapping[str, Node], sizes: Sizes) -> N
                 raise Fault(f"{tensor.name} is not {same.name}")
     arrays = {t.name: truth[t.node] for t in program.inputs if t.node in truth}
     arrays |= {node.name: truth[node] for node in program.draws}
-    passes = Passes(program)
     for resident in [False, *([True] if is_resident(passes) else [])]:
         found = Interpreter(passes, arrays, truth, sizes, rounding, resident).run()
         for name, node in nodes.items():

@@ -33,10 +33,7 @@ def regrouped(reserved: Collection[str], needs: Needs, outputs: Sequence[Tensor]
             of_rows = [needs.level[operand] == first and operand.axes <= rows for operand in node.operands]
             pairs = zip(operands, of_rows, strict=True)
             operands = [_in_groups(graph, operand, node) if of_row else operand for operand, of_row in pairs]
-        axes = node.axes if node.is_reduction or node.op == "expand" else None
-        found[node] = graph.add(
-            node.op, *operands, name=node.name, axes=axes, attribute=node.attribute, temporary=node.temporary
-        )
+        found[node] = graph.add_again(node, operands)
     return [replace(tensor, node=found[tensor.node]) for tensor in outputs]
 
 

@@ -91,7 +91,7 @@ class PassRenderer:
 
     def _after_sums(self, index: int) -> dict[str, list]:
         passes = self.passes
-        followed = sorted((n for n in passes.followed if passes.place(n) == index), key=lambda n: n.index)
+        followed = passes.followed_with(index)
         finished = passes.finished[index] if index < len(passes.finished) else []
         results = [t for t in passes.stored[index] if not t.samples]
         stores = [t.node for t in results]
