@@ -31,13 +31,18 @@ def reference_class(planned: Planned) -> Iterator[type[nn.Module]]:
             fused = getattr(package, planned.spec.class_name)
             yield type(fused.__name__, (fused,), {"forward": fused.fusegen_reference})
         finally:
-            for name, module in list(sys.modules.items()):
-                # Packages import what they share below a module that has a path and no file.
-                place = str(getattr(module, "__file__", None))
-                if name.startswith("_fusegen_") and "." not in name:
-                    place = next(iter(module.__path__), "")
-                if folder.name in name or place.startswith(str(folder)):
-                    del sys.modules[name]
+            _forget(folder)
+
+
+def _forget(folder: Path) -> None:
+    """Take the modules below a folder out of sys.modules, with the empty package that they share."""
+    for name, module in list(sys.modules.items()):
+        # Their own attributes: some modules make an attribute of any name that they are asked for.
+        own = getattr(module, "__dict__", {})
+        path = own.get("__path__")
+        places = [own.get("__file__"), *(path if isinstance(path, list) else ())]
+        if any(isinstance(place, str) and Path(place).is_relative_to(folder) for place in places):
+            sys.modules.pop(name, None)
 
 
 def _files(planned: Planned) -> dict[str, str]:

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -95,6 +96,15 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     imported(SOURCE)
     assert not [name for name in set(sys.modules) - before if "fusegen_" in name]
     assert not list(tmp_path.glob("fusegen*"))  # torch's compiler has a directory of its own there
+
+
+def test_what_others_put_among_the_modules_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """load_file keeps the user's module by such a name, and sys.modules may hold anything."""
+    others = {"_fusegen_imported_model": ModuleType("model"), "_fusegen_none": None, "_fusegen_object": object()}
+    for name, other in others.items():
+        monkeypatch.setitem(sys.modules, name, other)
+    imported(SOURCE)
+    assert {name: sys.modules[name] for name in others} == others
 
 
 def test_nothing_is_written_where_it_differs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
