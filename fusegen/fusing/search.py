@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from fusegen.aten.table import CONVOLUTIONS, MODULES
 from fusegen.fusing.calls import Calls
 from fusegen.fusing.chains import Chain, Chains, Refused, misfit
 from fusegen.fusing.flat import Run
 from fusegen.fusing.report import Left
 from fusegen.fusing.snapshot import interference
 from fusegen.fusing.swap import is_replaced
-from fusegen.importing.aten import CONVOLUTIONS, MODULES
 from fusegen.importing.module import snake_case
 from fusegen.progress import within
 

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 from torch.nn.modules.conv import _ConvNd
 
-from fusegen.importing import aten
+from fusegen.aten import table as aten
 from fusegen.importing.parts import Parts
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import shape

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from fusegen.importing import aten
+from fusegen.aten import table as aten
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.owners import Owners
 from fusegen.importing.places import Place, refusal

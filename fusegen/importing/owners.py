@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from fusegen.importing import aten
+from fusegen.aten import table as aten
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.places import refusal
 from fusegen.importing.positions import Positions

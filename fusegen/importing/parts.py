@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import fx
 
-from fusegen.importing import aten
+from fusegen.aten import table as aten
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import is_channels

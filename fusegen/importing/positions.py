@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fusegen.aten import table as aten
 from fusegen.chain.images import MOST
-from fusegen.importing import aten
 from fusegen.importing.layers import empty, runs_of
 
 # A batch of small inputs is at least this, and so are the positions of a convolution's result.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fusegen.importing import aten
+from fusegen.aten import table as aten
 from fusegen.importing.chosen import FLAT, Chosen
 from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.dropped import Drops

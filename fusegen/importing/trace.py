@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind
 
-from fusegen.importing import aten
-from fusegen.importing.composite import write_out
+from fusegen.aten import table as aten
+from fusegen.aten.composite import write_out
 from fusegen.importing.places import Place, is_theirs, of_error, of_trace, refusal
 from fusegen.importing.sizes import check_conditions
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from fusegen.aten.table import CONVOLUTIONS
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.aten import CONVOLUTIONS
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 from fusegen.importing.facts import facts_of_part
 from fusegen.importing.values import CHANNELS, Value, walk

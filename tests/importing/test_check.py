@@ -11,8 +11,9 @@ from types import ModuleType
 import pytest
 import torch
 
+from fusegen.aten import table as aten
 from fusegen.errors import SpecError
-from fusegen.importing import aten, draft, module
+from fusegen.importing import draft, module
 from fusegen.importing.load import import_spec
 from fusegen.importing.values import Number, Value, Values
 from tests.importing.modules import Source, imported

@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from fusegen.importing import aten
+from fusegen.aten import table as aten
 from fusegen.ops.lacking import LACKING
 
 

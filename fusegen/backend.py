@@ -1,0 +1,111 @@
+"""fusegen as a backend of torch.compile: `torch.compile(model, backend="fusegen")`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import fx, nn
+
+from fusegen.capture.lower import lower
+from fusegen.capture.packages import SPECS, Build, Packages
+from fusegen.capture.report import Report
+from fusegen.capture.rewrite import rewrite
+from fusegen.capture.worth import Choose
+from fusegen.paths import DEFAULT_FUSED
+
+Rest = Literal["inductor", "eager"]
+Compiled = Callable[..., Any]
+
+_log = logging.getLogger("fusegen")
+
+
+class Backend:
+    """A backend of torch.compile that runs chains of operators as kernels of fusegen, and the rest as `rest` does.
+
+    directory: has, or gets, `specs/<name>.yaml` and `generated/<name>/`, to be committed. build: "now" writes what is
+    not there, and compiles it where there is a GPU; "never" takes the packages that are there. rest: "inductor" or
+    "eager". choose: "trained" takes chains that gradients flow through, "all" takes each. options: those of
+    torch._inductor.config, for the rest. `report` tells what became of the graphs so far.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path = DEFAULT_FUSED,
+        *,
+        build: Build = "now",
+        rest: Rest = "inductor",
+        choose: Choose = "trained",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        for name, value, kind in (("build", build, Build), ("rest", rest, Rest), ("choose", choose, Choose)):
+            known = get_args(kind)
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        self.packages = Packages(Path(directory), build)
+        self.rest, self.choose, self.options = rest, choose, dict(options or {})
+        self.report = Report(Path(directory) / SPECS)
+
+    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Compiled:
+        """What torch.compile runs in the place of a graph. Raises SpecError and BuildError."""
+        has_tensors = any(isinstance(node.meta.get("example_value"), torch.Tensor) for node in module.graph.nodes)
+        if has_tensors:
+            module = lower(module)
+            rewrite(module, self.packages, self.report, self.choose)
+            _log.info("%s", self.report)
+        if self.rest == "eager":
+            from torch._dynamo.backends.debugging import aot_eager
+
+            return aot_eager(module, inputs)
+        from torch._inductor.compile_fx import compile_fx
+
+        return compile_fx(module, inputs, config_patches=self.options or None)  # type: ignore[arg-type,return-value]
+
+
+def compile(
+    model: nn.Module,
+    *,
+    directory: str | Path = DEFAULT_FUSED,
+    build: Build = "now",
+    rest: Rest = "inductor",
+    choose: Choose = "trained",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    dynamic: bool | None = None,
+    fullgraph: bool = False,
+) -> Any:
+    """torch.compile(model) with a Backend, which has the same arguments.
+
+    mode: Inductor's, such as "reduce-overhead". dynamic, fullgraph: torch.compile's.
+    """
+    backend = Backend(directory, build=build, rest=rest, choose=choose, options=_options(mode, options))
+    return torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph)
+
+
+def compile_graph(
+    module: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+) -> Compiled:
+    """What `backend="fusegen"` names. options: Backend's, and Inductor's under their own names."""
+    given = dict(options or {})
+    own = {key: given.pop(key) for key in ("directory", *_CHOICES) if key in given}
+    key = (str(Path(own.get("directory", DEFAULT_FUSED)).resolve()), *(own.get(name) for name in _CHOICES))
+    backend = _backends.get(key)
+    if backend is None:
+        backend = _backends[key] = Backend(**own)
+    backend.options = _options(mode, given)
+    return backend(module, inputs)
+
+
+_CHOICES = ("build", "rest", "choose")
+_backends: dict[tuple[Any, ...], Backend] = {}  # a model has many graphs, and one report
+
+
+def _options(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Inductor's configuration of a mode, with options that go before it."""
+    found: dict[str, Any] = {}
+    if mode not in (None, "default"):
+        found |= torch._inductor.list_mode_options(mode)
+    return found | dict(options or {})

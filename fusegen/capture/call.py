@@ -1,0 +1,148 @@
+"""What runs in the place of a region: the ops of its package, with the tensors of the graph as their arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from fusegen.capture.lower import value_of
+from fusegen.capture.partition import Region
+from fusegen.capture.steps import Chain, NotAChain
+
+_MODE, _SEED = "_dtype_mode", "seed"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Of an op: the place of a tensor among those of a call, or a value that is the same in every call. channels:
+    whether the op takes the tensor as one of channels alone."""
+
+    tensor: int | None = None
+    value: Any = None
+    channels: bool = False
+
+
+class Call(nn.Module):
+    """A call of a package's ops. It runs while a graph is traced, and leaves the ops in the graph.
+
+    Takes the tensors of the region, and returns its results: a tensor, or a tuple of several.
+    """
+
+    def __init__(
+        self,
+        operator: Any,
+        arguments: Sequence[Argument],
+        results: Sequence[tuple[int, torch.dtype]],
+        is_image: bool,
+        name: str,
+    ) -> None:
+        """results: of what is returned the place among the operator's results, and the dtype. name: of the package."""
+        super().__init__()
+        # No submodule, nor a part of a state_dict.
+        self.__dict__["_operator"] = operator
+        self._arguments, self._results, self._is_image, self._chain = list(arguments), list(results), is_image, name
+
+    def extra_repr(self) -> str:
+        return self._chain
+
+    def forward(self, *tensors: Tensor) -> Any:
+        support = _support_of(self._operator)
+        given = [self._given(each, tensors, support) for each in self._arguments]
+        if self._is_image:
+            result = support.images.call_on_images(self._operator, given, support.memory_formats.is_last(given[0]))
+        else:
+            result = self._operator(*given)
+        results = result if isinstance(result, tuple) else (result,)
+        made = [results[at].to(dtype) for at, dtype in self._results]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _given(self, argument: Argument, tensors: Sequence[Tensor], support: Any) -> Any:
+        if argument.value is _SEED:
+            return support.drawn_seed.draw_seed(tensors[0].device)
+        if argument.tensor is None:
+            return argument.value
+        tensor = tensors[argument.tensor]
+        return tensor.reshape(-1) if argument.channels else tensor
+
+
+def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tuple[Call, list[fx.Node]]:
+    """The call for a region, and the nodes whose tensors it takes. module: of the package.
+
+    Raises NotAChain where the package has no kernels for the dtypes, or is not compiled.
+    """
+    package = module._package
+    if not hasattr(package, "dtypes"):
+        raise NotAChain("the chain is planned as several regions")
+    device = value_of(region.nodes[0]).device.type  # type: ignore[union-attr]
+    if device != package.device:
+        raise NotAChain(f"the tensors are on {device}, where there are no kernels")
+    if not package.built:
+        raise NotAChain(f"the package is not compiled: {package.command()}")
+    operator = _operator(module, chain.training)
+    mode = _mode(operator, chain)
+    nodes = list(dict.fromkeys(node for node in chain.tensors.values() if node is not None))
+    numbers = {**chain.numbers, _MODE: mode, _SEED: _SEED}
+    own = {key for key in chain.tensors if key not in chain.inputs}
+    arguments = []
+    for each in operator.forward._schema.arguments:
+        if chain.tensors.get(each.name) is not None:
+            at = nodes.index(chain.tensors[each.name])  # type: ignore[arg-type]
+            arguments.append(Argument(at, channels=each.name in own))
+        elif each.name in numbers:
+            arguments.append(Argument(value=numbers[each.name]))
+        elif each.name in chain.tensors or "Optional" in str(each.type):
+            arguments.append(Argument())
+        else:
+            raise NotAChain(f"its op takes {each.name}, which the graph does not have")
+    results = [(at, node.meta["val"].dtype) for node, at in chain.results]
+    return Call(operator, arguments, results, region.frame.form == "images", name), nodes
+
+
+def _operator(module: ModuleType, training: bool) -> Any:
+    for name in ("_fused", "_train" if training else "_eval"):
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise NotAChain("the package has no kernels of this mode")
+
+
+def _mode(operator: Any, chain: Chain) -> int:
+    """The dtype mode whose kernels take the tensors as they are, and make results of the least width that is wide
+    enough for all of them."""
+    given = _roles(operator, chain)
+    order = operator.order or (0,)
+    results = [(operator.results[order[at]][0], node.meta["val"].dtype) for node, at in chain.results]
+    fits = [
+        (sum(row[role].itemsize for role, _ in results), mode)
+        for mode, row in enumerate(operator.package.dtypes)
+        if all(row[role] == dtype for role, dtype in given)
+        and all(torch.promote_types(dtype, row[role]) == row[role] for role, dtype in results)
+    ]
+    if not fits:
+        came, made = (
+            ", ".join(f"{role} in {dtype}" for role, dtype in dict.fromkeys(each)) for each in (given, results)
+        )
+        raise NotAChain(f"there are no kernels for {came} that make {made}")
+    return min(fits)[1]
+
+
+def _text(dtypes: Iterable[tuple[str, torch.dtype]]) -> str:
+    return ", ".join(f"{role} in {dtype}" for role, dtype in dict.fromkeys(dtypes))
+
+
+def _roles(operator: Any, chain: Chain) -> list[tuple[str, torch.dtype]]:
+    """The roles of the tensors, which stand for their dtypes."""
+    names = [each.name for each in operator.forward._schema.arguments]
+    roles = dict(zip(names, (role for role, *_ in operator.gradients), strict=False))
+    values = {name: value_of(node) for name, node in chain.tensors.items()}
+    return [(roles.get(name, "parameter"), value.dtype) for name, value in values.items() if value is not None]
+
+
+def _support_of(operator: Any) -> Any:
+    """The support package that the operator is from."""
+    return sys.modules[type(operator).__module__.rpartition(".")[0]]

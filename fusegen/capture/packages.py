@@ -1,0 +1,112 @@
+"""The packages of a directory: planned, rendered, compiled and loaded for the chains of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+import torch
+
+from fusegen.build.progress import shown
+from fusegen.capture.specs import Specs
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.paths import BUILD_STORE
+from fusegen.plan.composition import Planned, compiled
+from fusegen.plan.devices import is_known
+from fusegen.plan.load import planned_files
+from fusegen.progress import tell
+from fusegen.render.output import write_files
+from fusegen.render.package import render_all
+from fusegen.runtime.importing import import_package
+
+SPECS, GENERATED = "specs", "generated"
+DEFAULT_TARGET = "sm_90"
+Build = Literal["now", "never"]
+
+
+class Packages:
+    """Of one directory. build: "now" compiles what is not compiled yet, if there is a GPU; "never" writes nothing, and
+    takes the packages that are there."""
+
+    def __init__(self, directory: Path, build: Build) -> None:
+        self.directory = directory.resolve()
+        self.build = build
+        self._modules: dict[str, ModuleType] = {}
+
+    def prepare(self, place: Callable[[Specs], Sequence[str]]) -> dict[str, ModuleType | str]:
+        """The Python modules of the packages that `place` names, by their names, or why there is none. place: puts
+        chains into the specs of the directory. Raises SpecError and BuildError."""
+        with self._locked():
+            specs = Specs(self.directory / SPECS, [_planned_target()])
+            names = list(dict.fromkeys(place(specs)))
+            missing = [name for name in names if name not in self._modules]
+            if self.build == "now" and missing:
+                specs.write()
+                self._make(specs, missing)
+            reasons = {name: self._obstacle(specs, name) for name in names}
+        for name in missing:
+            if reasons[name] is None:
+                self._modules[name] = import_package(self.output, name)
+        return {name: reasons[name] or self._modules[name] for name in names}
+
+    def _obstacle(self, specs: Specs, name: str) -> str | None:
+        """Why a package cannot be used."""
+        if not (self.output / name / "__init__.py").is_file():
+            return f"there is no package {self.output / name}, and build is 'never'"
+        target, known = _target(), specs.targets(name)
+        if target is not None and target not in [each.rstrip("af") for each in known]:
+            return f"{specs.path(name)} has the targets {', '.join(known)}, and this GPU is {target}"
+        return None
+
+    @property
+    def output(self) -> Path:
+        return self.directory / GENERATED
+
+    def _make(self, specs: Specs, names: Iterable[str]) -> None:
+        with shown():
+            tell("planning and rendering")
+            plans = {plan.spec.name: plan for plan in planned_files(sorted(specs.directory.glob("*.yaml")))}
+            write_files(render_all(plans.values()), self.output)
+        if torch.cuda.is_available():
+            _compile(self.output, [plans[name] for name in names])
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time writes: all of a distributed run begin alike."""
+        if self.build == "never":
+            yield
+            return
+        from filelock import FileLock
+
+        store = self.output / BUILD_STORE
+        try:
+            store.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
+        with FileLock(store / "capture.lock"):
+            yield
+
+
+def _compile(output: Path, plans: Sequence[Planned]) -> None:
+    from rich.console import Console
+
+    from fusegen.build import Request, build_extensions
+
+    requests = [Request(output / plan.spec.name, plan.spec.targets) for plan in compiled(plans)]
+    build_extensions(requests, console=Console(stderr=True, highlight=False))
+
+
+def _planned_target() -> str:
+    """The GPU that new specs are for."""
+    target = _target()
+    return target if target is not None and is_known(target) else DEFAULT_TARGET
+
+
+def _target() -> str | None:
+    """The GPU at hand, as nvcc calls it."""
+    if not torch.cuda.is_available():
+        return None
+    return "sm_{}{}".format(*torch.cuda.get_device_capability())

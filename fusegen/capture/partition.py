@@ -1,0 +1,187 @@
+"""Which operators of a graph run as one: a norm or a reduction over the channels, with what is pointwise around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+
+import torch
+from torch import fx
+
+from fusegen.aten import table
+from fusegen.capture.lower import operator_of, shape_of, value_of
+from fusegen.capture.roles import Frame, Kind, frame_of, kind_of
+
+_AROUND: tuple[Kind, ...] = ("function", "arithmetic", "dropout", "cast")
+
+
+@dataclass(eq=False)
+class Region:
+    """Operators that run as one, in the order of the graph, and how their values lie."""
+
+    frame: Frame
+    nodes: list[fx.Node] = field(default_factory=list)
+
+    @property
+    def results(self) -> list[fx.Node]:
+        """The nodes whose values others take."""
+        inside = set(self.nodes)
+        return [node for node in self.nodes if any(user not in inside for user in node.users)]
+
+    @property
+    def ops(self) -> list[str]:
+        """The names of the operators."""
+        return [operator_of(node)[1] for node in self.nodes]
+
+
+def partition(graph: fx.Graph) -> list[Region]:
+    """The regions of a graph, of which no operator is in two, and each can run at one moment."""
+    kinds = {node: kind for node in graph.nodes if (kind := kind_of(node)) is not None}
+    order = _Order(graph)
+    sections = _sections(graph)
+    found: list[Region] = []
+    owned: set[fx.Node] = set()
+    for wanted in ("norm", "reduction"):
+        for node in list(graph.nodes):
+            if kinds.get(node) != wanted or node in owned:
+                continue
+            frame = frame_of(node)
+            assert frame is not None
+            free = {
+                each: kind
+                for each, kind in kinds.items()
+                if each not in owned and sections[each] == sections[node] and (kind in _AROUND or kind == "reduction")
+            }
+            region = _grown(node, frame, free, order)
+            if region is not None:
+                order.join(region.nodes)
+                owned |= set(region.nodes)
+                found.append(region)
+    return found
+
+
+def _grown(seed: fx.Node, frame: Frame, free: dict[fx.Node, Kind], order: _Order) -> Region | None:
+    """The region around a norm or a reduction."""
+    inside = {seed: None}
+    if not _fits(seed, frame, inside):
+        return None
+    waiting = [seed]
+    while waiting:
+        node = waiting.pop()
+        for each in (*node.all_input_nodes, *node.users):
+            if each in inside or each not in free or not _fits(each, frame, inside):
+                continue
+            if free[each] == "reduction" and frame_of(each) != frame:
+                continue
+            if order.is_convex((*inside, each)):
+                inside[each] = None
+                waiting.append(each)
+    _prune(inside, seed, frame)
+    region = Region(frame, sorted(inside, key=order.place))
+    return region if all(shape_of(node) == frame.sizes for node in region.results) else None
+
+
+def _fits(node: fx.Node, frame: Frame, inside: Iterable[fx.Node]) -> bool:
+    """Whether a node makes a value of the region of such values, on the region's device."""
+    value = value_of(node)
+    first = value_of(next(iter(inside)))
+    assert value is not None and first is not None
+    if value.device != first.device or frame.lay(shape_of(node)) not in ("full", "row"):
+        return False
+    if operator_of(node)[1] in table.MODULES:  # tensors of channels have places of their own
+        return frame.lay(shape_of(node.args[0])) == "full"  # type: ignore[arg-type]
+    for each in node.all_input_nodes:
+        operand = value_of(each)
+        if operand is None or not operand.dtype.is_floating_point or frame.lay(shape_of(each)) is None:
+            return False
+        if operand.device != first.device:
+            return False
+    return True
+
+
+def _prune(inside: dict[fx.Node, None], seed: fx.Node, frame: Frame) -> None:
+    """Takes out what spares nothing: a function at an end whose operand, or at the beginning whose result, is stored
+    in any case. The rest's neighbour can have it as well."""
+    changed = True
+    while changed:
+        changed = False
+        for node in [each for each in inside if each is not seed]:
+            ours = [user for user in node.users if user in inside]
+            stored = len(ours) < len(node.users)
+            wide = [each for each in node.all_input_nodes if frame.lay(shape_of(each)) == "full"]
+            within = [each for each in wide if each in inside]
+            is_end = not ours and all(any(user not in inside for user in each.users) for each in within)
+            is_beginning = stored and ours and not within and len(wide) < 2
+            if is_end or is_beginning:
+                del inside[node]
+                changed = True
+
+
+def _sections(graph: fx.Graph) -> dict[fx.Node, int]:
+    """Parts of a graph between which nothing may move: what changes memory or a mode lies between them."""
+    found: dict[fx.Node, int] = {}
+    count = 0
+    for node in graph.nodes:
+        if node.op == "call_function" and _is_barrier(node):
+            count += 1
+        found[node] = count
+    return found
+
+
+def _is_barrier(node: fx.Node) -> bool:
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return not node.all_input_nodes or node.is_impure()
+    if not node.target._schema.is_mutable:
+        return False
+    value = value_of(node)
+    # The counts of batch norms move in each call, and no region reads them.
+    return value is None or value.dtype.is_floating_point
+
+
+class _Order:
+    """What has to run before what. The nodes of a region count as one."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._nodes = list(graph.nodes)
+        self._place = {node: index for index, node in enumerate(self._nodes)}
+        self._before = [0] * len(self._nodes)
+        self._behind = [0] * len(self._nodes)
+        for index, node in enumerate(self._nodes):
+            own = 1 << index
+            self._before[index] = reduce(or_, (self._before[self._place[each]] for each in node.all_input_nodes), own)
+        for index in reversed(range(len(self._nodes))):
+            own = 1 << index
+            users = self._nodes[index].users
+            self._behind[index] = reduce(or_, (self._behind[self._place[each]] for each in users), own)
+
+    def place(self, node: fx.Node) -> int:
+        return self._place[node]
+
+    def is_convex(self, nodes: Iterable[fx.Node]) -> bool:
+        """Whether nothing else has to run behind one of the nodes and before another."""
+        own, before, behind = self._of(nodes)
+        return not before & behind & ~own
+
+    def join(self, nodes: Iterable[fx.Node]) -> None:
+        """Lets nodes run at one moment."""
+        own, before, behind = self._of(nodes)
+        for index in _bits(before):
+            self._behind[index] |= behind
+        for index in _bits(behind):
+            self._before[index] |= before
+
+    def _of(self, nodes: Iterable[fx.Node]) -> tuple[int, int, int]:
+        """As sets of places: the nodes, what runs before some of them, and behind."""
+        places = [self._place[node] for node in nodes]
+        sets = ((1 << place for place in places), *([each[i] for i in places] for each in (self._before, self._behind)))
+        own, before, behind = (reduce(or_, each) for each in sets)
+        return own, before, behind
+
+
+def _bits(places: int) -> Iterator[int]:
+    while places:
+        low = places & -places
+        yield low.bit_length() - 1
+        places ^= low

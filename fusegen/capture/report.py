@@ -1,0 +1,65 @@
+"""What became of a model's graphs, for those who compiled it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fusegen.errors import printable
+
+# Places that share a kind or a reason are counted from here on.
+_SHOWN = 2
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A region that runs as a package's ops. place: the line of the user's source that its first operator is from."""
+
+    spec: str
+    ops: tuple[str, ...]
+    place: str
+
+
+@dataclass(frozen=True)
+class Left:
+    """A region that PyTorch's compiler has as it was, and why."""
+
+    reason: str
+    ops: tuple[str, ...]
+    place: str
+
+
+@dataclass
+class Report:
+    """Of all graphs so far. specs: the directory of the specs."""
+
+    specs: Path
+    graphs: int = 0
+    taken: list[Taken] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        graphs = f"{self.graphs} graph{'' if self.graphs == 1 else 's'}"
+        lines = [f"{graphs}: kernels of fusegen in {len(self.taken)} places, {len(self.left)} regions left"]
+        kinds: dict[str, list[Taken]] = {}
+        for each in self.taken:
+            kinds.setdefault(each.spec, []).append(each)
+        for spec, group in kinds.items():
+            lines.append(f"  {self.specs / spec}.yaml: {', '.join(group[0].ops)}")
+            lines.append(f"      {_places([each.place for each in group])}")
+        reasons: dict[tuple[str, tuple[str, ...]], list[Left]] = {}
+        for left in self.left:
+            reasons.setdefault((left.reason, left.ops), []).append(left)
+        for (reason, ops), others in reasons.items():
+            lines.append(f"  left: {', '.join(ops)}: {reason}")
+            lines.append(f"      {_places([each.place for each in others])}")
+        return "\n".join(map(printable, lines))
+
+
+def _places(places: Sequence[str]) -> str:
+    counted = [f"{place}{f' ({count} times)' if count > 1 else ''}" for place, count in Counter(places).items()]
+    if len(counted) <= _SHOWN:
+        return ", ".join(counted)
+    return f"{', '.join(counted[:_SHOWN])} and {len(counted) - _SHOWN} more"

@@ -1,0 +1,114 @@
+"""A graph with its regions as calls of packages."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import fx
+
+from fusegen.capture.call import Call, call_of
+from fusegen.capture.lower import in_order, value_of
+from fusegen.capture.packages import Packages
+from fusegen.capture.partition import Region, partition
+from fusegen.capture.report import Left, Report, Taken
+from fusegen.capture.specs import Specs
+from fusegen.capture.steps import Chain, NotAChain, chain_of
+from fusegen.capture.worth import NO_GRADIENT, Choose, with_gradients
+from fusegen.importing.places import of_trace
+
+
+@dataclass(frozen=True)
+class _Found:
+    region: Region
+    chain: Chain
+
+
+def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: Choose) -> None:
+    """Puts calls of packages in the place of regions, and tells the report of each. Gradients are on or off as they are
+    where the graph begins."""
+    report.graphs += 1
+    found: list[_Found] = []
+    trained = with_gradients(module.graph)
+    for region in partition(module.graph):
+        try:
+            if choose == "trained" and not any(node in trained for node in region.nodes):
+                raise NotAChain(NO_GRADIENT)
+            found.append(_Found(region, chain_of(region)))
+        except NotAChain as why:
+            report.left.append(Left(str(why), tuple(region.ops), _place(region)))
+    if not found:
+        return
+    names: list[str] = []
+
+    def place(specs: Specs) -> Sequence[str]:
+        names.extend(specs.place(each.chain, _dtypes(each)) for each in found)
+        return names
+
+    modules = packages.prepare(place)
+    replaced: dict[fx.Node, fx.Node] = {}  # of regions before the one at hand, by what is in their place
+    for each, name in zip(found, names, strict=True):
+        try:
+            package = modules[name]
+            if isinstance(package, str):
+                raise NotAChain(package)
+            call, nodes = call_of(each.region, each.chain, package, name)
+        except NotAChain as why:
+            report.left.append(Left(str(why), tuple(each.region.ops), _place(each.region)))
+            continue
+        _put(module, each, call, [replaced.get(node, node) for node in nodes], replaced)
+        report.taken.append(Taken(name, tuple(each.region.ops), _place(each.region)))
+    module.graph.lint()
+    module.recompile()
+
+
+def _put(
+    module: fx.GraphModule,
+    found: _Found,
+    call: Call,
+    nodes: Sequence[fx.Node],
+    replaced: dict[fx.Node, fx.Node],
+) -> None:
+    """Lets a call take the place of the region's nodes. nodes: what the call takes."""
+    last = found.region.nodes[-1]
+    name = _attribute(module)
+    module.add_submodule(name, call)
+    with module.graph.inserting_after(last):
+        made = module.graph.call_module(name, tuple(nodes))
+    olds = [node for node, _ in found.chain.results]
+    news = [made]
+    if len(olds) > 1:
+        made.meta["val"] = tuple(node.meta["val"] for node in olds)
+        with module.graph.inserting_after(made):
+            news = [module.graph.call_function(operator.getitem, (made, index)) for index in range(len(olds))]
+    for old, new in zip(olds, news, strict=True):
+        new.meta = dict(old.meta)
+        old.replace_all_uses_with(new)
+        replaced[old] = new
+    for node in reversed(found.region.nodes):
+        module.graph.erase_node(node)
+    in_order(module.graph.nodes)
+
+
+def _attribute(module: fx.GraphModule) -> str:
+    count = 0
+    while hasattr(module, f"fusegen_{count}"):
+        count += 1
+    return f"fusegen_{count}"
+
+
+def _dtypes(found: _Found) -> set[str]:
+    """Of the tensors that the region takes and makes."""
+    nodes = [*found.chain.tensors.values(), *found.region.results]
+    dtypes = {value.dtype for node in nodes if (value := value_of(node)) is not None}
+    return {str(each).removeprefix("torch.") for each in dtypes}
+
+
+def _place(region: Region) -> str:
+    """The user's line that the first operator is from."""
+    for node in region.nodes:
+        place = of_trace(node.meta.get("stack_trace"))
+        if place is not None:
+            return str(place.location())
+    return "an unknown line"

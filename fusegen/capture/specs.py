@@ -1,0 +1,84 @@
+"""Specs of chains in a directory: one for each kind of chain, however often it occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fusegen.capture.steps import Chain
+from fusegen.files import write, writing
+from fusegen.ops.catalogue import STEPS
+from fusegen.ops.lacking import unknown_op
+from fusegen.spec.model import DTYPES, FORMAT_VERSION, spec_model
+from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name, free_name, passes
+from fusegen.spec.text import spec_text
+from fusegen.spec.validate import validate
+from fusegen.spec.yaml import read_yaml
+
+# What a spec may have otherwise, and it still is that of the same chain.
+_FREE = ("fusegen", "name", "about", "class", "targets", "dtypes", "dims")
+_HEAD = ("Written by fusegen for a model that torch.compile runs.",)
+
+
+class Specs:
+    """The specs of one directory. Raises SpecError for a file that is none. targets: the GPUs of new ones."""
+
+    def __init__(self, directory: Path, targets: Sequence[str]) -> None:
+        self.directory = directory
+        self._targets = list(targets)
+        self._known = {path.stem: _read(path) for path in sorted(directory.glob("*.yaml"))}
+        self.new: list[str] = []
+
+    def place(self, chain: Chain, dtypes: set[str]) -> str:
+        """The name of the chain's spec, which write() writes if there is none. dtypes: of the tensors, some of DTYPES,
+        all of which the spec has."""
+        kind = _kind(chain.data)
+        for name, known in self._known.items():
+            if _kind(known) == kind and dtypes <= set(known.get("dtypes", DTYPES)):
+                return name
+        name = free_name(_wanted(chain.data, dtypes), {known.lower() for known in self._known})
+        listed = [each for each in DTYPES if each in dtypes]
+        chain_and_outputs = {key: chain.data[key] for key in ("chain", "outputs") if key in chain.data}
+        around = {key: chain.data[key] for key in ("dims", "arguments", "inputs")}
+        data = {"fusegen": FORMAT_VERSION, "name": name, **around, "dtypes": listed, "targets": self._targets}
+        self._known[name] = data | chain_and_outputs
+        self.new.append(name)
+        return name
+
+    def targets(self, name: str) -> list[str]:
+        """The GPUs that a spec's kernels are compiled for."""
+        return self._known[name].get("targets", ["sm_90"])
+
+    def path(self, name: str) -> Path:
+        return self.directory / f"{name}.yaml"
+
+    def write(self) -> None:
+        """Writes the new ones; no other file is touched."""
+        with writing(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+        for name in self.new:
+            with writing(self.path(name)):
+                write(self.path(name), spec_text(self._known[name], _HEAD))
+        self.new.clear()
+
+
+def _kind(data: dict[str, Any]) -> dict[str, Any]:
+    """What the chain computes."""
+    return {key: value for key, value in data.items() if key not in _FREE} | {"dims": sorted(data["dims"])}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document = read_yaml(path)
+    validate(spec_model(STEPS, unknown_op), document)
+    return document.data
+
+
+def _wanted(data: dict[str, Any], dtypes: set[str]) -> str:
+    """A name that says the first ops, and the dtypes but float32 alone."""
+    narrow = "".join(f"_{each.replace('float', 'f')}" for each in DTYPES if each in dtypes - {"float32"})
+    suffix = f"_mixed{narrow}" if narrow and "float32" in dtypes else narrow
+    most = MAX_NAME_LENGTH - len(suffix) - len("_chain_99")
+    name = "_".join(step["op"] for step in data["chain"])[:most].rstrip("_")
+    fits = passes(check_spec_name, name + suffix) and passes(check_class, camel_case(name + suffix))
+    return f"{name if fits else f'{name}_chain'}{suffix}"

@@ -1,0 +1,35 @@
+"""Which regions are worth a package: where its kernels are faster than what PyTorch's compiler makes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, fx
+
+Choose = Literal["trained", "all"]
+
+# docs/performance.md has norms beside torch.compile: faster in a training step, as fast or slower in a forward pass.
+NO_GRADIENT = "no gradient flows through it, and PyTorch's compiler fuses a forward pass as well"
+
+
+def with_gradients(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes of a graph through which a backward pass runs, where gradients are on or off as they are now."""
+    found: set[fx.Node] = set()
+    is_on = torch.is_grad_enabled()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            value = node.meta.get("val")
+            is_trained = isinstance(value, Tensor) and value.requires_grad
+        elif node.target is torch._C._set_grad_enabled:
+            is_on = bool(node.args[0])
+            continue
+        else:
+            is_trained = is_on and any(each in found for each in node.all_input_nodes) and not _cuts(node)
+        if is_trained:
+            found.add(node)
+    return found
+
+
+def _cuts(node: fx.Node) -> bool:
+    return node.target is torch.ops.aten.detach.default

@@ -1,0 +1,88 @@
+"""Models that the tests of the backend compile."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Residual(nn.Module):
+    """A block of a ResNet, with relu in place."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = (nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(2))
+        self.bn1, self.bn2 = (nn.BatchNorm2d(channels) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn2(self.conv2(y))
+        y += x
+        return F.relu(y)
+
+
+class PostNorm(nn.Module):
+    """The end of a transformer's block, as BERT has it, with a dropout that drops nothing in tests of values."""
+
+    def __init__(self, width: int, p: float = 0.0) -> None:
+        super().__init__()
+        self.up, self.norm, self.drop = nn.Linear(width, width), nn.LayerNorm(width), nn.Dropout(p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x + self.drop(self.up(x)))
+
+
+class PreNorm(nn.Module):
+    """As Llama has it: its own norm, then a sum that the next one needs, too."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width) + 0.5)
+        self.up, self.norm, self.down = nn.Linear(width, width), nn.RMSNorm(width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.float32)
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        x = x + self.up(self.weight * wide.to(x.dtype))
+        return x + self.down(self.norm(x))
+
+
+class Tabular(nn.Module):
+    """Layers of one kind, in an nn.Sequential."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            *(part for _ in range(3) for part in (nn.Linear(width, width), nn.BatchNorm1d(width), nn.GELU()))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+class Broken(nn.Module):
+    """Two graphs: Python looks at a value between them."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = PostNorm(width), PostNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        if x.sum() > 1e9:
+            x = x + 1
+        return self.second(x)
+
+
+class Frozen(nn.Module):
+    """The first layer is run without gradients."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = PostNorm(width), PostNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            x = self.first(x)
+        return self.second(x)
