@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
-from tests.emulate.convolutions import part_of_support  # noqa: E402
+from tests.emulate.convolutions import KEEPS_FORMAT_IN_16_BITS, part_of_support  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -142,7 +142,8 @@ def test_the_result(packages, monkeypatch, name, autocast) -> None:
             made = fused(x)
         is_padded = name in LAYERS or (kind == "contiguous" and layer.options.get("padding_mode") is None)
         assert seen.forward == [[layer.padded if is_padded else layer.channels] * 2], kind
-        if is_padded and kind != "a part" and "padding_mode" not in layer.options and layer.kernel != 10:
+        plain = kind != "a part" and "padding_mode" not in layer.options and layer.kernel != 10
+        if is_padded and plain and (KEEPS_FORMAT_IN_16_BITS or len(layer.positions) < 3):
             assert seen.ours == ["pad_images", "pad_images", "tail"] and not {x.numel(), made.numel()} & {*seen.copies}
         assert_near(made, exact.fusegen_reference(x.double()), dtype)
         with monkeypatch.context() as patch, torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast):
