@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["__version__", "export", "from_module", "fuse", "load"]
+__all__ = ["Backend", "__version__", "compile", "export", "from_module", "fuse", "load"]
 
 if TYPE_CHECKING:
+    from fusegen.backend import Backend, compile
     from fusegen.fusing.fuse import fuse
     from fusegen.importing.module import from_module
     from fusegen.runtime import load
@@ -33,4 +34,8 @@ def __getattr__(name: str) -> Any:
         from fusegen.standalone.export import export
 
         return export
+    if name in ("Backend", "compile"):
+        from fusegen import backend
+
+        return getattr(backend, name)
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -74,7 +74,9 @@ def value_of(node: Any) -> Tensor | None:
 def shape_of(node: fx.Node) -> tuple[int | str, ...]:
     """The sizes of a node's tensor. Those that change are text: to compare symbols would add a guard."""
     value = value_of(node)
-    return () if value is None else tuple(int(size) if isinstance(size, int) else str(size) for size in value.shape)
+    sizes = () if value is None else tuple(map(str, value.shape))
+    # A symbol of which the trace has learnt that it is one number prints as the number.
+    return tuple(int(size) if size.isdecimal() else size for size in sizes)
 
 
 def argument(node: fx.Node, index: int, name: str, default: Any = None) -> Any:

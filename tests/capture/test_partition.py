@@ -1,0 +1,248 @@
+"""Where the regions of a graph are, and what their specs say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from fusegen.capture.partition import Region, partition  # noqa: E402
+from fusegen.capture.specs import Specs  # noqa: E402
+from fusegen.capture.steps import NotAChain, chain_of  # noqa: E402
+from fusegen.plan.load import planned_files  # noqa: E402
+from tests.capture.graphs import lowered  # noqa: E402
+from tests.capture.models import PreNorm, Residual, Tabular  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+WEIGHT, BIAS = torch.ones(8), torch.zeros(8)
+
+
+def norm(x: Tensor) -> Tensor:
+    return F.layer_norm(x, (8,), WEIGHT, BIAS)
+
+
+def regions(call: Callable[..., Any], *inputs: Tensor) -> list[Region]:
+    return partition(lowered(call, *inputs).graph)
+
+
+def ops(call: Callable[..., Any], *inputs: Tensor) -> list[list[str]]:
+    return [region.ops for region in regions(call, *inputs)]
+
+
+X, Y = torch.randn(4, 8), torch.randn(4, 8)
+
+
+def test_what_is_pointwise_around_a_norm() -> None:
+    assert ops(lambda x, y: F.silu(norm(x * 2 + y)), X, Y) == [["mul", "add", "layer_norm", "silu"]]
+
+
+def test_no_norm_no_region() -> None:
+    assert ops(lambda x, y: F.silu(x + y) * 2, X, Y) == []
+
+
+def test_a_sum_that_is_needed_elsewhere_is_a_result() -> None:
+    def call(x: Tensor, y: Tensor) -> Tensor:
+        total = x + y
+        return total @ norm(total).T
+
+    (region,) = regions(call, X, Y)
+    assert region.ops == ["add", "layer_norm"] and len(region.results) == 2
+
+
+def test_a_function_whose_operand_is_stored_anyway_stays_outside() -> None:
+    def call(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = norm(x)
+        return y @ y.T, F.relu(y)
+
+    assert ops(call, X) == [["layer_norm"]]
+
+
+def test_what_waits_for_a_product_is_in_another_region() -> None:
+    """The sum needs the product of the norm's result: one region of both would wait for itself."""
+
+    def call(x: Tensor, w: Tensor) -> Tensor:
+        y = norm(x)
+        return norm(y + y @ w)
+
+    assert ops(call, X, torch.randn(8, 8)) == [["layer_norm"], ["add", "layer_norm"]]
+
+
+def test_two_regions_do_not_wait_for_each_other() -> None:
+    """a needs y's product and b needs x's: with both sums inside, each would have to be first."""
+
+    def call(x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = norm(x), norm(y)
+        return F.relu(a) + b @ w, F.relu(b) + a @ w
+
+    graph = lowered(call, X, Y, torch.randn(8, 8)).graph
+    found = partition(graph)
+    assert len(found) == 2
+    inside = {node: index for index, region in enumerate(found) for node in region.nodes}
+    needs = {
+        index: {inside.get(each, each) for node in region.nodes for each in node.all_input_nodes}
+        for index, region in enumerate(found)
+    }
+
+    def reaches(start: Any, goal: int, seen: set[Any]) -> bool:
+        more = needs[start] if isinstance(start, int) else {inside.get(each, each) for each in start.all_input_nodes}
+        more = {each for each in more if each != start} - seen
+        return goal in more or any(reaches(each, goal, seen | more) for each in more)
+
+    assert not (reaches(0, 1, set()) and reaches(1, 0, set()))
+
+
+def test_nothing_moves_over_a_change_in_place() -> None:
+    """The norm's operand is changed behind it: relu and the norm read it at different times."""
+
+    def call(x: Tensor, y: Tensor) -> Tensor:
+        a = norm(x)
+        x.mul_(2)
+        return a + x
+
+    assert ops(call, X.clone(), Y) == [["layer_norm"]]
+
+
+def test_gradients_switched_off_are_a_border() -> None:
+    def call(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            y = norm(x)
+        return F.relu(y) * 2
+
+    assert ops(call, X) == [["layer_norm"]]
+
+
+@pytest.mark.parametrize("shape", [(8,), (1, 8), (4, 1), (1,), ()])
+def test_operands_that_broadcast(shape: tuple[int, ...]) -> None:
+    assert ops(lambda x, y: norm(x) * y, X, torch.randn(shape)) == [["layer_norm", "mul"]]
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (5, 8), (1, 5, 8), (2, 3, 5, 8)])
+def test_operands_that_no_region_has(shape: tuple[int, ...]) -> None:
+    """Over other rows, and more dimensions than the value."""
+    assert ops(lambda x, y: norm(x) * y, torch.randn(3, 5, 8), torch.randn(shape)) == [["layer_norm"]]
+
+
+def test_a_norm_over_other_dimensions_is_none() -> None:
+    assert ops(lambda x: F.layer_norm(x, (4, 8)) + 1, torch.randn(2, 4, 8)) == []
+    assert ops(lambda x: F.group_norm(x, 2) + 1, torch.randn(2, 4, 8)) == []
+
+
+def test_sizes_that_change(tmp_path: Path) -> None:
+    """The channels have to be a number, and nothing else has to."""
+    graph = lowered(lambda x: norm(x) + 1, X, dynamic=True).graph
+    (region,) = partition(graph)
+    assert isinstance(region.frame.sizes[0], str) and region.frame.channels == 8
+
+
+# Chains
+
+
+def specs(directory: Path, call: Callable[..., Any], *inputs: Tensor) -> list[str]:
+    """The names of the specs of a graph's regions, which are written and can be planned."""
+    found = Specs(directory, ["sm_90"])
+    names = [found.place(chain_of(region), {"float32"}) for region in regions(call, *inputs)]
+    found.write()
+    planned_files(sorted(directory.glob("*.yaml")))
+    return names
+
+
+def test_one_spec_for_a_kind_of_chain(tmp_path: Path) -> None:
+    wide, other = Tabular(8), Tabular(12)
+    assert specs(tmp_path, wide, torch.randn(5, 8)) == ["batch_norm_gelu"] * 3
+    assert specs(tmp_path, other, torch.randn(5, 12)) == ["batch_norm_gelu"] * 3
+    assert [path.name for path in tmp_path.iterdir()] == ["batch_norm_gelu.yaml"]
+
+
+def test_the_same_text_from_run_to_run(tmp_path: Path) -> None:
+    texts = []
+    for name in ("a", "b"):
+        specs(tmp_path / name, nn.Sequential(Residual(4), Residual(4)), torch.randn(2, 4, 5, 5))
+        texts.append({path.name: path.read_text() for path in (tmp_path / name).iterdir()})
+    assert texts[0] == texts[1] and len(texts[0]) == 2
+
+
+def test_a_spec_for_more_dtypes_serves(tmp_path: Path) -> None:
+    (region,) = regions(lambda x: norm(x) + 1, X)
+    found = Specs(tmp_path, ["sm_90"])
+    assert found.place(chain_of(region), {"float32", "bfloat16"}) == "layer_norm_add_mixed_bf16"
+    assert found.place(chain_of(region), {"bfloat16"}) == "layer_norm_add_mixed_bf16"
+    assert found.place(chain_of(region), {"float16"}) == "layer_norm_add_f16"
+
+
+def test_a_spec_that_is_there_is_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "layer_norm_add.yaml"
+    specs(tmp_path, lambda x: norm(x) + 1, X)
+    text = path.read_text().replace("  batch: 32", "  batch: 77  # ours")
+    path.write_text(text)
+    assert specs(tmp_path, lambda x: norm(x) + 1, X) == ["layer_norm_add"] and path.read_text() == text
+
+
+def test_the_text(tmp_path: Path) -> None:
+    specs(tmp_path, PreNorm(8), torch.randn(3, 5, 8))
+    text = (tmp_path / "add_rms_norm.yaml").read_text()
+    assert text.endswith("""\
+inputs:
+  x: [batch, channels]
+  other: [batch, channels]
+dtypes: [float32]
+targets: [sm_90]
+chain:
+  - {op: add, input: other, save: value}
+  - {op: rms_norm, name: norm, eps: norm_eps}
+outputs: [value, result]
+""")
+
+
+@pytest.mark.parametrize(
+    ("call", "chain"),
+    [
+        (lambda x: 2 - norm(x), [{"op": "sub", "constant": 2, "swap": True}]),
+        (lambda x: norm(x) / 3, [{"op": "div", "constant": 3}]),
+        (
+            lambda x: norm(x) - 0.5 * WEIGHT,
+            [{"op": "sub", "parameter": "other", "shape": ["channels"], "init": "ones"}],
+        ),
+        (lambda x: F.leaky_relu(norm(x), 0.2), [{"op": "leaky_relu", "negative_slope": 0.2}]),
+        (lambda x: torch.clamp(norm(x), max=1), [{"op": "clamp", "max": 1}]),
+        (lambda x: norm(x) ** 3, [{"op": "pow", "exponent": 3}]),
+        (lambda x: torch.multiply(norm(x), 2), [{"op": "mul", "constant": 2}]),
+        (lambda x: F.gelu(norm(x), approximate="tanh"), [{"op": "gelu", "approximate": "tanh"}]),
+    ],
+)
+def test_steps(call: Callable[..., Any], chain: list[dict[str, Any]]) -> None:
+    (region,) = regions(call, X)
+    first, *rest = chain_of(region).data["chain"]
+    assert first["op"] == "layer_norm" and rest == chain
+
+
+def test_a_result_that_is_an_input_is_no_chain() -> None:
+    """A cast is nothing of a chain."""
+
+    def call(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = (x @ x.T @ x).to(torch.float32)
+        return norm(y) * 2, y.to(torch.bfloat16) + norm(y.to(torch.bfloat16) + 1)
+
+    assert any("a result is one of the values" in str(why) for why in _reasons(regions(call, X)))
+
+
+def test_norms_of_half_a_state_are_no_chain() -> None:
+    (why,) = _reasons(regions(lambda x: F.layer_norm(x, (8,), None, BIAS) + 1, X))
+    assert str(why) == "layer_norm has one of weight and bias alone"
+
+
+def _reasons(found: list[Region]) -> list[NotAChain]:
+    reasons = []
+    for region in found:
+        try:
+            chain_of(region)
+        except NotAChain as why:
+            reasons.append(why)
+    return reasons
