@@ -84,7 +84,7 @@ class PlanFormat(str, Enum):
 @app.command()
 def plan(
     specs: Specs,
-    format_: Annotated[PlanFormat, typer.Option("--format", help="html and svg: of one spec.")] = PlanFormat.text,
+    format_: Annotated[PlanFormat, typer.Option("--format", help="svg: of one spec.")] = PlanFormat.text,
     json_: Annotated[bool, typer.Option("--json", help="The text of plan.json, which kernels follow.")] = False,
     rows: Annotated[int | None, typer.Option(min=1, help="What runs with so many rows, and why. Needs g++.")] = None,
     channels: Annotated[int | None, typer.Option(min=1, help="The same with so many channels.")] = None,
@@ -103,8 +103,9 @@ def plan(
     from fusegen.build.progress import shown
     from fusegen.explain.build import build
     from fusegen.explain.choices import Question
-    from fusegen.explain.composed import region_of, write_composition
+    from fusegen.explain.composed import region_of, reported, write_composition
     from fusegen.explain.formats import write
+    from fusegen.explain.page import page
     from fusegen.plan.composition import Composition
     from fusegen.plan.load import planned_files
     from fusegen.plan.summary import summary
@@ -117,12 +118,12 @@ def plan(
         raise typer.BadParameter("plan.json has one format, and neither sizes nor times", param_hint="--json")
     with shown():
         plans = planned_files(spec_files(specs))
-    if len(plans) != 1 and format_ in (PlanFormat.html, PlanFormat.svg):
-        raise typer.BadParameter(f"a page is of one spec, not of {len(plans)}", param_hint="--format")
+    if len(plans) != 1 and format_ is PlanFormat.svg:
+        raise typer.BadParameter(f"a picture is of one spec, not of {len(plans)}", param_hint="--format")
     if region is not None:
         plans = [region_of(plans, region)]
-    texts = []
-    for made in plans:
+    texts = [page(*(reported(made, question, target) for made in plans))] if format_ is PlanFormat.html else []
+    for made in [] if texts else plans:
         if isinstance(made, Composition):
             texts.append(write_composition(made, question, target, "plan.json" if json_ else format_.value))
         elif json_:

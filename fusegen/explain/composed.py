@@ -10,7 +10,7 @@ import typer
 from fusegen.explain.build import build
 from fusegen.explain.choices import Question
 from fusegen.explain.formats import write
-from fusegen.explain.page import page_of_regions
+from fusegen.explain.page import Shown
 from fusegen.explain.picture import picture_of_regions
 from fusegen.explain.whole import whole_of
 from fusegen.plan.composition import Composition, Planned
@@ -35,10 +35,18 @@ def region_of(planned: Sequence[Planned], name: str) -> Plan:
     return regions[name]
 
 
+def reported(planned: Planned, question: Question | None, target: str | None) -> Shown:
+    """What a page has of a spec. question, target: as build() has them, asked of each region."""
+    if isinstance(planned, Plan):
+        return build(planned, question, target=target)
+    reports = [build(plan, question, target=target) for plan in planned.plans]
+    return whole_of(planned, reports), reports
+
+
 def write_composition(
     composition: Composition, question: Question | None, target: str | None, format_: str = "text"
 ) -> str:
-    """format_: text, json, html, svg, or plan.json. question, target: as build() has them, asked of each region."""
+    """format_: text, json, svg, or plan.json. question, target: as build() has them, asked of each region."""
     data = composition_summary(composition)
     if format_ == "plan.json":
         return json.dumps(data, indent=2) + "\n"
@@ -46,9 +54,8 @@ def write_composition(
     if format_ == "json":
         plans = {report.name: report.model_dump(mode="json") for report in reports}
         return json.dumps(data | {"plans": plans}, indent=2) + "\n"
-    if format_ in ("html", "svg"):
-        written = page_of_regions if format_ == "html" else picture_of_regions
-        return written(whole_of(composition, reports), reports)
+    if format_ == "svg":
+        return picture_of_regions(whole_of(composition, reports), reports)
     lines = [f"{data['name']}: {composition.spec.about}", "", "  regions, in order:"]
     width = max(len(region["name"]) for region in data["regions"])
     for region in data["regions"]:

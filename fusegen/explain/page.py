@@ -11,21 +11,20 @@ from fusegen.explain.drawing import drawn
 from fusegen.explain.picture import environment
 from fusegen.explain.whole import Whole
 
-_Shown = tuple[model.Report, list[tuple[model.Variant, list[Any]]]]
+Shown = model.Report | tuple[Whole, Sequence[model.Report]]
+"""A report, or a module of several regions with the report of each."""
 
 
-def page(report: model.Report) -> str:
-    """The HTML of a report. All variants but the first are folded, and so is what was not taken."""
-    return environment().get_template("page.html.j2").render(name=report.name, reports=[_shown(report)])
+def page(*shown: Shown) -> str:
+    """The HTML of what is shown, one under the other. All variants but the first are folded, and so is what was not
+    taken."""
+    modules = [(None, [each]) if isinstance(each, model.Report) else each for each in shown]
+    found = [(whole, list(map(_shown, reports))) for whole, reports in modules]
+    name = ", ".join(whole.name if whole else reports[0].name for whole, reports in modules)
+    return environment().get_template("page.html.j2").render(name=name, modules=found)
 
 
-def page_of_regions(whole: Whole, reports: Sequence[model.Report]) -> str:
-    """The HTML of a module of several regions: the whole, then the report of each."""
-    shown = list(map(_shown, reports))
-    return environment().get_template("regions.html.j2").render(name=whole.name, whole=whole, reports=shown)
-
-
-def _shown(report: model.Report) -> _Shown:
+def _shown(report: model.Report) -> tuple[model.Report, list[tuple[model.Variant, list[Any]]]]:
     variants = []
     for variant in report.variants:
         drawings = [[(stack, drawn(stack)) for stack in stacks(report, variant, each)] for each in variant.programs]

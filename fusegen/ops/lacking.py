@@ -21,7 +21,7 @@ _FAMILIES = {
         "conv convolution deform_conv2d unfold fold",
     ),
     "a chain has no pooling": (
-        _IN_FRONT,
+        "call it between two chains, of what is in front of it and of what is behind",
         "pooling max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
         "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
         "adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",

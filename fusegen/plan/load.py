@@ -15,6 +15,7 @@ from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.refusals import refusals
 from fusegen.plan.region import is_single
 from fusegen.plan.tuning_file import tuned
+from fusegen.plan.wiring import prove_wiring
 from fusegen.progress import tell
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel, spec_model
@@ -66,7 +67,7 @@ def planned_document(document: Document) -> Planned:
 def planned_spec(spec: SpecModel, document: Document) -> Planned:
     """As planned_document, of a validated spec."""
     spec = with_layers_over_channels(spec)
-    return make_plan(spec, document) if is_single(spec) else compose(spec, document)
+    return make_plan(spec, document) if is_single(spec) else prove_wiring(compose(spec, document))
 
 
 def plan_files(paths: Iterable[Path | str]) -> list[Plan]:

@@ -16,6 +16,7 @@ from fusegen.plan.model import Mode, Program, Tensor, Variant
 from fusegen.plan.modes import modes
 from fusegen.plan.outer import with_outer
 from fusegen.plan.over_ranks import RankPlan, plan_over_ranks
+from fusegen.plan.proof import prove_saved
 from fusegen.plan.refusals import refusals, synchronised
 from fusegen.plan.same import why_same, with_same
 from fusegen.plan.tuning import Tuning
@@ -79,6 +80,8 @@ def make_plan(spec: SpecModel, document, known: Mapping[str, str] | None = None)
     if synchronised(spec):
         chain = build_chain(spec, document, training=True, over_ranks=True)
         over_ranks = plan_over_ranks(ingredients(spec, chain, found))
+    for variant in (*variants, *([over_ranks.variant] if over_ranks else ())):
+        prove_saved(variant.forward, variant.backward)
     return Plan(spec, planning_device(spec.targets), variants, found, over_ranks=over_ranks)
 
 

@@ -1,7 +1,8 @@
 """Proves each program against its graph when it is planned: translation validation at tiny sizes.
 
-Two things are compared. The rewritten graph of the program with the graph that it was made of: rewrites change no
+Three things are compared. The rewritten graph of the program with the graph that it was made of: rewrites change no
 value. And the program, as kernels run it (`fusegen.plan.interpreter`), with its graph: no pass computes anything else.
+And what a forward program stores with what the backward one takes that for.
 """
 
 from __future__ import annotations
@@ -40,6 +41,22 @@ def prove(program: Program, outputs: Sequence[Tensor]) -> None:
         except Fault as fault:
             text = ", ".join(f"{name} {length}" for name, length in sizes.lengths.items())
             raise InternalError(f"the plan of {program.name} is wrong, at {text}: {fault}") from None
+
+
+def prove_saved(forward: Program, backward: Program) -> None:
+    """Raises InternalError unless what the backward program reads of the forward one is what that stores as such."""
+    made = {tensor.name: tensor.node for tensor in forward.outputs}
+    read = {tensor.name: tensor.node for tensor in backward.inputs if not tensor.node.is_leaf}
+    if missing := read.keys() - made.keys():
+        raise InternalError(f"{forward.name} does not store {', '.join(sorted(missing))}, which {backward.name} reads")
+    sizes = _CASES[0]
+    with np.errstate(all="ignore"):
+        given = _given(backward, [made[name] for name in read], sizes)
+        stored = evaluate([made[name] for name in read], {n: x for n, x in given.items() if n.is_leaf}, sizes)
+        rounding = _CANCELLED * largest(stored.values())
+        for name, node in read.items():
+            if not agree(stored[made[name]], given[node], _ALGEBRA, rounding):
+                raise InternalError(f"what {forward.name} stores as {name} is not the {name} of {backward.name}")
 
 
 def _compare(passes: Passes, originals: Mapping[str, Node], sizes: Sizes) -> None:

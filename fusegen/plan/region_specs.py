@@ -28,11 +28,13 @@ def region_spec(spec: SpecModel, region: Region, images: Images) -> SpecModel:
     for name, argument in spec.arguments.items():
         if name in words and argument.type == "shape":
             words |= {dim for dim in argument.is_ if isinstance(dim, str)}
-    outputs = None
+    outputs, steps = None, region.steps
     if len(region.results) > 1:
-        names = {name for step in region.steps for name in step.saved}
+        names = {name for step in steps for name in step.saved}
+        last = region.results[-1]
+        if RESULT in names and last not in names:  # a value has the name that the one at the end would have
+            steps, names = (*steps[:-1], steps[-1].model_copy(update={"save": last})), names | {last}
         outputs = tuple(name if name in names else RESULT for name in region.results)
-    steps = region.steps
     if steps[-1].save is not None and outputs is None:
         inside = {step.taken_value for step in steps} | {step.from_ for step in steps}
         if steps[-1].save not in inside:

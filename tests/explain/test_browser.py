@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.explain.colours import DARK, LIGHT
-from fusegen.explain.formats import write
+from fusegen.explain.page import page
 from tests.explain.reports import report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -75,7 +75,7 @@ def rgb(colour: str) -> str:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_page_on_a_phone_and_on_a_screen(tmp_path: Path, dark: bool) -> None:
     names = ("matmul_bn_bias_div_swish", "long_names")
-    found = shown([write(report(name), "html") for name in names], tmp_path, dark=dark)
+    found = shown([page(report(name)) for name in names], tmp_path, dark=dark)
     assert [(each["width"], each["opened"]) for each in found] == [
         (width, opened) for _ in names for width in WIDTHS for opened in (False, True)
     ]

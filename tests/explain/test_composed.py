@@ -102,6 +102,27 @@ def test_a_page_of_all_regions(capsys, regions) -> None:
         assert alone[alone.index(each.about) :] in text
 
 
+def test_a_page_of_several_specs(capsys) -> None:
+    """One under the other, each with all that its own page says."""
+    specs = [SPEC.with_name("gemm_add_relu.yaml"), SPEC, SPEC.with_name("geglu.yaml")]
+    code, out, _ = said(capsys, "plan", *specs, "--format", "html")
+    found, tags = Reader(out), [tag for tag, _, _ in Reader(out).elements]
+    assert code == 0 and tags.count("html") == tags.count("main") == 1 and tags.count("article") == 3 + 3
+    assert "gemm_add_relu, transformer_mlp_prenorm, geglu: the plan" in found.text
+    places = []
+    for spec in specs:
+        alone = Reader(said(capsys, "plan", spec, "--format", "html")[1]).text.partition(": the plan ")[2]
+        places.append(found.text.index(alone))
+    assert places == sorted(places)
+
+
+def test_a_page_is_refused_as_a_whole(capsys) -> None:
+    code, out, err = said(
+        capsys, "plan", SPEC.with_name("gemm_groupnorm_hardtanh.yaml"), SPEC, "--format=html", "--groups=16"
+    )
+    assert code == 2 and not out and err
+
+
 def test_a_picture_of_all_regions(capsys, regions) -> None:
     whole, reports = regions
     code, out, _ = said(capsys, "plan", SPEC, "--format", "svg")

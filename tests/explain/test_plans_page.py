@@ -44,8 +44,7 @@ def test_what_the_page_shows_is_what_they_print(printed: dict[str, str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "html"], "a page is of one spec, not of 2"),
-        (["--format", "svg"], "a page is of one spec, not of 2"),
+        (["--format", "svg"], "a picture is of one spec, not of 2"),
         (["--json", "--format", "json"], "plan.json has one format, and neither sizes nor times"),
         (["--json", "--rows", "4"], "plan.json has one format, and neither sizes nor times"),
         (["--json", "--target", "sm_90"], "plan.json has one format, and neither sizes nor times"),

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -17,10 +17,12 @@ from fusegen.errors import InternalError
 from fusegen.ir import rewrites
 from fusegen.ir.affine import Form
 from fusegen.ir.axes import CHANNEL, ROW, Axes
+from fusegen.plan import plan
+from fusegen.plan.folding import Folding
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.needs import Needs
 from fusegen.plan.passes import Passes
-from fusegen.plan.proof import prove
+from fusegen.plan.proof import prove, prove_saved
 from tests.plan.planning import LINEAR, ROOT, planned
 
 CHAINS = {
@@ -164,6 +166,35 @@ def test_an_output_that_nothing_computes(chain: list[Program]) -> None:
         kept = tuple(tensor for tensor in program.outputs[1:])
         if program.outputs[0].role != "count":
             assert "nothing computes" in wrong(replace(program, outputs=kept), program.outputs)
+
+
+@pytest.mark.parametrize("name", ["columns", "rows", "groups_then_rows"])
+def test_saved_values_swapped(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that the forward program stores, each right, under each other's name."""
+    swapped: list[str] = []
+
+    def folding(graph, direction: str, inputs, outputs, *rest, **more) -> Folding:
+        if direction.endswith("forward") and not swapped:
+            saved = [t for t in outputs if t.role == "accumulator"]
+            pair = next(pair for pair in combinations(saved, 2) if pair[0].axes == pair[1].axes)
+            other = dict(zip(pair, pair[::-1], strict=True))
+            outputs = [replace(t, name=other.get(t, t).name) for t in outputs]
+            swapped.extend(t.name for t in pair)
+        return Folding(graph, direction, inputs, outputs, *rest, **more)
+
+    monkeypatch.setattr(plan, "Folding", folding)
+    with pytest.raises(InternalError, match="what (train_)?forward stores as (\\w+) is not the \\2 of") as raised:
+        planned(tmp_path, *CHAINS[name])
+    assert any(f"stores as {each} is" in str(raised.value) for each in swapped)
+
+
+def test_a_saved_value_that_nothing_stores(chain: list[Program]) -> None:
+    forward, backward, *_ = chain
+    for tensor in backward.inputs:
+        if not tensor.node.is_leaf:
+            kept = tuple(each for each in forward.outputs if each.name != tensor.name)
+            with pytest.raises(InternalError, match=f"does not store {tensor.name}, which"):
+                prove_saved(replace(forward, outputs=kept), backward)
 
 
 def test_a_rewrite_that_changes_a_value(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

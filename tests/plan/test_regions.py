@@ -132,6 +132,17 @@ def test_several_results() -> None:
     assert "order=(1, 0)," in render_all([plan])["demo/__init__.py"]
 
 
+def test_a_value_with_the_name_of_the_one_at_the_end() -> None:
+    """A region whose value at the end has no name returns that, and not the value `result`."""
+    chain = (
+        "  - {op: linear, name: a, out_features: width}\n  - {op: relu, save: result}\n  - {op: softmax, save: s}\n"
+        "  - {op: add, value: result}\n  - {op: linear, name: b, out_features: width}\n  - {op: mul, value: s}\n"
+    )
+    made = planned(chain)
+    assert made.plans[0].spec.outputs == ("s", "a_result") == made.parts[0].region.results
+    assert made.plans[0].chain.result is not made.plans[0].chain.running[-1]
+
+
 def test_a_parameter_that_two_regions_use_is_made_once() -> None:
     chain = (
         "  - {op: mul, parameter: scale, shape: [1], init: ones}\n  - {op: linear, name: up, out_features: hidden}\n"
