@@ -26,7 +26,11 @@ chain:
 """
 
 
-@pytest.mark.parametrize("layer", [nn.Conv1d, nn.Conv2d, nn.ConvTranspose3d])
+# Where oneDNN has no convolution in 16 bits, PyTorch's own transposed one rounds each sum of it.
+ROUNDED_ONCE = pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="oneDNN has none in 16 bits")
+
+
+@pytest.mark.parametrize("layer", [nn.Conv1d, nn.Conv2d, pytest.param(nn.ConvTranspose3d, marks=ROUNDED_ONCE)])
 @pytest.mark.parametrize("autocast", [False, True])
 def test_the_bias_is_added_to_a_rounded_result(layer, autocast) -> None:
     """It cancels most of the convolution, so that the low bits show."""
