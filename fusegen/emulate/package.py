@@ -23,6 +23,7 @@ from fusegen.paths import AUTOGRAD, SUPPORT
 
 # Held while a package is imported: a thread that finds one finds the whole of it.
 _importing = threading.RLock()
+_imported: dict[Path, ModuleType] = {}  # by the copy: packages of two directories that are alike share one
 
 
 def emulate_package(
@@ -41,7 +42,7 @@ def emulate_package(
     emulated first. Raises EmulationBuildError with the compiler's message. One process
     can hold one emulated copy of a package, and none beside the real extension.
     """
-    name = f"fusegen_emulated_{package.name}"
+    name = f"fusegen_emulated_{_digest(str(package.parent.resolve()).encode())}_{package.name}"
     with _importing:
         if name in sys.modules:
             return sys.modules[name]
@@ -171,10 +172,14 @@ def _import(name: str, path: Path) -> ModuleType:
     with _importing:
         if name in sys.modules:  # by another thread, which compiled the package, too
             return sys.modules[name]
+        if path in _imported:
+            sys.modules[name] = _imported[path]
+            return _imported[path]
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
+        _imported[path] = module
         return module
