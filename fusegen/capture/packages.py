@@ -68,10 +68,10 @@ class Packages:
     def _make(self, specs: Specs, names: Iterable[str]) -> None:
         with shown():
             tell("planning and rendering")
-            plans = {plan.spec.name: plan for plan in planned_files(sorted(specs.directory.glob("*.yaml")))}
-            write_files(render_all(plans.values()), self.output)
+            plans = planned_files([specs.path(name) for name in names])
+            write_files(render_all(plans), self.output)
         if torch.cuda.is_available():
-            _compile(self.output, [plans[name] for name in names])
+            _compile(self.output, plans)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
