@@ -135,9 +135,10 @@ def _is_barrier(node: fx.Node) -> bool:
         return not node.all_input_nodes or node.is_impure()
     if not node.target._schema.is_mutable:
         return False
-    value = value_of(node)
-    # The counts of batch norms move in each call, and no region reads them.
-    return value is None or value.dtype.is_floating_point
+    # The counts of batch norms move in each call, and nothing else reads them.
+    changed = node.args[0]
+    value = value_of(changed)
+    return value is None or value.dtype.is_floating_point or len(changed.users) > 1  # type: ignore[union-attr]
 
 
 class _Order:

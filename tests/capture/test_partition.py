@@ -110,6 +110,16 @@ def test_nothing_moves_over_a_change_in_place() -> None:
     assert ops(call, X.clone(), Y) == [["layer_norm"]]
 
 
+def test_a_count_that_something_reads_is_a_border() -> None:
+    def call(x: Tensor, count: Tensor) -> Tensor:
+        y, before = norm(x), count.float()
+        count.add_(1)
+        return y * before
+
+    assert ops(call, X, torch.tensor(3)) == [["layer_norm"]]
+    assert ops(lambda x, count: (norm(x) * 2, count.add_(1))[0], X, torch.tensor(3)) == [["layer_norm", "mul"]]
+
+
 def test_gradients_switched_off_are_a_border() -> None:
     def call(x: Tensor) -> Tensor:
         with torch.no_grad():
