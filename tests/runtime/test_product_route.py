@@ -114,7 +114,7 @@ def test_what_a_call_asks(package, monkeypatch) -> None:
     assert choose(training=True, gradients=True) == ((9, 0), 132, 15, 10, 24, False, True)
     with monkeypatch.context() as exporting:  # a free number of rows is compared with nothing
         exporting.setattr(torch.compiler, "is_compiling", lambda: True)
-        exporting.setattr(torch.compiler, "is_exporting", lambda: True)
+        exporting.setattr(torch.compiler, "_is_exporting_flag", True)
         assert choose(training=True, gradients=True)[2] == precisions["_EXPORTED_ROWS"]
     assert choose(training=True, gradients=False) == ((9, 0), 132, 15, 10, 24, False, True)
     assert choose(training=False, gradients=True) == ((9, 0), 132, 15, 10, 24, True, True)
