@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import fx, nn
 
-from fusegen.capture.lower import lower
+from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import SPECS, Build, Packages
-from fusegen.capture.report import Report
-from fusegen.capture.rewrite import rewrite
+from fusegen.capture.report import Left, Report
+from fusegen.capture.rewrite import place_of, rewrite
 from fusegen.capture.worth import Choose
 from fusegen.paths import DEFAULT_FUSED
 
@@ -51,11 +51,7 @@ class Backend:
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Compiled:
         """What torch.compile runs in the place of a graph. Raises SpecError and BuildError."""
-        has_tensors = any(isinstance(node.meta.get("example_value"), torch.Tensor) for node in module.graph.nodes)
-        if has_tensors:
-            module = lower(module)
-            rewrite(module, self.packages, self.report, self.choose)
-            _log.info("%s", self.report)
+        module = self._rewritten(module)
         if self.rest == "eager":
             from torch._dynamo.backends.debugging import aot_eager
 
@@ -63,6 +59,20 @@ class Backend:
         from torch._inductor.compile_fx import compile_fx
 
         return compile_fx(module, inputs, config_patches=self.options or None)  # type: ignore[arg-type,return-value]
+
+    def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
+        """The graph with calls of packages; as it was where it cannot be lowered."""
+        try:
+            lowered = lower(module)
+        except NotLowered as why:
+            self.report.graphs += 1
+            self.report.left.append(Left(str(why), ("all of a graph",), place_of(module.graph.nodes)))
+            if why.__cause__ is not None:
+                _log.warning("a graph is left to PyTorch's compiler: %s", why)
+            return module
+        rewrite(lowered, self.packages, self.report, self.choose)
+        _log.info("%s", self.report)
+        return lowered
 
 
 def compile(
