@@ -46,8 +46,12 @@ class Backend:
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         self.packages = Packages(Path(directory), build)
-        self.rest, self.choose, self.options = rest, choose, dict(options or {})
+        self.rest, self.choose, self.options = rest, choose, _options(None, options)
         self.report = Report(Path(directory) / SPECS)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Backend:
+        """Copies of a compiled model, such as averages of its weights, have the same packages and report."""
+        return self
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Compiled:
         """What torch.compile runs in the place of a graph. Raises SpecError and BuildError."""
@@ -101,7 +105,7 @@ def compile_graph(
     """What `backend="fusegen"` names. options: Backend's, and Inductor's under their own names."""
     given = dict(options or {})
     own = {key: given.pop(key) for key in ("directory", *_CHOICES) if key in given}
-    key = (str(Path(own.get("directory", DEFAULT_FUSED)).resolve()), *(own.get(name) for name in _CHOICES))
+    key = (str(Path(own.get("directory", DEFAULT_FUSED)).resolve()), *(str(own.get(name, "")) for name in _CHOICES))
     backend = _backends.get(key)
     if backend is None:
         backend = _backends[key] = Backend(**own)
@@ -110,12 +114,18 @@ def compile_graph(
 
 
 _CHOICES = ("build", "rest", "choose")
-_backends: dict[tuple[Any, ...], Backend] = {}  # a model has many graphs, and one report
+_backends: dict[tuple[str, ...], Backend] = {}  # a model has many graphs, and one report
 
 
 def _options(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Inductor's configuration of a mode, with options that go before it."""
+    """Inductor's configuration of a mode, with options that go before it. Raises ValueError for an unknown name."""
     found: dict[str, Any] = {}
+    unknown = sorted(set(options or ()) - set(torch._inductor.list_options()))
+    if unknown:
+        known = ", ".join(("directory", *_CHOICES))
+        raise ValueError(
+            f"no option is called {', '.join(unknown)}: fusegen has {known}, and torch._inductor.config more"
+        )
     if mode not in (None, "default"):
         found |= torch._inductor.list_mode_options(mode)
     return found | dict(options or {})

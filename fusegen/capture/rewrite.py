@@ -63,6 +63,7 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: 
             continue
         _put(module, each, call, [replaced.get(node, node) for node in nodes], replaced)
         report.taken.append(Taken(name, tuple(each.region.ops), place_of(each.region.nodes)))
+    in_order(module.graph.nodes)
     module.graph.lint()
     module.recompile()
 
@@ -92,7 +93,6 @@ def _put(
         replaced[old] = new
     for node in reversed(found.region.nodes):
         module.graph.erase_node(node)
-    in_order(module.graph.nodes)
 
 
 def _attribute(module: fx.GraphModule) -> str:
