@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -30,9 +31,21 @@ def lower(module: fx.GraphModule) -> fx.GraphModule:
     _check(module.graph)
     try:
         with torch.set_grad_enabled(torch.is_grad_enabled()), _checkpoints(module):
-            return _lowered(module)
+            lowered = _lowered(module)
     except Exception as error:  # PyTorch's, of many kinds: its own compiler has the graph, and says so if it cannot
         raise NotLowered(f"PyTorch cannot trace it: {type(error).__name__}: {error}".partition("\n")[0]) from error
+
+    lost = _higher_order(module) - _higher_order(lowered)
+    if lost:  # a trace has the forward pass of a hook or of an autograd.Function alone
+        raise NotLowered(f"a trace loses the gradient of {', '.join(sorted(lost))}")
+    return lowered
+
+
+def _higher_order(module: fx.GraphModule) -> Counter[str]:
+    """The operators of a graph, and of its parts, that have parts of graphs as operands."""
+    graphs = [each.graph for each in module.modules() if isinstance(each, fx.GraphModule)]
+    targets = [node.target for graph in graphs for node in graph.nodes]
+    return Counter(each.name() for each in targets if isinstance(each, torch._ops.HigherOrderOperator))
 
 
 def _check(graph: fx.Graph) -> None:

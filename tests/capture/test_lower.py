@@ -14,7 +14,7 @@ from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from fusegen.capture.lower import operator_of, value_of  # noqa: E402
+from fusegen.capture.lower import NotLowered, lower, operator_of, value_of  # noqa: E402
 from tests.capture.graphs import lowered  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -102,6 +102,45 @@ def test_a_checkpoint_stays_one(policy: str | None) -> None:
     module = lowered(call, X.clone().requires_grad_())
     (node,) = module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.tag_activation_checkpoint)
     assert ("_checkpoint_context_fn" in getattr(module, node.args[0].target).meta) == (policy is not None)
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * 3
+
+
+def within_a_checkpoint(x: Tensor) -> Tensor:
+    return checkpoint(lambda y: Tripled.apply(y @ WEIGHT), x, use_reentrant=False) * 2
+
+
+def with_a_hook(x: Tensor) -> Tensor:
+    y = x * 2
+    y.register_hook(lambda grad: grad * 3)
+    return F.relu(y)
+
+
+@pytest.mark.parametrize("call", [lambda x: Tripled.apply(x) * 2, within_a_checkpoint, with_a_hook])
+def test_a_gradient_of_its_own_is_kept(call: Callable[[Tensor], Tensor]) -> None:
+    """A trace has the forward pass alone."""
+
+    def backend(module: Any, inputs: Any) -> Callable[..., Any]:
+        try:
+            return lower(module)
+        except NotLowered:
+            return module
+
+    found = []
+    torch._dynamo.reset()
+    for each in (call, torch.compile(call, backend=backend)):
+        x = X.clone().requires_grad_()
+        each(x).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize(
