@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import fx, nn
 
-from fusegen.capture.lower import lower
+from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import SPECS, Build, Packages
-from fusegen.capture.report import Report
-from fusegen.capture.rewrite import rewrite
+from fusegen.capture.report import Left, Report
+from fusegen.capture.rewrite import place_of, rewrite
 from fusegen.capture.worth import Choose
 from fusegen.paths import DEFAULT_FUSED
 
@@ -46,16 +46,16 @@ class Backend:
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         self.packages = Packages(Path(directory), build)
-        self.rest, self.choose, self.options = rest, choose, dict(options or {})
+        self.rest, self.choose, self.options = rest, choose, _options(None, options)
         self.report = Report(Path(directory) / SPECS)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Backend:
+        """Copies of a compiled model, such as averages of its weights, have the same packages and report."""
+        return self
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Compiled:
         """What torch.compile runs in the place of a graph. Raises SpecError and BuildError."""
-        has_tensors = any(isinstance(node.meta.get("example_value"), torch.Tensor) for node in module.graph.nodes)
-        if has_tensors:
-            module = lower(module)
-            rewrite(module, self.packages, self.report, self.choose)
-            _log.info("%s", self.report)
+        module = self._rewritten(module)
         if self.rest == "eager":
             from torch._dynamo.backends.debugging import aot_eager
 
@@ -63,6 +63,20 @@ class Backend:
         from torch._inductor.compile_fx import compile_fx
 
         return compile_fx(module, inputs, config_patches=self.options or None)  # type: ignore[arg-type,return-value]
+
+    def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
+        """The graph with calls of packages; as it was where it cannot be lowered."""
+        try:
+            lowered = lower(module)
+        except NotLowered as why:
+            self.report.graphs += 1
+            self.report.left.append(Left(str(why), ("all of a graph",), place_of(module.graph.nodes)))
+            if why.__cause__ is not None:
+                _log.warning("a graph is left to PyTorch's compiler: %s", why)
+            return module
+        rewrite(lowered, self.packages, self.report, self.choose)
+        _log.info("%s", self.report)
+        return lowered
 
 
 def compile(
@@ -91,7 +105,7 @@ def compile_graph(
     """What `backend="fusegen"` names. options: Backend's, and Inductor's under their own names."""
     given = dict(options or {})
     own = {key: given.pop(key) for key in ("directory", *_CHOICES) if key in given}
-    key = (str(Path(own.get("directory", DEFAULT_FUSED)).resolve()), *(own.get(name) for name in _CHOICES))
+    key = (str(Path(own.get("directory", DEFAULT_FUSED)).resolve()), *(str(own.get(name, "")) for name in _CHOICES))
     backend = _backends.get(key)
     if backend is None:
         backend = _backends[key] = Backend(**own)
@@ -100,12 +114,18 @@ def compile_graph(
 
 
 _CHOICES = ("build", "rest", "choose")
-_backends: dict[tuple[Any, ...], Backend] = {}  # a model has many graphs, and one report
+_backends: dict[tuple[str, ...], Backend] = {}  # a model has many graphs, and one report
 
 
 def _options(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Inductor's configuration of a mode, with options that go before it."""
+    """Inductor's configuration of a mode, with options that go before it. Raises ValueError for an unknown name."""
     found: dict[str, Any] = {}
+    unknown = sorted(set(options or ()) - set(torch._inductor.list_options()))
+    if unknown:
+        known = ", ".join(("directory", *_CHOICES))
+        raise ValueError(
+            f"no option is called {', '.join(unknown)}: fusegen has {known}, and torch._inductor.config more"
+        )
     if mode not in (None, "default"):
         found |= torch._inductor.list_mode_options(mode)
     return found | dict(options or {})

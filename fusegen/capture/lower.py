@@ -2,61 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from fusegen.aten import table
 from fusegen.aten.composite import write_out
 
-# Results that share the memory of an operand, or may.
-_VIEWS = frozenset(
-    """
-    view reshape flatten unflatten unsqueeze squeeze view_as reshape_as expand expand_as broadcast_to contiguous alias
-    slice select narrow split split_with_sizes chunk unbind detach t numpy_T transpose permute adjoint mT movedim
-    moveaxis swapaxes swapdims diagonal unfold as_strided to type_as dropout
-    """.split()
-)
+
+class NotLowered(Exception):
+    """A graph that stays as Dynamo made it. Its text is why."""
 
 
 def lower(module: fx.GraphModule) -> fx.GraphModule:
-    """The graph that Dynamo made, as operators of ATen with the same inputs, under the modes of the caller.
+    """The graph that Dynamo made, as operators of ATen with the same inputs, under the modes of the caller. Raises
+    NotLowered.
 
     Every node of a tensor has its fake as `meta["val"]`: sizes, strides, dtype and device. Changes in place of values
     of the graph are operators that make a new value, where nothing can tell the difference.
     """
+    _check(module.graph)
+    try:
+        with torch.set_grad_enabled(torch.is_grad_enabled()), _checkpoints(module):
+            lowered = _lowered(module)
+    except Exception as error:  # PyTorch's, of many kinds: its own compiler has the graph, and says so if it cannot
+        raise NotLowered(f"PyTorch cannot trace it: {type(error).__name__}: {error}".partition("\n")[0]) from error
+
+    lost = _higher_order(module) - _higher_order(lowered)
+    if lost:  # a trace has the forward pass of a hook or of an autograd.Function alone
+        raise NotLowered(f"a trace loses the gradient of {', '.join(sorted(lost))}")
+    return lowered
+
+
+def _higher_order(module: fx.GraphModule) -> Counter[str]:
+    """The operators of a graph, and of its parts, that have parts of graphs as operands."""
+    graphs = [each.graph for each in module.modules() if isinstance(each, fx.GraphModule)]
+    targets = [node.target for graph in graphs for node in graph.nodes]
+    return Counter(each.name() for each in targets if isinstance(each, torch._ops.HigherOrderOperator))
+
+
+def _check(graph: fx.Graph) -> None:
+    """Raises NotLowered for what a trace would leave in disorder, or cannot have."""
+    inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    if not tensors:
+        raise NotLowered("it takes no tensor")
+    for each in tensors:
+        if not isinstance(each, FakeTensor):
+            raise NotLowered(f"it takes a {type(each).__name__}")
+    if any("_functorch" in str(getattr(node.target, "__module__", "")) for node in graph.nodes):
+        raise NotLowered("a transform of torch.func is a part of it")
+
+
+@contextmanager
+def _checkpoints(module: fx.GraphModule) -> Iterator[None]:
+    """Gives the checkpoints of a graph the context that a trace before dispatch asks of them, whether they have one or
+    not: there it is as if they had none."""
+    key, bodies = "_checkpoint_context_fn", []
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.tag_activation_checkpoint):
+        body = getattr(module, node.args[0].target)
+        if key not in body.meta:
+            bodies.append(body)
+            body.meta[key] = _all_again
+    try:
+        yield
+    finally:
+        for body in bodies:
+            del body.meta[key]
+
+
+def _all_again() -> Any:
+    return create_selective_checkpoint_contexts(lambda *_, **__: CheckpointPolicy.PREFER_RECOMPUTE)
+
+
+def _lowered(module: fx.GraphModule) -> fx.GraphModule:
     holders = module.graph.find_nodes(op="placeholder")
     given = [node.meta["example_value"] for node in holders]
     fakes = [x for x in given if isinstance(x, Tensor)]
 
     def run(*inputs: Any) -> Any:
         with fx.traceback.preserve_node_meta():
-            return fx.Interpreter(module).run(*inputs)
+            return _UnderModes(module).run(*inputs)
 
     with fakes[0].fake_mode:
         lowered = make_fx(run, pre_dispatch=True)(*given)
     for old, new in zip(holders, lowered.graph.find_nodes(op="placeholder"), strict=True):
         new.meta = {**old.meta, "val": old.meta["example_value"]}
-    _make_functional(lowered.graph)
+    for body in lowered.children():
+        if isinstance(body, fx.GraphModule) and body.meta.get("_checkpoint_context_fn") is _all_again:
+            del body.meta["_checkpoint_context_fn"]
+    values = _Values(lowered)
     with fakes[0].fake_mode:
-        _Values(lowered).run(*given)
+        values.run(*given)
+    _make_functional(lowered.graph, values.functional)
+    with fakes[0].fake_mode:
         write_out(lowered.graph)
     lowered.recompile()
     lowered.meta.update(module.meta)
     return lowered
 
 
-class _Values(fx.Interpreter):
-    """Notes the fake of each node's value. A trace has none of what autocast does inside of the graph."""
+class _UnderModes(fx.Interpreter):
+    """Runs under the autocast of the graph, which a trace notes and would not enter: a cast is none where it is off."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self._entered: list[torch.autocast] = []
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().run(*args, **kwargs)
+        finally:
+            while self._entered:
+                self._entered.pop().__exit__(None, None, None)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is torch.amp.autocast_mode._enter_autocast:
+            self._entered.append(torch.autocast(*args, **kwargs))
+            return self._entered[-1].__enter__()
+        if target is torch.amp.autocast_mode._exit_autocast:
+            return self._entered.pop().__exit__(None, None, None)
+        return super().call_function(target, args, kwargs)
+
+
+class _Values(_UnderModes):
+    """Notes the fake of each node's value.
+
+    functional: of operators in place those that make a new value of the same dtype and strides.
+    """
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.functional: dict[fx.Node, torch._ops.OpOverload] = {}
 
     def run_node(self, n: fx.Node) -> Any:
+        other = _functional(n)
+        like = None
+        if other is not None:
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            like = other(*args, **kwargs)  # before the operand changes
         value = super().run_node(n)
         if isinstance(value, Tensor) and n.op == "call_function":
             n.meta["val"] = value.detach()
+        if other is not None and isinstance(like, Tensor) and _is_like(like, value):
+            self.functional[n] = other
         return value
+
+
+def _is_like(left: Tensor, right: Tensor) -> bool:
+    return left.dtype == right.dtype and left.shape == right.shape and left.stride() == right.stride()
+
+
+def _functional(node: fx.Node) -> torch._ops.OpOverload | None:
+    """The operator that makes a new value where the node's changes its operand."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not table.is_in_place(target):
+        return None
+    packet = getattr(torch.ops.aten, table.names(target)[1], None)
+    other = getattr(packet, target._overloadname, None)
+    if other is None or [each.name for each in other._schema.arguments] != [
+        each.name for each in target._schema.arguments
+    ]:
+        return None
+    return other
 
 
 def operator_of(node: fx.Node) -> tuple[str, str]:
@@ -69,6 +184,12 @@ def value_of(node: Any) -> Tensor | None:
     """The fake of a node's tensor; None for what is none, or several."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return value if isinstance(value, Tensor) else None
+
+
+def memory_of(node: Any) -> int | None:
+    """What tells the memory of a node's value from that of others; None for what has none of its own kind."""
+    value = value_of(node)
+    return None if value is None or value.layout is not torch.strided else value.untyped_storage()._cdata
 
 
 def shape_of(node: fx.Node) -> tuple[int | str, ...]:
@@ -101,29 +222,33 @@ def in_order(nodes: Iterable[fx.Node]) -> None:
         before.append(node)
 
 
-def _make_functional(graph: fx.Graph) -> None:
+def _make_functional(graph: fx.Graph, functional: Mapping[fx.Node, torch._ops.OpOverload]) -> None:
     """`relu_` of a value becomes `relu`, if no other value shares its memory."""
     order = {node: index for index, node in enumerate(graph.nodes)}
-    for node in list(graph.nodes):
-        target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or not table.is_in_place(target):
-            continue
+    own = {node for group in _by_memory(graph) if _is_own(group) for node in group}
+    for node, other in functional.items():
         source = node.args[0]
-        packet = getattr(torch.ops.aten, table.names(target)[1], None)
-        other = getattr(packet, target._overloadname, None)
-        if other is None or not isinstance(source, fx.Node) or not _is_own(source):
-            continue
-        same = shape_of(source) == shape_of(node) and source.meta["val"].dtype == node.meta["val"].dtype
-        if same:
+        if node in own and isinstance(source, fx.Node):
             node.target = other
             for user in list(source.users):
                 if user is not node and order[user] > order[node]:
                     user.replace_input_with(source, node)
 
 
-def _is_own(node: fx.Node) -> bool:
-    """Whether the memory of a node's value is that of no other."""
-    is_operator = isinstance(node.target, torch._ops.OpOverload) and value_of(node) is not None
-    if not is_operator or table.is_in_place(node.target):
-        return False
-    return not any(table.names(each.target)[1] in _VIEWS for each in (node, *node.users))
+def _by_memory(graph: fx.Graph) -> list[list[fx.Node]]:
+    """The nodes whose values share memory, in order."""
+    groups: dict[int, list[fx.Node]] = {}
+    for node in graph.nodes:
+        memory = memory_of(node)
+        if memory is not None:
+            groups.setdefault(memory, []).append(node)
+    return list(groups.values())
+
+
+def _is_own(group: Sequence[fx.Node]) -> bool:
+    """Whether the first of values in one memory is new, and the others are changes of it in place."""
+    first, *others = group
+    is_new = isinstance(first.target, torch._ops.OpOverload) and not table.is_in_place(first.target)
+    return is_new and all(
+        isinstance(each.target, torch._ops.OpOverload) and table.is_in_place(each.target) for each in others
+    )

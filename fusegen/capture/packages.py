@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -35,6 +35,10 @@ class Packages:
         self.directory = directory.resolve()
         self.build = build
         self._modules: dict[str, ModuleType] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the Python modules, which are imported again: `torch.save` of a compiled model takes its backend."""
+        return self.__dict__ | {"_modules": {}}
 
     def prepare(self, place: Callable[[Specs], Sequence[str]]) -> dict[str, ModuleType | str]:
         """The Python modules of the packages that `place` names, by their names, or why there is none. place: puts
@@ -85,7 +89,8 @@ class Packages:
         try:
             store.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
+            hint = "give a directory= that can be written, or build='never', which takes the packages that are there"
+            raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}", hint=hint)]) from None
         with FileLock(store / "capture.lock"):
             yield
 

@@ -11,8 +11,8 @@ import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.capture.lower import operator_of, shape_of, value_of
-from fusegen.capture.roles import Frame, Kind, frame_of, kind_of
+from fusegen.capture.lower import argument, memory_of, operator_of, shape_of, value_of
+from fusegen.capture.roles import DTYPES, Frame, Kind, frame_of, kind_of
 
 _AROUND: tuple[Kind, ...] = ("function", "arithmetic", "dropout", "cast")
 
@@ -94,7 +94,7 @@ def _fits(node: fx.Node, frame: Frame, inside: Iterable[fx.Node]) -> bool:
         return frame.lay(shape_of(node.args[0])) == "full"  # type: ignore[arg-type]
     for each in node.all_input_nodes:
         operand = value_of(each)
-        if operand is None or not operand.dtype.is_floating_point or frame.lay(shape_of(each)) is None:
+        if operand is None or operand.dtype not in DTYPES or frame.lay(shape_of(each)) is None:
             return False
         if operand.device != first.device:
             return False
@@ -123,11 +123,28 @@ def _sections(graph: fx.Graph) -> dict[fx.Node, int]:
     """Parts of a graph between which nothing may move: what changes memory or a mode lies between them."""
     found: dict[fx.Node, int] = {}
     count = 0
+    shared = _shared_statistics(graph)
     for node in graph.nodes:
-        if node.op == "call_function" and _is_barrier(node):
+        if node.op == "call_function" and (node in shared or _is_barrier(node)):
             count += 1
         found[node] = count
     return found
+
+
+def _shared_statistics(graph: fx.Graph) -> set[fx.Node]:
+    """Norms that change statistics, which their schemas do not tell, and what else takes them."""
+    changed = {
+        memory_of(each)
+        for node in graph.nodes
+        if operator_of(node)[1] in ("batch_norm", "instance_norm") and argument(node, 5, "training")
+        for each in node.args[3:5]
+    }
+    users: dict[int, list[fx.Node]] = {}
+    for node in graph.nodes:
+        for memory in {memory_of(each) for each in node.all_input_nodes} & changed:
+            if memory is not None:
+                users.setdefault(memory, []).append(node)
+    return {node for group in users.values() if len(group) > 1 for node in group}
 
 
 def _is_barrier(node: fx.Node) -> bool:

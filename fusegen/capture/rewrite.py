@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import fx
@@ -37,28 +37,33 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: 
                 raise NotAChain(NO_GRADIENT)
             found.append(_Found(region, chain_of(region)))
         except NotAChain as why:
-            report.left.append(Left(str(why), tuple(region.ops), _place(region)))
+            report.left.append(_left(region, why))
     if not found:
         return
-    names: list[str] = []
+    placed: list[tuple[_Found, str]] = []
 
     def place(specs: Specs) -> Sequence[str]:
-        names.extend(specs.place(each.chain, _dtypes(each)) for each in found)
-        return names
+        for each in found:
+            try:
+                placed.append((each, specs.place(each.chain, _dtypes(each))))
+            except NotAChain as why:
+                report.left.append(_left(each.region, why))
+        return [name for _, name in placed]
 
     modules = packages.prepare(place)
     replaced: dict[fx.Node, fx.Node] = {}  # of regions before the one at hand, by what is in their place
-    for each, name in zip(found, names, strict=True):
+    for each, name in placed:
         try:
             package = modules[name]
             if isinstance(package, str):
                 raise NotAChain(package)
             call, nodes = call_of(each.region, each.chain, package, name)
         except NotAChain as why:
-            report.left.append(Left(str(why), tuple(each.region.ops), _place(each.region)))
+            report.left.append(_left(each.region, why))
             continue
         _put(module, each, call, [replaced.get(node, node) for node in nodes], replaced)
-        report.taken.append(Taken(name, tuple(each.region.ops), _place(each.region)))
+        report.taken.append(Taken(name, tuple(each.region.ops), place_of(each.region.nodes)))
+    in_order(module.graph.nodes)
     module.graph.lint()
     module.recompile()
 
@@ -88,7 +93,6 @@ def _put(
         replaced[old] = new
     for node in reversed(found.region.nodes):
         module.graph.erase_node(node)
-    in_order(module.graph.nodes)
 
 
 def _attribute(module: fx.GraphModule) -> str:
@@ -105,9 +109,13 @@ def _dtypes(found: _Found) -> set[str]:
     return {str(each).removeprefix("torch.") for each in dtypes}
 
 
-def _place(region: Region) -> str:
-    """The user's line that the first operator is from."""
-    for node in region.nodes:
+def _left(region: Region, why: NotAChain) -> Left:
+    return Left(str(why), tuple(region.ops), place_of(region.nodes))
+
+
+def place_of(nodes: Iterable[fx.Node]) -> str:
+    """The user's line that the first of the nodes is from."""
+    for node in nodes:
         place = of_trace(node.meta.get("stack_trace"))
         if place is not None:
             return str(place.location())

@@ -10,12 +10,15 @@ import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.capture.lower import argument, operator_of, shape_of, value_of
+from fusegen.capture.lower import argument, memory_of, operator_of, shape_of, value_of
+from fusegen.spec import model
+from fusegen.spec.scalars import MAX_INTEGER
 
 Kind = Literal["norm", "reduction", "function", "arithmetic", "dropout", "cast"]
 Form = Literal["rows", "images"]
 Lay = Literal["full", "row", "channel", "sample", "number"]
 
+DTYPES = frozenset(getattr(torch, each) for each in model.DTYPES)
 _NORMS = ("batch_norm", "layer_norm", "rms_norm", "group_norm")
 # Of which norms are made by hand. Softmax and sums alone are as fast as PyTorch's compiler makes them.
 _REDUCTIONS = frozenset({"mean", "var", "std"})
@@ -70,20 +73,29 @@ def kind_of(node: fx.Node) -> Kind | None:
         return None
     if table.is_in_place(node.target):
         return None
-    if name in _NORMS:
+    if name in _NORMS:  # in float64, too: chain_of says why not
         return "norm" if frame_of(node) is not None else None
+    if value.dtype not in DTYPES:
+        return None
     if name == "dropout":
         return "dropout"
     if name in table.CASTS:
         source = value_of(node.args[0])
-        return "cast" if source is not None and source.dtype.is_floating_point and _is_cast(node) else None
+        return "cast" if source is not None and source.dtype in DTYPES and _is_cast(node) else None
     if full in table.ARITHMETIC or name in table.ARITHMETIC:
-        return "arithmetic"
+        return "arithmetic" if _is_arithmetic(node) else None
     if name in _REDUCTIONS:
         return "reduction" if frame_of(node) is not None else None
     if full in table.FUNCTIONS or name in table.FUNCTIONS:
-        return "function" if not any(isinstance(each, fx.Node) for each in node.args[1:]) else None
+        return "function" if _is_function(node, table.FUNCTIONS.get(full) or table.FUNCTIONS[name]) else None
     return None
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a spec can have a number: the same in every call, finite, and exact."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= MAX_INTEGER if isinstance(value, int) else math.isfinite(value)
 
 
 def frame_of(node: fx.Node) -> Frame | None:
@@ -125,6 +137,27 @@ def _is_reduction(node: fx.Node, rank: int) -> bool:
     return bool(argument(node, 3 if op in ("var", "std") else 2, "keepdim", False))
 
 
+def _is_function(node: fx.Node, function: table.Function) -> bool:
+    """Whether one of a single tensor and of constants, all of which a step has."""
+    if not isinstance(node.args[0], fx.Node) or len(node.all_input_nodes) != 1:
+        return False
+    for index, each in enumerate(node.target._schema.arguments[1:], 1):  # type: ignore[union-attr]
+        given = argument(node, index, each.name)
+        if index > len(function.keys):
+            if given not in (None, each.default_value, *function.fixed):
+                return False
+        elif given is not None and not isinstance(given, str) and not is_constant(given):
+            return False
+    return True
+
+
+def _is_arithmetic(node: fx.Node) -> bool:
+    """Whether one of tensors and of constants."""
+    if argument(node, 2, "alpha", 1) != 1:
+        return False
+    return all(isinstance(each, fx.Node) or is_constant(each) for each in node.args[:2])
+
+
 def correction(node: fx.Node) -> int | None:
     """What the number of channels is lessened by in a variance, 0 or 1; None for another number."""
     given: Any = node.kwargs.get("correction", 1)
@@ -135,9 +168,11 @@ def correction(node: fx.Node) -> int | None:
 
 
 def _is_cast(node: fx.Node) -> bool:
-    """Whether a cast changes the dtype alone: not the device, nor the memory format."""
+    """Whether a cast changes the dtype alone: not the device, nor the memory format. A copy is none: it may be changed
+    in place."""
     source = value_of(node.args[0])
     value = value_of(node)
     assert source is not None and value is not None
     kept = all(node.kwargs.get(key) is None for key in ("memory_format", "layout"))
-    return kept and source.device == value.device and "memory_format" not in str(node.args)
+    is_copy = source.dtype == value.dtype and memory_of(node) != memory_of(node.args[0])
+    return kept and not is_copy and source.device == value.device and "memory_format" not in str(node.args)

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fusegen.capture.steps import Chain
+from fusegen.capture.steps import Chain, NotAChain
+from fusegen.errors import SpecError
 from fusegen.files import write, writing
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
+from fusegen.plan.composition import Composition
+from fusegen.plan.load import planned_document
 from fusegen.spec.model import DTYPES, FORMAT_VERSION, spec_model
 from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name, free_name, passes
 from fusegen.spec.text import spec_text
 from fusegen.spec.validate import validate
-from fusegen.spec.yaml import read_yaml
+from fusegen.spec.yaml import parse_yaml, read_yaml
 
 # What a spec may have otherwise, and it still is that of the same chain.
 _FREE = ("fusegen", "name", "about", "class", "targets", "dtypes", "dims")
@@ -32,7 +35,7 @@ class Specs:
 
     def place(self, chain: Chain, dtypes: set[str]) -> str:
         """The name of the chain's spec, which write() writes if there is none. dtypes: of the tensors, some of DTYPES,
-        all of which the spec has."""
+        all of which the spec has. Raises NotAChain for one that cannot be planned."""
         kind = _kind(chain.data)
         for name, known in self._known.items():
             if _kind(known) == kind and dtypes <= set(known.get("dtypes", DTYPES)):
@@ -42,7 +45,9 @@ class Specs:
         chain_and_outputs = {key: chain.data[key] for key in ("chain", "outputs") if key in chain.data}
         around = {key: chain.data[key] for key in ("dims", "arguments", "inputs")}
         data = {"fusegen": FORMAT_VERSION, "name": name, **around, "dtypes": listed, "targets": self._targets}
-        self._known[name] = data | chain_and_outputs
+        data |= chain_and_outputs
+        _check(spec_text(data), self.path(name))
+        self._known[name] = data
         self.new.append(name)
         return name
 
@@ -61,6 +66,16 @@ class Specs:
             with writing(self.path(name)):
                 write(self.path(name), spec_text(self._known[name], _HEAD))
         self.new.clear()
+
+
+def _check(text: str, path: Path) -> None:
+    """Raises NotAChain for a spec that would be no package of one region."""
+    try:
+        planned = planned_document(parse_yaml(text, path.as_posix()))
+    except SpecError as error:
+        raise NotAChain(f"it is no chain: {error.diagnostics[0].message}") from None
+    if isinstance(planned, Composition):
+        raise NotAChain("the chain is planned as several regions")
 
 
 def _kind(data: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.capture.lower import argument, operator_of, shape_of
+from fusegen.capture.lower import argument, operator_of, shape_of, value_of
 from fusegen.capture.partition import Region
-from fusegen.capture.roles import Frame, correction
+from fusegen.capture.roles import DTYPES, Frame, correction, is_constant
 from fusegen.spec.names import free_name
 
 # The keys of a norm's numbers, by their places among the operator's arguments.
@@ -113,6 +113,10 @@ class _Writer:
         if len(self._modes) > 1:
             raise NotAChain("some of its operators run as in training, and some as in evaluation")
         self.chain.training = self._modes == {True}
+        nodes = [*self.chain.tensors.values(), *made]
+        other = {value.dtype for node in nodes if (value := value_of(node)) is not None} - DTYPES
+        if other:
+            raise NotAChain(f"there are no kernels for {', '.join(map(str, other))}")
 
     # Values
 
@@ -214,11 +218,6 @@ class _Writer:
 
     def _arithmetic(self, node: fx.Node, op: str, is_swapped: bool) -> None:
         left, right = node.args[:2]
-        alpha = argument(node, 2, "alpha", 1)
-        if alpha != 1:
-            right = _number(alpha) * _number(right) if not isinstance(right, fx.Node) else right
-            if isinstance(right, fx.Node):
-                raise NotAChain(f"{op} has a factor")
         left, right = (right, left) if is_swapped else (left, right)
         swap = not isinstance(left, fx.Node) or (isinstance(right, fx.Node) and self._goes_on_better(right, left))
         source, other = (right, left) if swap else (left, right)
@@ -311,6 +310,8 @@ def _shape(frame: Frame, lay: str) -> list[int | str]:
 
 def _number(value: Any) -> float:
     """A number of the graph that is the same in every call. Raises NotAChain."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not isinstance(value, int | float):
         raise NotAChain("a number of it changes from call to call")
+    if not is_constant(value):
+        raise NotAChain(f"no spec can have the number {value}")
     return value

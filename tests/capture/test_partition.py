@@ -129,6 +129,66 @@ def test_gradients_switched_off_are_a_border() -> None:
     assert ops(call, X) == [["layer_norm"]]
 
 
+def shared(call: Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Any]) -> list[list[str]]:
+    """The operators of the regions of a call of a batch norm in training."""
+    bn = nn.BatchNorm1d(8)
+    return ops(lambda x, y: call(bn, x, y), X, Y)
+
+
+def test_statistics_of_two_norms_change_in_order() -> None:
+    """With relu in the first one's region, the second one's would come before."""
+
+    def call(bn: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = bn(x), bn(y)
+        return F.relu(first + 1), second @ second.T
+
+    assert shared(call) == [["batch_norm"], ["batch_norm"]]
+
+
+def test_statistics_are_read_where_the_model_reads_them() -> None:
+    def call(bn: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        first = bn(x)
+        mean = bn.running_mean * 1
+        return F.relu(first + 1), mean
+
+    assert shared(call) == [["batch_norm"]]
+    assert shared(lambda bn, x, y: F.relu(bn(x) + 1)) == [["batch_norm", "add", "relu"]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.round(norm(x), decimals=1),
+        lambda x: torch.rsub(norm(x), 5, alpha=2),
+        lambda x: torch.add(norm(x), x, alpha=2),
+        lambda x: norm(x) * float("inf"),
+        lambda x: norm(x) + float("nan"),
+        lambda x: torch.clamp(norm(x), min=float("-inf"), max=1.0),
+        lambda x: norm(x) + 2**60,
+        lambda x: norm(x).to(torch.float8_e4m3fn).to(torch.float32) + 1,
+        lambda x: norm(x).to(torch.float64) + 1,
+    ],
+)
+def test_what_no_step_says_stays_outside(call: Callable[[Tensor], Tensor]) -> None:
+    """Arguments that a step lacks, numbers that no spec can have, and dtypes that are more than a rounding."""
+    (region,) = regions(call, X)
+    assert region.ops == ["layer_norm"]
+    chain_of(region)
+
+
+def test_a_copy_is_no_cast() -> None:
+    """What the copy becomes in place is nothing of the norm's result."""
+
+    def call(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y = norm(x)
+        copy = y.to(torch.float32, copy=True)
+        z = F.relu(copy) + y
+        copy.add_(1)
+        return y, copy, z
+
+    assert ops(call, X) == [["layer_norm"]]
+
+
 @pytest.mark.parametrize("shape", [(8,), (1, 8), (4, 1), (1,), ()])
 def test_operands_that_broadcast(shape: tuple[int, ...]) -> None:
     assert ops(lambda x, y: norm(x) * y, X, torch.randn(shape)) == [["layer_norm", "mul"]]
@@ -246,6 +306,23 @@ def test_a_result_that_is_an_input_is_no_chain() -> None:
 def test_norms_of_half_a_state_are_no_chain() -> None:
     (why,) = _reasons(regions(lambda x: F.layer_norm(x, (8,), None, BIAS) + 1, X))
     assert str(why) == "layer_norm has one of weight and bias alone"
+
+
+def test_float64_has_no_kernels() -> None:
+    (why,) = _reasons(regions(lambda x: F.layer_norm(x, (8,)) + 1, X.double()))
+    assert str(why) == "there are no kernels for torch.float64"
+
+
+def test_a_chain_that_cannot_be_planned_is_refused(tmp_path: Path) -> None:
+    """Before anything of it is written: the other regions of the graph have kernels."""
+    (region,) = regions(lambda x: norm(x) + 1, X)
+    chain = chain_of(region)
+    chain.data["chain"].append({"op": "add", "value": "nowhere"})
+    found = Specs(tmp_path, ["sm_90"])
+    with pytest.raises(NotAChain, match="it is no chain: .*nowhere"):
+        found.place(chain, {"float32"})
+    found.write()
+    assert list(tmp_path.iterdir()) == []
 
 
 def _reasons(found: list[Region]) -> list[NotAChain]:
