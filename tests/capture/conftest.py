@@ -15,9 +15,9 @@ from fusegen.capture import packages  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fused(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all tests of a process: it can have one emulated package of a name."""
+    """One for the tests of a file: a spec for more dtypes, as others have it, would serve these."""
     return tmp_path_factory.mktemp("fused")
 
 
