@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -43,7 +43,8 @@ class Packages:
     def prepare(self, place: Callable[[Specs], Sequence[str]]) -> dict[str, ModuleType | str]:
         """The Python modules of the packages that `place` names, by their names, or why there is none. place: puts
         chains into the specs of the directory. Raises SpecError and BuildError."""
-        with self._locked():
+        hint = "give a directory= that can be written, or build='never', which takes the packages that are there"
+        with nullcontext() if self.build == "never" else locked(self.output, hint):
             specs = Specs(self.directory / SPECS, [_planned_target()])
             names = list(dict.fromkeys(place(specs)))
             missing = [name for name in names if name not in self._modules]
@@ -60,7 +61,7 @@ class Packages:
         """Why a package cannot be used."""
         if not (self.output / name / "__init__.py").is_file():
             return f"there is no package {self.output / name}, and build is 'never'"
-        target, known = _target(), specs.targets(name)
+        target, known = gpu_target(), specs.targets(name)
         if target is not None and target not in [each.rstrip("af") for each in known]:
             return f"{specs.path(name)} has the targets {', '.join(known)}, and this GPU is {target}"
         return None
@@ -75,27 +76,26 @@ class Packages:
             plans = planned_files([specs.path(name) for name in names])
             write_files(render_all(plans), self.output)
         if torch.cuda.is_available():
-            _compile(self.output, plans)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One process at a time writes: all of a distributed run begin alike."""
-        if self.build == "never":
-            yield
-            return
-        from filelock import FileLock
-
-        store = self.output / BUILD_STORE
-        try:
-            store.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            hint = "give a directory= that can be written, or build='never', which takes the packages that are there"
-            raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}", hint=hint)]) from None
-        with FileLock(store / "capture.lock"):
-            yield
+            compile_plans(self.output, plans)
 
 
-def _compile(output: Path, plans: Sequence[Planned]) -> None:
+@contextmanager
+def locked(output: Path, hint: str | None = None) -> Iterator[None]:
+    """One process at a time writes specs and packages: all of a distributed run begin alike. output: the directory of
+    the packages. Raises SpecError with the hint where it cannot be written."""
+    from filelock import FileLock
+
+    store = output / BUILD_STORE
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}", hint=hint)]) from None
+    with FileLock(store / "specs.lock"):
+        yield
+
+
+def compile_plans(output: Path, plans: Sequence[Planned]) -> None:
+    """Compiles the packages of plans in a directory. Raises BuildError."""
     from rich.console import Console
 
     from fusegen.build import Request, build_extensions
@@ -106,12 +106,12 @@ def _compile(output: Path, plans: Sequence[Planned]) -> None:
 
 def _planned_target() -> str:
     """The GPU that new specs are for."""
-    target = _target()
+    target = gpu_target()
     return target if target is not None and is_known(target) else DEFAULT_TARGET
 
 
-def _target() -> str | None:
-    """The GPU at hand, as nvcc calls it."""
+def gpu_target() -> str | None:
+    """The GPU at hand, as nvcc calls it; None if there is none."""
     if not torch.cuda.is_available():
         return None
     return "sm_{}{}".format(*torch.cuda.get_device_capability())

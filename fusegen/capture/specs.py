@@ -14,7 +14,7 @@ from fusegen.ops.lacking import unknown_op
 from fusegen.plan.composition import Composition
 from fusegen.plan.load import planned_document
 from fusegen.spec.model import DTYPES, FORMAT_VERSION, spec_model
-from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name, free_name, passes
+from fusegen.spec.names import MAX_NAME_LENGTH, free_name, is_spec_name
 from fusegen.spec.text import spec_text
 from fusegen.spec.validate import validate
 from fusegen.spec.yaml import parse_yaml, read_yaml
@@ -30,7 +30,7 @@ class Specs:
     def __init__(self, directory: Path, targets: Sequence[str]) -> None:
         self.directory = directory
         self._targets = list(targets)
-        self._known = {path.stem: _read(path) for path in sorted(directory.glob("*.yaml"))}
+        self._known = {path.stem: read_spec(path) for path in sorted(directory.glob("*.yaml"))}
         self.new: list[str] = []
 
     def place(self, chain: Chain, dtypes: set[str]) -> str:
@@ -42,10 +42,9 @@ class Specs:
                 return name
         name = free_name(_wanted(chain.data, dtypes), {known.lower() for known in self._known})
         listed = [each for each in DTYPES if each in dtypes]
-        chain_and_outputs = {key: chain.data[key] for key in ("chain", "outputs") if key in chain.data}
         around = {key: chain.data[key] for key in ("dims", "arguments", "inputs")}
-        data = {"fusegen": FORMAT_VERSION, "name": name, **around, "dtypes": listed, "targets": self._targets}
-        data |= chain_and_outputs
+        data: dict[str, Any] = {"fusegen": FORMAT_VERSION, "name": name, **around, "dtypes": listed}
+        data |= {"targets": self._targets, **chain.data}
         _check(spec_text(data), self.path(name))
         self._known[name] = data
         self.new.append(name)
@@ -83,7 +82,8 @@ def _kind(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in _FREE} | {"dims": sorted(data["dims"])}
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_spec(path: Path) -> dict[str, Any]:
+    """What a file says that is a spec. Raises SpecError."""
     document = read_yaml(path)
     validate(spec_model(STEPS, unknown_op), document)
     return document.data
@@ -95,5 +95,4 @@ def _wanted(data: dict[str, Any], dtypes: set[str]) -> str:
     suffix = f"_mixed{narrow}" if narrow and "float32" in dtypes else narrow
     most = MAX_NAME_LENGTH - len(suffix) - len("_chain_99")
     name = "_".join(step["op"] for step in data["chain"])[:most].rstrip("_")
-    fits = passes(check_spec_name, name + suffix) and passes(check_class, camel_case(name + suffix))
-    return f"{name if fits else f'{name}_chain'}{suffix}"
+    return f"{name if is_spec_name(name + suffix) else f'{name}_chain'}{suffix}"

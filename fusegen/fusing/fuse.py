@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.build.progress import shown
+from fusegen.capture.packages import compile_plans, gpu_target, locked
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.calls import record
 from fusegen.fusing.chains import Chains
@@ -21,7 +22,7 @@ from fusegen.fusing.search import Found, Search
 from fusegen.fusing.specs import Specs
 from fusegen.fusing.swap import is_replaced, replace, restore
 from fusegen.paths import BUILD_STORE, DEFAULT_FUSED
-from fusegen.plan.composition import Planned, compiled
+from fusegen.plan.composition import Planned
 from fusegen.plan.devices import is_known
 from fusegen.plan.load import planned_files
 from fusegen.progress import tell
@@ -77,7 +78,7 @@ def _fuse(
         search = Search(model, record(model, args, kwargs, is_replaced), chains)
         search.walk(model)
     writes = bool(search.found) and not dry_run
-    with _locked(output) if writes else nullcontext():
+    with locked(output) if writes else nullcontext():
         # Another process may have written specs meanwhile, of other chains.
         specs = Specs(directory / _SPECS)
         names = [specs.place(each.chain.text, each.name) for each in search.found]
@@ -90,7 +91,7 @@ def _fuse(
     report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)
     if writes:
         if compile:
-            _build(output, [plans[name] for name in sorted(set(names))])
+            compile_plans(output, [plans[name] for name in sorted(set(names))])
         _replace_all(search.found, names, plans, output, report)
     else:
         report.replaced += [_entry(each, name) for each, name in zip(search.found, names, strict=True)]
@@ -111,33 +112,8 @@ def _targets(given: Sequence[str] | None) -> list[str] | None:
             message = f"unsupported target {given if isinstance(given, str) else unknown[0]!r}"
             raise SpecError([Diagnostic("FG212", message, hint="a target is such as sm_90 or sm_90a")])
         return list(given)
-    if not torch.cuda.is_available():
-        return None
-    target = "sm_{}{}".format(*torch.cuda.get_device_capability())
-    return [target] if is_known(target) else None
-
-
-@contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """One process at a time writes: all of a distributed run begin alike."""
-    from filelock import FileLock
-
-    store = output / BUILD_STORE
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
-    with FileLock(store / "fuse.lock"):
-        yield
-
-
-def _build(output: Path, plans: Sequence[Planned]) -> None:
-    from rich.console import Console
-
-    from fusegen.build import Request, build_extensions
-
-    requests = [Request(output / plan.spec.name, plan.spec.targets) for plan in compiled(plans)]
-    build_extensions(requests, console=Console(stderr=True, highlight=False))
+    target = gpu_target()
+    return [target] if target is not None and is_known(target) else None
 
 
 def _replace_all(

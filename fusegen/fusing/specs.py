@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fusegen.capture.specs import read_spec
 from fusegen.files import write, writing
-from fusegen.ops.catalogue import STEPS
-from fusegen.ops.lacking import unknown_op
-from fusegen.spec.model import spec_model
-from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name, free_name, passes
+from fusegen.spec.names import MAX_NAME_LENGTH, free_name, is_spec_name
 from fusegen.spec.text import flow
-from fusegen.spec.validate import validate
-from fusegen.spec.yaml import parse_yaml, read_yaml
+from fusegen.spec.yaml import parse_yaml
 
 # What may be changed in a spec by hand, and it still is that of the same modules.
 _FREE = ("name", "about", "targets", "dtypes")
@@ -27,7 +24,7 @@ class Specs:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.texts: dict[str, str] = {}
-        self.known = {path.stem: chain_of(_read(path)) for path in sorted(directory.glob("*.yaml"))}
+        self.known = {path.stem: chain_of(read_spec(path)) for path in sorted(directory.glob("*.yaml"))}
         self.used: set[str] = set()
 
     def place(self, text: str, wanted: str) -> str:
@@ -60,16 +57,9 @@ class Specs:
                 write(self.path(name), text)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    document = read_yaml(path)
-    validate(spec_model(STEPS, unknown_op), document)
-    return document.data
-
-
 def _is_usable(name: str) -> bool:
     """Whether a spec may be called that. A number may come behind it."""
-    fits = passes(check_spec_name, name) and passes(check_class, camel_case(name))
-    return fits and len(name) < MAX_NAME_LENGTH - 8
+    return is_spec_name(name) and len(name) < MAX_NAME_LENGTH - 8
 
 
 def chain_of(data: dict[str, Any]) -> dict[str, Any]:

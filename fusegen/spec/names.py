@@ -108,6 +108,11 @@ def check_spec_name(name: str) -> str:
     return check_identifier(name)
 
 
+def is_spec_name(name: str) -> bool:
+    """Whether a spec may be called that, and its class as it follows from the name."""
+    return passes(check_spec_name, name) and passes(check_class, camel_case(name))
+
+
 def camel_case(name: str) -> str:
     """The class that a spec's name gives: matmul_bn -> MatmulBn."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

@@ -83,7 +83,7 @@ def test_in_a_script(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.syspath_prepend(str(model.parent))
     monkeypatch.chdir(model.parent)
-    monkeypatch.setattr(fuse, "_build", lambda *_: None)
+    monkeypatch.setattr(fuse, "compile_plans", lambda *_: None)
     names: dict[str, object] = {"torch": torch}
     try:
         exec(blocks("python")[1].replace('"cuda"', '"cpu"'), names)
