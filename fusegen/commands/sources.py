@@ -122,8 +122,11 @@ def plan(
         raise typer.BadParameter(f"a picture is of one spec, not of {len(plans)}", param_hint="--format")
     if region is not None:
         plans = [region_of(plans, region)]
-    texts = [page(*(reported(made, question, target) for made in plans))] if format_ is PlanFormat.html else []
-    for made in [] if texts else plans:
+    if format_ is PlanFormat.html:
+        typer.echo(page(*(reported(made, question, target) for made in plans)).encode("utf-8"), nl=False)
+        return
+    texts = []
+    for made in plans:
         if isinstance(made, Composition):
             texts.append(write_composition(made, question, target, "plan.json" if json_ else format_.value))
         elif json_:
