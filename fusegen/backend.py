@@ -20,6 +20,9 @@ from fusegen.paths import DEFAULT_FUSED
 Rest = Literal["inductor", "eager"]
 Compiled = Callable[..., Any]
 
+_CHOICES = ("build", "rest", "choose")
+_backends: dict[tuple[str, ...], Backend] = {}  # by name: a model has many graphs, and one report
+
 _log = logging.getLogger("fusegen")
 
 
@@ -55,21 +58,21 @@ class Backend:
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Compiled:
         """What torch.compile runs in the place of a graph. Raises SpecError and BuildError."""
+        self.report.graphs += 1
         module = self._rewritten(module)
         if self.rest == "eager":
             from torch._dynamo.backends.debugging import aot_eager
 
-            return aot_eager(module, inputs)
+            return aot_eager(module, list(inputs))
         from torch._inductor.compile_fx import compile_fx
 
-        return compile_fx(module, inputs, config_patches=self.options or None)  # type: ignore[arg-type,return-value]
+        return compile_fx(module, inputs, config_patches=self.options or None)  # type: ignore[return-value]
 
     def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
         """The graph with calls of packages; as it was where it cannot be lowered."""
         try:
             lowered = lower(module)
         except NotLowered as why:
-            self.report.graphs += 1
             self.report.left.append(Left(str(why), ("all of a graph",), place_of(module.graph.nodes)))
             if why.__cause__ is not None:
                 _log.warning("a graph is left to PyTorch's compiler: %s", why)
@@ -111,10 +114,6 @@ def compile_graph(
         backend = _backends[key] = Backend(**own)
     backend.options = _options(mode, given)
     return backend(module, inputs)
-
-
-_CHOICES = ("build", "rest", "choose")
-_backends: dict[tuple[str, ...], Backend] = {}  # a model has many graphs, and one report
 
 
 def _options(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -163,14 +165,20 @@ def is_known(target: object) -> bool:
     return any(full in table or name in table for table in TABLES)
 
 
+def find(entries: Mapping[str, Entry], target: object) -> Entry | None:
+    """What a table has for an operator: for its overload, or for all of them."""
+    full, name = names(target)
+    return entries.get(full, entries.get(name))
+
+
 def dimensions(target: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
     """The dimensions that an operator over some takes; [None] for all, and None for another operator."""
-    full, name = names(target)
-    op, _ = OVER_CHANNELS.get(full) or OVER_CHANNELS.get(name) or (None, False)
-    at = 2 if op == "norm" or full in PARTS or name in PARTS else 1
-    if op is None and at == 1 and name != "glu":
+    is_glu = names(target)[1] == "glu"
+    op, _ = find(OVER_CHANNELS, target) or (None, False)
+    at = 2 if op == "norm" or find(PARTS, target) is not None else 1
+    if op is None and at == 1 and not is_glu:
         return None
-    found = args[at] if at < len(args) else kwargs.get("dim", -1 if name == "glu" else 0 if op is None else None)
+    found = args[at] if at < len(args) else kwargs.get("dim", -1 if is_glu else 0 if op is None else None)
     return list(found) if isinstance(found, list | tuple) else [found]
 
 

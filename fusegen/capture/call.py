@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from fusegen.capture.lower import value_of
+from fusegen.aten.nodes import value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.steps import Chain, NotAChain
 
@@ -44,8 +44,7 @@ class Call(nn.Module):
     ) -> None:
         """results: of what is returned the place among the operator's results, and the dtype. name: of the package."""
         super().__init__()
-        # No submodule, nor a part of a state_dict.
-        self.__dict__["_operator"] = operator
+        self._operator = operator
         self._arguments, self._results, self._is_image, self._chain = list(arguments), list(results), is_image, name
 
     def extra_repr(self) -> str:
@@ -124,10 +123,7 @@ def _mode(operator: Any, chain: Chain) -> int:
         and all(torch.promote_types(dtype, row[role]) == row[role] for role, dtype in results)
     ]
     if not fits:
-        came, made = (
-            ", ".join(f"{role} in {dtype}" for role, dtype in dict.fromkeys(each)) for each in (given, results)
-        )
-        raise NotAChain(f"there are no kernels for {came} that make {made}")
+        raise NotAChain(f"there are no kernels for {_text(given)} that make {_text(results)}")
     return min(fits)[1]
 
 

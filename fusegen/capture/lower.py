@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 
 from fusegen.aten import table
 from fusegen.aten.composite import write_out
+from fusegen.aten.nodes import memory_of
 
 
 class NotLowered(Exception):
@@ -85,13 +86,13 @@ def _all_again() -> Any:
 def _lowered(module: fx.GraphModule) -> fx.GraphModule:
     holders = module.graph.find_nodes(op="placeholder")
     given = [node.meta["example_value"] for node in holders]
-    fakes = [x for x in given if isinstance(x, Tensor)]
+    mode = next(x.fake_mode for x in given if isinstance(x, FakeTensor))
 
     def run(*inputs: Any) -> Any:
         with fx.traceback.preserve_node_meta():
             return _UnderModes(module).run(*inputs)
 
-    with fakes[0].fake_mode:
+    with mode:
         lowered = make_fx(run, pre_dispatch=True)(*given)
     for old, new in zip(holders, lowered.graph.find_nodes(op="placeholder"), strict=True):
         new.meta = {**old.meta, "val": old.meta["example_value"]}
@@ -99,11 +100,10 @@ def _lowered(module: fx.GraphModule) -> fx.GraphModule:
         if isinstance(body, fx.GraphModule) and body.meta.get("_checkpoint_context_fn") is _all_again:
             del body.meta["_checkpoint_context_fn"]
     values = _Values(lowered)
-    with fakes[0].fake_mode:
+    with mode:
         values.run(*given)
     _make_functional(lowered.graph, values.functional)
-    with fakes[0].fake_mode:
-        write_out(lowered.graph)
+    write_out(lowered.graph)
     lowered.recompile()
     lowered.meta.update(module.meta)
     return lowered
@@ -172,54 +172,6 @@ def _functional(node: fx.Node) -> torch._ops.OpOverload | None:
     ]:
         return None
     return other
-
-
-def operator_of(node: fx.Node) -> tuple[str, str]:
-    """The name of a node's operator with its overload, and without; empty for what is none."""
-    is_operator = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
-    return table.names(node.target) if is_operator else ("", "")
-
-
-def value_of(node: Any) -> Tensor | None:
-    """The fake of a node's tensor; None for what is none, or several."""
-    value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return value if isinstance(value, Tensor) else None
-
-
-def memory_of(node: Any) -> int | None:
-    """What tells the memory of a node's value from that of others; None for what has none of its own kind."""
-    value = value_of(node)
-    return None if value is None or value.layout is not torch.strided else value.untyped_storage()._cdata
-
-
-def shape_of(node: fx.Node) -> tuple[int | str, ...]:
-    """The sizes of a node's tensor. Those that change are text: to compare symbols would add a guard."""
-    value = value_of(node)
-    sizes = () if value is None else tuple(map(str, value.shape))
-    # A symbol of which the trace has learnt that it is one number prints as the number.
-    return tuple(int(size) if size.isdecimal() else size for size in sizes)
-
-
-def argument(node: fx.Node, index: int, name: str, default: Any = None) -> Any:
-    """An argument of a node by its place, or its name."""
-    return node.args[index] if index < len(node.args) else node.kwargs.get(name, default)
-
-
-def in_order(nodes: Iterable[fx.Node]) -> None:
-    """Moves nodes of a graph behind what they take; the others stay in order."""
-    given = list(nodes)
-    found: dict[fx.Node, None] = {}
-    for node in given:
-        waiting = [node]
-        while waiting:
-            last = waiting[-1]
-            more = [each for each in last.all_input_nodes if each not in found]
-            waiting += more
-            if not more:
-                found.setdefault(waiting.pop())
-    order = list(found)
-    for before, node in zip(order, order[1:], strict=False):
-        before.append(node)
 
 
 def _make_functional(graph: fx.Graph, functional: Mapping[fx.Node, torch._ops.OpOverload]) -> None:

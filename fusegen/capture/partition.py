@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -11,10 +11,8 @@ import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.capture.lower import argument, memory_of, operator_of, shape_of, value_of
+from fusegen.aten.nodes import argument, memory_of, operator_of, shape_of, value_of
 from fusegen.capture.roles import DTYPES, Frame, Kind, frame_of, kind_of
-
-_AROUND: tuple[Kind, ...] = ("function", "arithmetic", "dropout", "cast")
 
 
 @dataclass(eq=False)
@@ -42,28 +40,23 @@ def partition(graph: fx.Graph) -> list[Region]:
     order = _Order(graph)
     sections = _sections(graph)
     found: list[Region] = []
-    owned: set[fx.Node] = set()
     for wanted in ("norm", "reduction"):
-        for node in list(graph.nodes):
-            if kinds.get(node) != wanted or node in owned:
-                continue
-            frame = frame_of(node)
-            assert frame is not None
-            free = {
-                each: kind
-                for each, kind in kinds.items()
-                if each not in owned and sections[each] == sections[node] and (kind in _AROUND or kind == "reduction")
-            }
-            region = _grown(node, frame, free, order)
+        for node in graph.nodes:
+            region = _grown(node, kinds, sections, order) if kinds.get(node) == wanted else None
             if region is not None:
                 order.join(region.nodes)
-                owned |= set(region.nodes)
                 found.append(region)
+                for each in region.nodes:
+                    del kinds[each]
     return found
 
 
-def _grown(seed: fx.Node, frame: Frame, free: dict[fx.Node, Kind], order: _Order) -> Region | None:
-    """The region around a norm or a reduction."""
+def _grown(
+    seed: fx.Node, kinds: Mapping[fx.Node, Kind], sections: Mapping[fx.Node, int], order: _Order
+) -> Region | None:
+    """The region around a norm or a reduction. kinds: of the nodes that are in no region."""
+    frame = frame_of(seed)
+    assert frame is not None
     inside = {seed: None}
     if not _fits(seed, frame, inside):
         return None
@@ -71,9 +64,9 @@ def _grown(seed: fx.Node, frame: Frame, free: dict[fx.Node, Kind], order: _Order
     while waiting:
         node = waiting.pop()
         for each in (*node.all_input_nodes, *node.users):
-            if each in inside or each not in free or not _fits(each, frame, inside):
+            if each in inside or kinds.get(each, "norm") == "norm" or sections[each] != sections[seed]:
                 continue
-            if free[each] == "reduction" and frame_of(each) != frame:
+            if not _fits(each, frame, inside) or (kinds[each] == "reduction" and frame_of(each) != frame):
                 continue
             if order.is_convex((*inside, each)):
                 inside[each] = None
@@ -91,7 +84,7 @@ def _fits(node: fx.Node, frame: Frame, inside: Iterable[fx.Node]) -> bool:
     if value.device != first.device or frame.lay(shape_of(node)) not in ("full", "row"):
         return False
     if operator_of(node)[1] in table.MODULES:  # tensors of channels have places of their own
-        return frame.lay(shape_of(node.args[0])) == "full"  # type: ignore[arg-type]
+        return frame.lay(shape_of(node.args[0])) == "full"
     for each in node.all_input_nodes:
         operand = value_of(each)
         if operand is None or operand.dtype not in DTYPES or frame.lay(shape_of(each)) is None:

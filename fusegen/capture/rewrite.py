@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from fusegen.capture.call import Call, call_of
-from fusegen.capture.lower import in_order, value_of
+from fusegen.aten.nodes import value_of
+from fusegen.capture.call import call_of
 from fusegen.capture.packages import Packages
 from fusegen.capture.partition import Region, partition
 from fusegen.capture.report import Left, Report, Taken
@@ -28,7 +28,6 @@ class _Found:
 def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: Choose) -> None:
     """Puts calls of packages in the place of regions, and tells the report of each. Gradients are on or off as they are
     where the graph begins."""
-    report.graphs += 1
     found: list[_Found] = []
     trained = with_gradients(module.graph)
     for region in partition(module.graph):
@@ -52,7 +51,7 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: 
 
     modules = packages.prepare(place)
     replaced: dict[fx.Node, fx.Node] = {}  # of regions before the one at hand, by what is in their place
-    for each, name in placed:
+    for index, (each, name) in enumerate(placed):
         try:
             package = modules[name]
             if isinstance(package, str):
@@ -61,45 +60,47 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: 
         except NotAChain as why:
             report.left.append(_left(each.region, why))
             continue
-        _put(module, each, call, [replaced.get(node, node) for node in nodes], replaced)
+        module.add_submodule(f"fusegen_{index}", call)
+        _put(module.graph, each, f"fusegen_{index}", [replaced.get(node, node) for node in nodes], replaced)
         report.taken.append(Taken(name, tuple(each.region.ops), place_of(each.region.nodes)))
-    in_order(module.graph.nodes)
+    _order(module.graph.nodes)
     module.graph.lint()
     module.recompile()
 
 
-def _put(
-    module: fx.GraphModule,
-    found: _Found,
-    call: Call,
-    nodes: Sequence[fx.Node],
-    replaced: dict[fx.Node, fx.Node],
-) -> None:
-    """Lets a call take the place of the region's nodes. nodes: what the call takes."""
-    last = found.region.nodes[-1]
-    name = _attribute(module)
-    module.add_submodule(name, call)
-    with module.graph.inserting_after(last):
-        made = module.graph.call_module(name, tuple(nodes))
+def _put(graph: fx.Graph, found: _Found, name: str, nodes: Sequence[fx.Node], replaced: dict[fx.Node, fx.Node]) -> None:
+    """Lets a call take the place of the region's nodes. name: of the call. nodes: what the call takes."""
+    with graph.inserting_after(found.region.nodes[-1]):
+        made = graph.call_module(name, tuple(nodes))
     olds = [node for node, _ in found.chain.results]
     news = [made]
     if len(olds) > 1:
         made.meta["val"] = tuple(node.meta["val"] for node in olds)
-        with module.graph.inserting_after(made):
-            news = [module.graph.call_function(operator.getitem, (made, index)) for index in range(len(olds))]
+        with graph.inserting_after(made):
+            news = [graph.call_function(operator.getitem, (made, index)) for index in range(len(olds))]
     for old, new in zip(olds, news, strict=True):
         new.meta = dict(old.meta)
         old.replace_all_uses_with(new)
         replaced[old] = new
     for node in reversed(found.region.nodes):
-        module.graph.erase_node(node)
+        graph.erase_node(node)
 
 
-def _attribute(module: fx.GraphModule) -> str:
-    count = 0
-    while hasattr(module, f"fusegen_{count}"):
-        count += 1
-    return f"fusegen_{count}"
+def _order(nodes: Iterable[fx.Node]) -> None:
+    """Moves nodes of a graph behind what they take; the others stay in order."""
+    given = list(nodes)
+    found: dict[fx.Node, None] = {}
+    for node in given:
+        waiting = [node]
+        while waiting:
+            last = waiting[-1]
+            more = [each for each in last.all_input_nodes if each not in found]
+            waiting += more
+            if not more:
+                found.setdefault(waiting.pop())
+    order = list(found)
+    for before, node in zip(order, order[1:], strict=False):
+        before.append(node)
 
 
 def _dtypes(found: _Found) -> set[str]:

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.capture.lower import argument, memory_of, operator_of, shape_of, value_of
+from fusegen.aten.nodes import argument, memory_of, operator_of, shape_of, value_of
 from fusegen.spec import model
 from fusegen.spec.scalars import MAX_INTEGER
 
@@ -67,7 +67,7 @@ class Frame:
 
 def kind_of(node: fx.Node) -> Kind | None:
     """What the node's operator may be in a region; None if a region has no such operator."""
-    full, name = operator_of(node)
+    _, name = operator_of(node)
     value = value_of(node)
     if not name or value is None or not value.dtype.is_floating_point or value.layout is not torch.strided:
         return None
@@ -82,13 +82,12 @@ def kind_of(node: fx.Node) -> Kind | None:
     if name in table.CASTS:
         source = value_of(node.args[0])
         return "cast" if source is not None and source.dtype in DTYPES and _is_cast(node) else None
-    if full in table.ARITHMETIC or name in table.ARITHMETIC:
+    if table.find(table.ARITHMETIC, node.target):
         return "arithmetic" if _is_arithmetic(node) else None
     if name in _REDUCTIONS:
         return "reduction" if frame_of(node) is not None else None
-    if full in table.FUNCTIONS or name in table.FUNCTIONS:
-        return "function" if _is_function(node, table.FUNCTIONS.get(full) or table.FUNCTIONS[name]) else None
-    return None
+    function = table.find(table.FUNCTIONS, node.target)
+    return "function" if function is not None and _is_function(node, function) else None
 
 
 def is_constant(value: Any) -> bool:
@@ -113,7 +112,7 @@ def frame_of(node: fx.Node) -> Frame | None:
         if (statistics[0] is None) != (statistics[1] is None):
             return None
     elif name in ("layer_norm", "rms_norm"):
-        if list(node.args[1]) != [sizes[-1]]:
+        if list(node.args[1]) != [sizes[-1]]:  # type: ignore[arg-type]
             return None
     elif name == "group_norm":
         if len(sizes) != 2:
@@ -125,8 +124,7 @@ def frame_of(node: fx.Node) -> Frame | None:
 
 def _is_reduction(node: fx.Node, rank: int) -> bool:
     """Whether one over the last dimension has a result that meets the values it is made of."""
-    full, name = operator_of(node)
-    op, _ = table.OVER_CHANNELS.get(full) or table.OVER_CHANNELS.get(name) or ("", False)
+    op, _ = table.find(table.OVER_CHANNELS, node.target) or ("", False)
     dims = table.dimensions(node.target, node.args, node.kwargs)
     if not op or dims is None or len(dims) != 1 or dims[0] not in (-1, rank - 1):
         return False

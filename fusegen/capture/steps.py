@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.capture.lower import argument, operator_of, shape_of, value_of
+from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
 from fusegen.capture.partition import Region
-from fusegen.capture.roles import DTYPES, Frame, correction, is_constant
+from fusegen.capture.roles import DTYPES, Frame, correction, is_constant, kind_of
 from fusegen.spec.names import free_name
 
 # The keys of a norm's numbers, by their places among the operator's arguments.
@@ -126,7 +126,7 @@ class _Writer:
         self._taken.add(name)
         return name
 
-    def _root(self, node: fx.Node) -> fx.Node:
+    def _root(self, node: Any) -> fx.Node:
         """What the node's value is in the chain: kernels compute in float32, so casts change nothing."""
         while node in self._same:
             node = self._same[node]
@@ -172,19 +172,19 @@ class _Writer:
     # Steps
 
     def _add(self, node: fx.Node) -> None:
-        full, name = operator_of(node)
-        if name in table.CASTS:
+        kind = kind_of(node)
+        if kind == "cast":
             self._same[node] = node.args[0]  # type: ignore[assignment]
-        elif name == "dropout":
+        elif kind == "dropout":
             self._dropout(node)
-        elif full in table.ARITHMETIC or name in table.ARITHMETIC:
-            self._arithmetic(node, *(table.ARITHMETIC.get(full) or table.ARITHMETIC[name]))
-        elif name in _NUMBERS:
-            self._norm(node, name)
-        elif full in table.OVER_CHANNELS or name in table.OVER_CHANNELS:
-            self._reduction(node, (table.OVER_CHANNELS.get(full) or table.OVER_CHANNELS[name])[0])
-        else:
-            self._function(node, table.FUNCTIONS.get(full) or table.FUNCTIONS[name])
+        elif kind == "norm":
+            self._norm(node, operator_of(node)[1])
+        elif arithmetic := table.find(table.ARITHMETIC, node.target):
+            self._arithmetic(node, *arithmetic)
+        elif reduction := table.find(table.OVER_CHANNELS, node.target):
+            self._reduction(node, reduction[0])
+        elif function := table.find(table.FUNCTIONS, node.target):
+            self._function(node, function)
 
     def _step(self, node: fx.Node, source: Any, data: dict[str, Any]) -> None:
         """Adds a step that goes on from `source`."""

@@ -25,11 +25,8 @@ def with_gradients(graph: fx.Graph) -> set[fx.Node]:
             is_on = bool(node.args[0])
             continue
         else:
-            is_trained = is_on and any(each in found for each in node.all_input_nodes) and not _cuts(node)
+            is_cut = node.target is torch.ops.aten.detach.default
+            is_trained = is_on and not is_cut and any(each in found for each in node.all_input_nodes)
         if is_trained:
             found.add(node)
     return found
-
-
-def _cuts(node: fx.Node) -> bool:
-    return node.target is torch.ops.aten.detach.default

@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from fusegen.aten.nodes import shape
 from fusegen.errors import SpecError
 from fusegen.files import write
 from fusegen.fusing.snapshot import attributes, plain
 from fusegen.importing.module import from_module
 from fusegen.importing.places import is_theirs
-from fusegen.importing.trace import Trace, shape, trace
+from fusegen.importing.trace import Trace, trace
 from fusegen.paths import templates_directory
 
 NAME = "chain"

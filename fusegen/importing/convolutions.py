@@ -9,9 +9,9 @@ from torch import fx
 from torch.nn.modules.conv import _ConvNd
 
 from fusegen.aten import table as aten
+from fusegen.aten.nodes import shape
 from fusegen.importing.parts import Parts
 from fusegen.importing.places import refusal
-from fusegen.importing.trace import shape
 from fusegen.importing.values import CHANNELS, Number, Value
 
 _OPTIONS = ("stride", "padding", "output_padding", "dilation", "groups")

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from torch.nn.utils import parametrize
 
+from fusegen.aten.nodes import shape
 from fusegen.importing.arguments import Arguments, is_name
 from fusegen.importing.attributes import name_attributes
 from fusegen.importing.chain import Draft, Steps, entries, inputs_of
@@ -17,7 +18,7 @@ from fusegen.importing.input_shapes import input_shapes
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import first_layout, is_exchanged
 from fusegen.importing.symbols import Size, Sizes
-from fusegen.importing.trace import Trace, forward_of, shape
+from fusegen.importing.trace import Trace, forward_of
 from fusegen.importing.values import CHANNELS, Value, walk
 
 

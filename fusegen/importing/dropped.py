@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import fx, nn
 
+from fusegen.aten.nodes import shape
 from fusegen.importing.operands import Operands
 from fusegen.importing.pattern import Factors, products
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import first_layout
-from fusegen.importing.trace import shape
 from fusegen.importing.values import HIDDEN, Number, Value, Values, replaced
 
 _OPS = ("dropout", "drop_path")

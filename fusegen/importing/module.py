@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.aten.nodes import shape
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import Steps
@@ -22,7 +23,7 @@ from fusegen.importing.places import of_error, refusal
 from fusegen.importing.positions import Positions
 from fusegen.importing.read import Reader
 from fusegen.importing.told_apart import told_apart
-from fusegen.importing.trace import Trace, forward_of, shape, trace
+from fusegen.importing.trace import Trace, forward_of, trace
 from fusegen.importing.values import Values
 from fusegen.importing.write import sheet_text
 from fusegen.plan.composition import Planned

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, fx
 
 from fusegen.aten import table as aten
+from fusegen.aten.nodes import argument, shape
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.owners import Owners
 from fusegen.importing.places import Place, refusal
 from fusegen.importing.shapes import first_layout, leaf_layout
-from fusegen.importing.trace import Leaf, Trace, shape
+from fusegen.importing.trace import Leaf, Trace
 from fusegen.importing.values import Layout, Number, Value, Values
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
@@ -132,7 +133,7 @@ class Operands:
         return found
 
     def _argument(self, node: fx.Node, index: int, key: str) -> Any:
-        return node.args[index] if index < len(node.args) else node.kwargs.get(key)
+        return argument(node, index, key)
 
     def _number(self, node: fx.Node, index: int, key: str, value: Any) -> Number:
         if isinstance(value, bool) or not isinstance(value, int | float):

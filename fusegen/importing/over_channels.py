@@ -7,10 +7,10 @@ from typing import Any
 from torch import fx
 
 from fusegen.aten import table as aten
+from fusegen.aten.nodes import shape
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import is_reducible, reduced
-from fusegen.importing.trace import shape
 from fusegen.importing.values import Number, Value
 
 

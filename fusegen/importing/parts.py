@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import fx
 
 from fusegen.aten import table as aten
+from fusegen.aten.nodes import shape
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import is_channels
-from fusegen.importing.trace import shape
 from fusegen.importing.values import Value
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import fx
 
+from fusegen.aten.nodes import shape
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import is_channels
-from fusegen.importing.trace import shape
 from fusegen.importing.values import Value
 
 OF_INPUTS = "a chain may begin with one of two inputs, [batch, rows, features] each: import the part behind it"

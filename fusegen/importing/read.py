@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from fusegen.aten import table as aten
+from fusegen.aten.nodes import shape
 from fusegen.importing.chosen import FLAT, Chosen
 from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.dropped import Drops
@@ -17,7 +18,7 @@ from fusegen.importing.places import refusal
 from fusegen.importing.products import OF_INPUTS, Products
 from fusegen.importing.results import Results
 from fusegen.importing.shapes import broadcast, merged, viewed, widened
-from fusegen.importing.trace import forward_of, shape
+from fusegen.importing.trace import forward_of
 from fusegen.importing.values import Layout, Number, Value, walk
 
 # What PyTorch has for sizes that change, and for what is computed of them.
@@ -95,14 +96,13 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             return self._padded(node)
         if name in aten.MODULES:
             return self._module(node, name)
-        if full in aten.ARITHMETIC:
-            return self._arithmetic(node, *aten.ARITHMETIC[full])
-        if name in aten.ARITHMETIC:
-            return self._arithmetic(node, *aten.ARITHMETIC[name])
-        over = aten.OVER_CHANNELS.get(full) or aten.OVER_CHANNELS.get(name)
+        arithmetic = aten.find(aten.ARITHMETIC, node.target)
+        if arithmetic is not None:
+            return self._arithmetic(node, *arithmetic)
+        over = aten.find(aten.OVER_CHANNELS, node.target)
         if over is not None:
             return self._over_channels(node, *over)
-        parts = aten.PARTS.get(full) or aten.PARTS.get(name)
+        parts = aten.find(aten.PARTS, node.target)
         if parts is not None:
             return self._parts(node, parts)
         if name in ("masked_fill", "where"):
@@ -113,7 +113,7 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             return self._glu(node)
         if name in aten.EMPTY or name in aten.RANDOM:
             return self._drawn(node, name)
-        function = aten.FUNCTIONS.get(full) or aten.FUNCTIONS.get(name)
+        function = aten.find(aten.FUNCTIONS, node.target)
         if function is not None:
             return self._function(node, function)
         raise self._lacking(node, name)

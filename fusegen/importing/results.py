@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import fx
 
+from fusegen.aten.nodes import shape
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import is_exchanged, is_one, shown
-from fusegen.importing.trace import shape
 from fusegen.importing.values import CHANNELS, ROWS, Layout, Number, Value, replaced
 
 

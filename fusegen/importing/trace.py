@@ -77,14 +77,6 @@ def _of_part(node: fx.Node) -> Place | None:
     return None
 
 
-def shape(node: fx.Node) -> tuple[Any, ...]:
-    """The sizes of the node's tensor: numbers, or symbols where they are dynamic."""
-    value = node.meta.get("val")
-    sizes = tuple(value.shape) if isinstance(value, Tensor) else ()
-    # A symbol of which the trace has learnt that it is one number still is a symbol, but prints as the number.
-    return tuple(int(str(size)) if str(size).isdecimal() else size for size in sizes)
-
-
 def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: int = 0) -> Trace:
     """The module's graph in training or evaluation. Its mode and state stay as they are. images: the dimensions of
     positions that inputs have where there is no convolution. Raises SpecError."""

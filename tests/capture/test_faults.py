@@ -1,4 +1,4 @@
-"""What a backend is told, and what becomes of it beside the graphs."""
+"""Options, directories and graphs that a backend cannot take, and copies of a compiled model."""
 
 from __future__ import annotations
 

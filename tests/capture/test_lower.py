@@ -14,7 +14,8 @@ from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from fusegen.capture.lower import NotLowered, lower, operator_of, value_of  # noqa: E402
+from fusegen.aten.nodes import operator_of, value_of  # noqa: E402
+from fusegen.capture.lower import NotLowered, lower  # noqa: E402
 from tests.capture.graphs import lowered  # noqa: E402
 
 pytestmark = pytest.mark.torch

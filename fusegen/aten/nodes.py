@@ -1,0 +1,46 @@
+"""What a node of a graph of ATen is: its operator, the arguments of that, and its tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from fusegen.aten import table
+
+
+def operator_of(node: fx.Node) -> tuple[str, str]:
+    """The name of a node's operator with its overload, and without; empty for what is none."""
+    is_operator = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+    return table.names(node.target) if is_operator else ("", "")
+
+
+def value_of(node: Any) -> Tensor | None:
+    """The fake of a node's tensor; None for what is none, or several."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, Tensor) else None
+
+
+def memory_of(node: Any) -> int | None:
+    """What tells the memory of a node's value from that of others; None for what has none of its own kind."""
+    value = value_of(node)
+    return None if value is None or value.layout is not torch.strided else value.untyped_storage()._cdata
+
+
+def shape(node: Any) -> tuple[Any, ...]:
+    """The sizes of the node's tensor: numbers, or symbols where they are dynamic."""
+    value = value_of(node)
+    sizes = () if value is None else tuple(value.shape)
+    # A symbol of which the trace has learnt that it is one number still is a symbol, but prints as the number.
+    return tuple(int(str(size)) if str(size).isdecimal() else size for size in sizes)
+
+
+def shape_of(node: Any) -> tuple[int | str, ...]:
+    """The same, with those that change as text: to compare symbols would add a guard."""
+    return tuple(size if isinstance(size, int) else str(size) for size in shape(node))
+
+
+def argument(node: fx.Node, index: int, name: str, default: Any = None) -> Any:
+    """An argument of a node by its place, or its name."""
+    return node.args[index] if index < len(node.args) else node.kwargs.get(name, default)
