@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fusegen.emulate.errors import EmulationBuildError
 from fusegen.emulate.library import INCLUDE, EmulatedLibrary
+from fusegen.emulate.precompiled import precompiled
 
 _NATIVE = INCLUDE.parent / "native"
 _COMPILER = "g++"
@@ -26,6 +27,8 @@ _KERNEL_FLAGS = [
     "-ffp-contract=off",
     "-fno-gnu-unique",  # else statics of equally named templates would be shared by all loaded libraries
     "-Wno-unknown-pragmas",
+    # A variable without a value has one that no result survives, rather than what the stack held.
+    "-ftrivial-auto-var-init=pattern",
     # What a GPU answers with a fault or with a wrong address, without the sanitizer's run-time library.
     "-fsanitize=bounds,signed-integer-overflow",
     "-fsanitize-undefined-trap-on-error",
@@ -86,10 +89,16 @@ def compile_kernels(
     target = cache / f"{source.stem}-{digest.hexdigest()[:24]}.so"
     if not target.exists():
         options = [f"-D{define}" for define in defines]
+        headers = precompiled([_COMPILER, f"-I{INCLUDE}", *flags], _headers(engine), cache)
         # $ORIGIN: the engine lies beside the library, wherever the cache is moved to.
         link = ["-shared", str(engine), "-Wl,-rpath,$ORIGIN"]
-        _compile([*flags, *options, "-x", "c++", str(source)], link, target)
+        _compile([*flags, *options, *headers, "-x", "c++", str(source)], link, target)
     return EmulatedLibrary(target)
+
+
+def _headers(engine: Path) -> str:
+    """What every kernels.cu includes, or has no other name for; the engine's name has the content of the headers."""
+    return f"// {engine.name}\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <cuda_pipeline.h>\n"
 
 
 def _selected(modes: Iterable[int] | None) -> list[str]:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,10 +20,12 @@ from filelock import FileLock
 
 from fusegen.emulate.compiler import compile_kernels
 from fusegen.emulate.errors import EmulationBuildError
+from fusegen.emulate.precompiled import precompiled
 from fusegen.paths import AUTOGRAD, SUPPORT
 
 # Held while a package is imported: a thread that finds one finds the whole of it.
 _importing = threading.RLock()
+_TORCH_INCLUDE = re.compile(r"^#include <torch/.*$", re.MULTILINE)
 _imported: dict[Path, ModuleType] = {}  # by the copy: packages of two directories that are alike share one
 
 
@@ -67,7 +70,8 @@ def emulate_package(
         python_module = _build_module(support, cache / SUPPORT)
         _build_autograd(support, cache / SUPPORT)
     if not (copy / "_C.so").exists():
-        _build_binding(package / "bindings.cpp", [python_module, *libraries], copy / "_C.so", verification)
+        linked = [python_module, *libraries]
+        _build_binding(package / "bindings.cpp", support, linked, copy / "_C.so", cache, verification)
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('device="cuda"', 'device="cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
@@ -86,7 +90,9 @@ def _contraction(binding: Path, support: Path, cache: Path, defines: Sequence[st
     return [compile_kernels(source, cache=cache, defines=defines).path for source in contraction_of([binding], support)]
 
 
-def _build_binding(source: Path, linked: Sequence[Path], output: Path, verification: bool) -> None:
+def _build_binding(
+    source: Path, support: Path, linked: Sequence[Path], output: Path, cache: Path, verification: bool
+) -> None:
     """bindings.cpp with its ops for the CPU key, linked with the Python module and the emulated kernels."""
     from fusegen.build.flags import cxx_flags
     from fusegen.build.libraries import find_libraries
@@ -100,9 +106,16 @@ def _build_binding(source: Path, linked: Sequence[Path], output: Path, verificat
         "-ltorch_cpu",
         f"-Wl,-rpath,{linked[-1].parent}",
     ]
-    flags = [*cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE"]
+    compiler = ["g++", *cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE", f"-I{libraries.torch_include}"]
+    headers = precompiled(compiler, _torch_headers(support, libraries.torch_version), cache)
     with _replacing(output) as built:
-        _run(["g++", *flags, f"-I{libraries.torch_include}", *objects, *link, "-o", str(built)])
+        _run([*compiler, *headers, *objects, *link, "-o", str(built)])
+
+
+def _torch_headers(support: Path, version: str) -> str:
+    """PyTorch's headers that the bindings' own include."""
+    own = _read(*sorted(support.glob("torch_*.h"))).decode()
+    return "\n".join([f"// {version}", *sorted(set(_TORCH_INCLUDE.findall(own)))]) + "\n"
 
 
 def _module_sources(support: Path) -> tuple[Path, ...]:

@@ -191,3 +191,25 @@ def test_shuffles(build, width, operand):
         y = Buffer.poisoned([4, 32, 4], torch.int64)
         library.call("run_shuffles", width, operand, y, seed=seed)
         assert y.tensor().tolist() == [expected] * 4
+
+
+UNSET = """
+__global__ void unset(int from, float* y) {
+  float values[32];
+  for (int i = from; i < 32; ++i) values[i] = 1;
+  y[threadIdx.x] = values[threadIdx.x];
+}
+
+extern "C" int run_unset(int from, void* y) {
+  return fusegen::launch(unset, 1, dim3(32), 0, nullptr, from, static_cast<float*>(y));
+}
+"""
+
+
+@pytest.mark.parametrize("optimised", [False, True])
+def test_a_variable_without_a_value_is_huge(build, optimised):
+    library = build(UNSET, f"unset_{optimised}", optimised=optimised)
+    for seed in SEEDS:
+        y = Buffer.poisoned([32], torch.float32)
+        library.call("run_unset", 5, y, seed=seed)
+        assert (y.tensor()[:5].abs() > 1e30).all() and (y.tensor()[5:] == 1).all()
