@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["Backend", "__version__", "compile", "export", "from_module", "fuse", "load"]
+__all__ = ["Backend", "__version__", "compile", "export", "from_module", "load"]
 
 if TYPE_CHECKING:
     from fusegen.backend import Backend, compile
-    from fusegen.fusing.fuse import fuse
     from fusegen.importing.module import from_module
     from fusegen.runtime import load
     from fusegen.standalone.export import export
@@ -26,10 +25,6 @@ def __getattr__(name: str) -> Any:
         from fusegen.importing.module import from_module
 
         return from_module
-    if name == "fuse":
-        from fusegen.fusing.fuse import fuse
-
-        return fuse
     if name == "export":
         from fusegen.standalone.export import export
 

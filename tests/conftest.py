@@ -28,9 +28,7 @@ settings.load_profile("fusegen")
 
 # Directories whose files may take a minute each, most of it the compilers'. A worker that begins one of them when the
 # others have nothing left keeps them waiting, so that they come first, and files of a few seconds last.
-LONG = tuple(
-    f"tests/{name}/" for name in "bench build check emulate export fusing fuzz kernels tune verify wheel".split()
-)
+LONG = tuple(f"tests/{name}/" for name in "bench build check emulate export fuzz kernels tune verify wheel".split())
 
 
 def pytest_configure(config: pytest.Config) -> None:

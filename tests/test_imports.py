@@ -30,7 +30,6 @@ LAYERS = (
     ("aten",),
     ("importing",),
     ("capture",),
-    ("fusing",),
     ("backend",),
     ("fusegen", "commands"),
     ("cli",),

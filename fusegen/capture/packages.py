@@ -45,12 +45,12 @@ class Packages:
         chains into the specs of the directory. Raises SpecError and BuildError."""
         hint = "give a directory= that can be written, or build='never', which takes the packages that are there"
         with nullcontext() if self.build == "never" else locked(self.output, hint):
-            specs = Specs(self.directory / SPECS, [_planned_target()])
+            specs = Specs(self.directory / SPECS, [planned_target()])
             names = list(dict.fromkeys(place(specs)))
             missing = [name for name in names if name not in self._modules]
             if self.build == "now" and missing:
                 specs.write()
-                self._make(specs, missing)
+                make(self.output, specs, missing, compile=torch.cuda.is_available())
             reasons = {name: self._obstacle(specs, name) for name in names}
         for name in missing:
             if reasons[name] is None:
@@ -70,13 +70,15 @@ class Packages:
     def output(self) -> Path:
         return self.directory / GENERATED
 
-    def _make(self, specs: Specs, names: Iterable[str]) -> None:
-        with shown():
-            tell("planning and rendering")
-            plans = planned_files([specs.path(name) for name in names])
-            write_files(render_all(plans), self.output)
-        if torch.cuda.is_available():
-            compile_plans(self.output, plans)
+
+def make(output: Path, specs: Specs, names: Iterable[str], *, compile: bool) -> None:
+    """Renders the packages of specs into a directory, and compiles them. Raises SpecError and BuildError."""
+    with shown():
+        tell("planning and rendering")
+        plans = planned_files([specs.path(name) for name in names])
+        write_files(render_all(plans), output)
+    if compile:
+        _compile(output, plans)
 
 
 @contextmanager
@@ -94,8 +96,7 @@ def locked(output: Path, hint: str | None = None) -> Iterator[None]:
         yield
 
 
-def compile_plans(output: Path, plans: Sequence[Planned]) -> None:
-    """Compiles the packages of plans in a directory. Raises BuildError."""
+def _compile(output: Path, plans: Sequence[Planned]) -> None:
     from rich.console import Console
 
     from fusegen.build import Request, build_extensions
@@ -104,7 +105,7 @@ def compile_plans(output: Path, plans: Sequence[Planned]) -> None:
     build_extensions(requests, console=Console(stderr=True, highlight=False))
 
 
-def _planned_target() -> str:
+def planned_target() -> str:
     """The GPU that new specs are for."""
     target = gpu_target()
     return target if target is not None and is_known(target) else DEFAULT_TARGET

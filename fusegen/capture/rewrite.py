@@ -20,33 +20,48 @@ from fusegen.importing.places import of_trace
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
+    """A region that is a chain."""
+
     region: Region
     chain: Chain
 
 
-def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: Choose) -> None:
-    """Puts calls of packages in the place of regions, and tells the report of each. Gradients are on or off as they are
-    where the graph begins."""
-    found: list[_Found] = []
-    trained = with_gradients(module.graph)
-    for region in partition(module.graph):
+def chains_in(graph: fx.Graph, report: Report, choose: Choose) -> list[Found]:
+    """The regions that are worth a package; the report gets the others. Gradients are on or off as they are where the
+    graph begins."""
+    found: list[Found] = []
+    trained = with_gradients(graph)
+    for region in partition(graph):
         try:
             if choose == "trained" and not any(node in trained for node in region.nodes):
                 raise NotAChain(NO_GRADIENT)
-            found.append(_Found(region, chain_of(region)))
+            found.append(Found(region, chain_of(region)))
         except NotAChain as why:
             report.left.append(_left(region, why))
+    return found
+
+
+def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[tuple[Found, str]]:
+    """The chains that can be planned, and the names of their specs; the report gets the others."""
+    placed: list[tuple[Found, str]] = []
+    for each in found:
+        try:
+            placed.append((each, specs.place(each.chain, _dtypes(each))))
+        except NotAChain as why:
+            report.left.append(_left(each.region, why))
+    return placed
+
+
+def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: Choose) -> None:
+    """Puts calls of packages in the place of regions, and tells the report of each."""
+    found = chains_in(module.graph, report, choose)
     if not found:
         return
-    placed: list[tuple[_Found, str]] = []
+    placed: list[tuple[Found, str]] = []
 
     def place(specs: Specs) -> Sequence[str]:
-        for each in found:
-            try:
-                placed.append((each, specs.place(each.chain, _dtypes(each))))
-            except NotAChain as why:
-                report.left.append(_left(each.region, why))
+        placed.extend(place_in(specs, found, report))
         return [name for _, name in placed]
 
     modules = packages.prepare(place)
@@ -62,13 +77,13 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: 
             continue
         module.add_submodule(f"fusegen_{index}", call)
         _put(module.graph, each, f"fusegen_{index}", [replaced.get(node, node) for node in nodes], replaced)
-        report.taken.append(Taken(name, tuple(each.region.ops), place_of(each.region.nodes)))
+        report.taken.append(taken(each, name))
     _order(module.graph.nodes)
     module.graph.lint()
     module.recompile()
 
 
-def _put(graph: fx.Graph, found: _Found, name: str, nodes: Sequence[fx.Node], replaced: dict[fx.Node, fx.Node]) -> None:
+def _put(graph: fx.Graph, found: Found, name: str, nodes: Sequence[fx.Node], replaced: dict[fx.Node, fx.Node]) -> None:
     """Lets a call take the place of the region's nodes. name: of the call. nodes: what the call takes."""
     with graph.inserting_after(found.region.nodes[-1]):
         made = graph.call_module(name, tuple(nodes))
@@ -103,11 +118,15 @@ def _order(nodes: Iterable[fx.Node]) -> None:
         before.append(node)
 
 
-def _dtypes(found: _Found) -> set[str]:
+def _dtypes(found: Found) -> set[str]:
     """Of the tensors that the region takes and makes."""
     nodes = [*found.chain.tensors.values(), *found.region.results]
     dtypes = {value.dtype for node in nodes if (value := value_of(node)) is not None}
     return {str(each).removeprefix("torch.") for each in dtypes}
+
+
+def taken(found: Found, spec: str) -> Taken:
+    return Taken(spec, tuple(found.region.ops), place_of(found.region.nodes))
 
 
 def _left(region: Region, why: NotAChain) -> Left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,11 @@ from fusegen.paths import DEFAULT_FUSED
 Model = Annotated[str, typer.Argument(metavar="FILE.py:CLASS", help="The nn.Module.", show_default=False)]
 Init = Annotated[str, typer.Option(metavar="FUNCTION", help="Of that file: returns the constructor's arguments.")]
 Inputs = Annotated[str, typer.Option(metavar="FUNCTION", help="Of that file: returns example inputs.")]
+
+
+class Autocast(str, Enum):
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
 
 
 @app.command("import")
@@ -38,12 +44,20 @@ def import_(
 
 @app.command()
 def fuse(
-    model: Model,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py:CLASS|PACKAGE:NAME",
+            help="The nn.Module, or a model of timm, torchvision or transformers.",
+            show_default=False,
+        ),
+    ],
     directory: Annotated[
         Path, typer.Option("--directory", "-d", help="Gets specs and generated packages.")
     ] = DEFAULT_FUSED,
     init: Init = "get_init_inputs",
     inputs: Inputs = "get_inputs",
+    autocast: Annotated[Autocast | None, typer.Option(help="As the training step has it.", show_default=False)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write and compile nothing, only report.")] = False,
     compile_: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Compile, or only write specs and sources.")
@@ -52,17 +66,26 @@ def fuse(
         list[str] | None, typer.Option("--target", help="Of new specs, such as sm_90; may be repeated.")
     ] = None,
 ) -> None:
-    """Find the chains inside a model, and write and build what `fusegen.fuse` will have run in their place.
+    """Find the chains inside a model, and write and build what it runs under torch.compile(backend="fusegen").
 
-    This runs the file of the model and the model itself, once.
+    This runs the file of the model. The model itself is traced with tensors that have no values.
     """
+    import torch
+
     from fusegen.build.progress import shown
-    from fusegen.fusing.fuse import fuse as fuse_model
+    from fusegen.capture.named import is_named, named_model
+    from fusegen.capture.survey import survey
     from fusegen.importing.load import load_model
 
     with shown():
-        loaded = load_model(model, init, inputs)
-    report = fuse_model(
-        loaded.module, loaded.examples, directory=directory, dry_run=dry_run, compile=compile_, targets=target
-    )
+        loaded = named_model(model) if is_named(model) else load_model(model, init, inputs)
+        report = survey(
+            loaded.module,
+            loaded.examples,
+            directory,
+            targets=target or (),
+            autocast=None if autocast is None else getattr(torch, autocast.value),
+            dry_run=dry_run,
+            compile=compile_,
+        )
     print(report)

@@ -1,0 +1,119 @@
+"""The chains in a model that is not run: their specs, and their packages, before any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._subclasses import FakeTensorMode
+
+from fusegen.capture.lower import NotLowered, lower
+from fusegen.capture.packages import GENERATED, SPECS, locked, make, planned_target
+from fusegen.capture.report import Left, Report
+from fusegen.capture.rewrite import Found, chains_in, place_in, place_of, taken
+from fusegen.capture.specs import Specs
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.importing.places import of_error, refusal
+from fusegen.plan.devices import is_known
+from fusegen.progress import tell
+
+
+def survey(
+    model: nn.Module,
+    examples: Sequence[Tensor],
+    directory: Path,
+    *,
+    targets: Sequence[str] = (),
+    autocast: torch.dtype | None = None,
+    dry_run: bool,
+    compile: bool,
+) -> Report:
+    """What a training step of a model under torch.compile would have as packages, which are written if it is no
+    `dry_run`.
+
+    model: its tensors are replaced by fakes, which have sizes and no values: nothing is computed. examples: of its
+    inputs. They are on the GPU if there is one, whose autocast differs from that of a CPU. targets: GPUs of new specs;
+    none: the one at hand. Raises SpecError and BuildError.
+    """
+    for target in targets:
+        if not is_known(target):
+            message = f"there is no GPU {target!r} that kernels are planned for"
+            raise SpecError([Diagnostic("FG212", message, hint="a target is such as sm_90 or sm_90a")])
+    report = Report(directory / SPECS)
+    tell("tracing the model")
+    found = _chains(model, examples, autocast, report)
+    wanted = list(targets) or [planned_target()]
+    if dry_run:
+        specs = Specs(directory / SPECS, wanted)
+        _tell(specs, found, report)
+        return report
+    output = directory / GENERATED
+    with locked(output):
+        specs = Specs(directory / SPECS, wanted)
+        names = _tell(specs, found, report)
+        specs.write()
+        if names:
+            make(output, specs, names, compile=compile)
+    return report
+
+
+def _tell(specs: Specs, found: Sequence[Found], report: Report) -> list[str]:
+    """Puts chains into specs, tells the report, and returns the names of the specs."""
+    placed = place_in(specs, found, report)
+    report.taken += [taken(each, name) for each, name in placed]
+    return list(dict.fromkeys(name for _, name in placed))
+
+
+def _chains(model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype | None, report: Report) -> list[Found]:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    found: list[Found] = []
+
+    def look(module: fx.GraphModule, _: Sequence[Any]) -> Any:
+        report.graphs += 1
+        try:
+            found.extend(chains_in(lower(module).graph, report, "trained"))
+        except NotLowered as why:
+            report.left.append(Left(str(why), ("all of a graph",), place_of(module.graph.nodes)))
+        return module.forward
+
+    fakes = _Fakes(device)
+    fakes.put_into(model)
+    torch._dynamo.reset()
+    try:
+        with fakes.mode, torch.autocast(device, autocast, enabled=autocast is not None):
+            torch.compile(model, backend=look)(*map(fakes.of, examples))
+    except SpecError:
+        raise
+    except Exception as error:  # what the user's forward raises, or what cannot be known without values
+        message = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+        raise refusal("FG701", f"the model cannot be run without values: {message}", of_error(error)) from None
+    finally:
+        torch._dynamo.reset()
+    return found
+
+
+class _Fakes:
+    """Tensors without values, each in the place of one that is there."""
+
+    def __init__(self, device: str) -> None:
+        self.mode = FakeTensorMode()
+        self._device = device
+        self._made: dict[Tensor, Tensor] = {}
+
+    def of(self, tensor: Tensor) -> Tensor:
+        if tensor not in self._made:
+            with self.mode:
+                fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self._device)
+            is_parameter = isinstance(tensor, nn.Parameter)
+            self._made[tensor] = nn.Parameter(fake, tensor.requires_grad) if is_parameter else fake
+        return self._made[tensor]
+
+    def put_into(self, model: nn.Module) -> None:
+        for part in model.modules():
+            for tensors in (part._parameters, part._buffers):
+                for name, tensor in tensors.items():
+                    if tensor is not None:
+                        tensors[name] = self.of(tensor)  # type: ignore[assignment]

@@ -1,0 +1,83 @@
+"""Models behind torch.compile on a GPU: the kernels run, and they train as the original does."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import fusegen  # noqa: E402
+from tests.capture.models import PostNorm, PreNorm, Residual  # noqa: E402
+from tests.capture.test_backend import check, step  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc, pytest.mark.gpu]
+MODELS = {
+    "images": (lambda: nn.Sequential(Residual(16), Residual(16)), (4, 16, 14, 13), 4),
+    "post_norm": (lambda: nn.Sequential(PostNorm(96), PostNorm(96)), (3, 50, 96), 2),
+    "pre_norm": (lambda: PreNorm(96), (3, 50, 96), 2),
+}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fused")
+
+
+@pytest.fixture(autouse=True)
+def float32_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TF32 in convolutions would hide what the kernels round."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", MODELS)
+def test_against_double_precision(name: str, layout: torch.memory_format, rest: str, directory: Path) -> None:
+    make, shape, count = MODELS[name]
+    if layout == torch.channels_last and len(shape) != 4:
+        pytest.skip("no images")
+    torch.manual_seed(0)
+    eager = make().cuda().to(memory_format=layout)
+    exact, fused = copy.deepcopy(eager).double(), copy.deepcopy(eager)
+    backend = fusegen.Backend(directory, rest=rest)
+    compiled = torch.compile(fused, backend=backend)
+    x, grad = (torch.randn(shape, device="cuda").to(memory_format=layout) for _ in range(2))
+    mine = step(fused, compiled, x, grad)
+    check(mine, step(eager, eager, x, grad), step(exact, exact, x.double(), grad.double()))
+    assert len(backend.report.taken) == count, str(backend.report)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_autocast(name: str, directory: Path) -> None:
+    make, shape, count = MODELS[name]
+    torch.manual_seed(0)
+    eager = make().cuda()
+    fused = copy.deepcopy(eager)
+    backend = fusegen.Backend(directory)
+    compiled = torch.compile(fused, backend=backend)
+    x = torch.randn(shape, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        mine, theirs = compiled(x), eager(x)
+    assert mine.dtype == theirs.dtype
+    torch.testing.assert_close(mine, theirs, rtol=0.05, atol=0.05)
+    mine.sum().backward()
+    assert all(each.grad is not None for each in fused.parameters())
+    assert len(backend.report.taken) == count, str(backend.report)
+
+
+def test_a_later_start_compiles_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fusegen.build import builder
+
+    make, shape, count = MODELS["post_norm"]
+    x = torch.randn(shape, device="cuda")
+    torch.compile(make().cuda(), backend=fusegen.Backend(directory))(x)
+    monkeypatch.setattr(builder._Build, "run", lambda *_: pytest.fail("it compiles"))
+    torch._dynamo.reset()
+    backend = fusegen.Backend(directory)
+    torch.compile(make().cuda(), backend=backend)(x)
+    assert len(backend.report.taken) == count, str(backend.report)
