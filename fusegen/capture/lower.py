@@ -17,6 +17,9 @@ from fusegen.aten import table
 from fusegen.aten.composite import write_out
 from fusegen.aten.nodes import memory_of
 
+_CONTEXT = "_checkpoint_context_fn"
+_CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
+
 
 class NotLowered(Exception):
     """A graph that stays as Dynamo made it. Its text is why."""
@@ -27,7 +30,8 @@ def lower(module: fx.GraphModule) -> fx.GraphModule:
     NotLowered.
 
     Every node of a tensor has its fake as `meta["val"]`: sizes, strides, dtype and device. Changes in place of values
-    of the graph are operators that make a new value, where nothing can tell the difference.
+    of the graph are operators that make a new value, where nothing can tell the difference. All of this holds in
+    checkpoints(), too.
     """
     _check(module.graph)
     try:
@@ -62,21 +66,25 @@ def _check(graph: fx.Graph) -> None:
         raise NotLowered("a transform of torch.func is a part of it")
 
 
+def checkpoints(module: fx.GraphModule) -> list[fx.GraphModule]:
+    """The parts of a graph that torch.utils.checkpoint runs."""
+    nodes = module.graph.find_nodes(op="call_function", target=_CHECKPOINT)
+    return [getattr(module, node.args[0].target) for node in nodes]
+
+
 @contextmanager
 def _checkpoints(module: fx.GraphModule) -> Iterator[None]:
     """Gives the checkpoints of a graph the context that a trace before dispatch asks of them, whether they have one or
     not: there it is as if they had none."""
-    key, bodies = "_checkpoint_context_fn", []
-    for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.tag_activation_checkpoint):
-        body = getattr(module, node.args[0].target)
-        if key not in body.meta:
-            bodies.append(body)
-            body.meta[key] = _all_again
+    inner = (body for part in module.modules() if isinstance(part, fx.GraphModule) for body in checkpoints(part))
+    bodies = [body for body in dict.fromkeys(inner) if _CONTEXT not in body.meta]
+    for body in bodies:
+        body.meta[_CONTEXT] = _all_again
     try:
         yield
     finally:
         for body in bodies:
-            del body.meta[key]
+            del body.meta[_CONTEXT]
 
 
 def _all_again() -> Any:
@@ -96,15 +104,16 @@ def _lowered(module: fx.GraphModule) -> fx.GraphModule:
         lowered = make_fx(run, pre_dispatch=True)(*given)
     for old, new in zip(holders, lowered.graph.find_nodes(op="placeholder"), strict=True):
         new.meta = {**old.meta, "val": old.meta["example_value"]}
-    for body in lowered.children():
-        if isinstance(body, fx.GraphModule) and body.meta.get("_checkpoint_context_fn") is _all_again:
-            del body.meta["_checkpoint_context_fn"]
+    for body in lowered.modules():
+        if isinstance(body, fx.GraphModule) and body.meta.get(_CONTEXT) is _all_again:
+            del body.meta[_CONTEXT]
     values = _Values(lowered)
     with mode:
         values.run(*given)
-    _make_functional(lowered.graph, values.functional)
-    write_out(lowered.graph)
-    lowered.recompile()
+    for each in values.seen:
+        _make_functional(each.module.graph, each.functional)
+        write_out(each.module.graph)
+        each.module.recompile()
     lowered.meta.update(module.meta)
     return lowered
 
@@ -135,14 +144,21 @@ class _UnderModes(fx.Interpreter):
 class _Values(_UnderModes):
     """Notes the fake of each node's value.
 
-    functional: of operators in place those that make a new value of the same dtype and strides.
+    functional: of operators in place those that make a new value of the same dtype and strides. seen: this run, and
+    those of checkpoints.
     """
+
+    module: fx.GraphModule
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
         self.functional: dict[fx.Node, torch._ops.OpOverload] = {}
+        self.seen = [self]
 
     def run_node(self, n: fx.Node) -> Any:
+        if n.target is _CHECKPOINT:
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            return self._within(*args)
         other = _functional(n)
         like = None
         if other is not None:
@@ -154,6 +170,16 @@ class _Values(_UnderModes):
         if other is not None and isinstance(like, Tensor) and _is_like(like, value):
             self.functional[n] = other
         return value
+
+    def _within(self, body: fx.GraphModule, *given: Any) -> Any:
+        """Of a checkpoint, under the modes that hold there."""
+        for holder, value in zip(body.graph.find_nodes(op="placeholder"), given, strict=True):
+            if isinstance(value, Tensor):
+                holder.meta["val"] = value.detach().requires_grad_(value.requires_grad)
+        inner = _Values(body)
+        results = inner.run(*given)
+        self.seen += inner.seen
+        return results
 
 
 def _is_like(left: Tensor, right: Tensor) -> bool:

@@ -10,6 +10,7 @@ from torch import fx
 
 from fusegen.aten.nodes import value_of
 from fusegen.capture.call import call_of
+from fusegen.capture.lower import checkpoints
 from fusegen.capture.packages import Packages
 from fusegen.capture.partition import Region, partition
 from fusegen.capture.report import Left, Report, Taken
@@ -21,24 +22,27 @@ from fusegen.importing.places import of_trace
 
 @dataclass(frozen=True)
 class Found:
-    """A region that is a chain."""
+    """A region that is a chain. owner: the module of its graph."""
 
     region: Region
     chain: Chain
+    owner: fx.GraphModule
 
 
-def chains_in(graph: fx.Graph, report: Report, choose: Choose) -> list[Found]:
-    """The regions that are worth a package; the report gets the others. Gradients are on or off as they are where the
-    graph begins."""
+def chains_in(module: fx.GraphModule, report: Report, choose: Choose) -> list[Found]:
+    """The regions of a graph and of its checkpoints that are worth a package; the report gets the others. Gradients are
+    on or off as they are where the graph begins."""
     found: list[Found] = []
-    trained = with_gradients(graph)
-    for region in partition(graph):
+    trained = with_gradients(module.graph)
+    for region in partition(module.graph):
         try:
             if choose == "trained" and not any(node in trained for node in region.nodes):
                 raise NotAChain(NO_GRADIENT)
-            found.append(Found(region, chain_of(region)))
+            found.append(Found(region, chain_of(region), module))
         except NotAChain as why:
             report.left.append(_left(region, why))
+    for body in checkpoints(module):
+        found += chains_in(body, report, choose)
     return found
 
 
@@ -55,7 +59,7 @@ def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[tuple
 
 def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: Choose) -> None:
     """Puts calls of packages in the place of regions, and tells the report of each."""
-    found = chains_in(module.graph, report, choose)
+    found = chains_in(module, report, choose)
     if not found:
         return
     placed: list[tuple[Found, str]] = []
@@ -75,12 +79,13 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: 
         except NotAChain as why:
             report.left.append(_left(each.region, why))
             continue
-        module.add_submodule(f"fusegen_{index}", call)
-        _put(module.graph, each, f"fusegen_{index}", [replaced.get(node, node) for node in nodes], replaced)
+        each.owner.add_submodule(f"fusegen_{index}", call)
+        _put(each.owner.graph, each, f"fusegen_{index}", [replaced.get(node, node) for node in nodes], replaced)
         report.taken.append(taken(each, name))
-    _order(module.graph.nodes)
-    module.graph.lint()
-    module.recompile()
+    for owner in {each.owner for each in found}:
+        _order(owner.graph.nodes)
+        owner.graph.lint()
+        owner.recompile()
 
 
 def _put(graph: fx.Graph, found: Found, name: str, nodes: Sequence[fx.Node], replaced: dict[fx.Node, fx.Node]) -> None:

@@ -74,7 +74,7 @@ def _chains(model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype 
     def look(module: fx.GraphModule, _: Sequence[Any]) -> Any:
         report.graphs += 1
         try:
-            found.extend(chains_in(lower(module).graph, report, "trained"))
+            found.extend(chains_in(lower(module), report, "trained"))
         except NotLowered as why:
             report.left.append(Left(str(why), ("all of a graph",), place_of(module.graph.nodes)))
         return module.forward
