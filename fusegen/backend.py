@@ -31,7 +31,7 @@ class Backend:
 
     directory: has, or gets, `specs/<name>.yaml` and `generated/<name>/`, to be committed. build: "now" writes what is
     not there, and compiles it where there is a GPU; "never" takes the packages that are there. rest: "inductor" or
-    "eager". choose: "trained" takes chains that gradients flow through, "all" takes each. options: those of
+    "eager". choose: "faster" takes chains whose kernels are expected to be, "all" takes each. options: those of
     torch._inductor.config, for the rest. `report` tells what became of the graphs so far.
     """
 
@@ -41,7 +41,7 @@ class Backend:
         *,
         build: Build = "now",
         rest: Rest = "inductor",
-        choose: Choose = "trained",
+        choose: Choose = "faster",
         options: Mapping[str, Any] | None = None,
     ) -> None:
         for name, value, kind in (("build", build, Build), ("rest", rest, Rest), ("choose", choose, Choose)):
@@ -88,7 +88,7 @@ def compile(
     directory: str | Path = DEFAULT_FUSED,
     build: Build = "now",
     rest: Rest = "inductor",
-    choose: Choose = "trained",
+    choose: Choose = "faster",
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     dynamic: bool | None = None,

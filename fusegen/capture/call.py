@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from fusegen.aten.nodes import value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.steps import Chain, NotAChain
+from fusegen.capture.worth import CAST_BEHIND, Choose
 
 _MODE, _SEED = "_dtype_mode", "seed"
 
@@ -70,10 +71,10 @@ class Call(nn.Module):
         return tensor.reshape(-1) if argument.channels else tensor
 
 
-def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tuple[Call, list[fx.Node]]:
+def call_of(region: Region, chain: Chain, module: ModuleType, name: str, choose: Choose) -> tuple[Call, list[fx.Node]]:
     """The call for a region, and the nodes whose tensors it takes. module: of the package.
 
-    Raises NotAChain where the package has no kernels for the dtypes, or is not compiled.
+    Raises NotAChain where the package has no kernels for the dtypes, or is not compiled, and for what `choose` leaves.
     """
     package = module._package
     if not hasattr(package, "dtypes"):
@@ -85,6 +86,8 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
         raise NotAChain(f"the package is not compiled: {package.command()}")
     operator = _operator(module, chain.training)
     mode = _mode(operator, chain)
+    if choose == "faster" and _is_cast_behind(operator, chain, mode):
+        raise NotAChain(CAST_BEHIND)
     nodes = list(dict.fromkeys(node for node in chain.tensors.values() if node is not None))
     numbers = {**chain.numbers, _MODE: mode, _SEED: _SEED}
     own = {key for key in chain.tensors if key not in chain.inputs}
@@ -110,12 +113,22 @@ def _operator(module: ModuleType, training: bool) -> Any:
     raise NotAChain("the package has no kernels of this mode")
 
 
+def _is_cast_behind(operator: Any, chain: Chain, mode: int) -> bool:
+    """Whether a result is wider than the graph has it."""
+    row = operator.package.dtypes[mode]
+    return any(row[role].itemsize > dtype.itemsize for role, dtype in _results(operator, chain))
+
+
+def _results(operator: Any, chain: Chain) -> list[tuple[str, torch.dtype]]:
+    """The roles of the results, which stand for their dtypes, and the dtypes that the graph has."""
+    order = operator.order or (0,)
+    return [(operator.results[order[at]][0], node.meta["val"].dtype) for node, at in chain.results]
+
+
 def _mode(operator: Any, chain: Chain) -> int:
     """The dtype mode whose kernels take the tensors as they are, and make results of the least width that is wide
     enough for all of them."""
-    given = _roles(operator, chain)
-    order = operator.order or (0,)
-    results = [(operator.results[order[at]][0], node.meta["val"].dtype) for node, at in chain.results]
+    given, results = _roles(operator, chain), _results(operator, chain)
     fits = [
         (sum(row[role].itemsize for role, _ in results), mode)
         for mode, row in enumerate(operator.package.dtypes)

@@ -16,7 +16,7 @@ from fusegen.capture.partition import Region, partition
 from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
 from fusegen.capture.steps import Chain, NotAChain, chain_of
-from fusegen.capture.worth import NO_GRADIENT, Choose, with_gradients
+from fusegen.capture.worth import Choose, obstacle, with_gradients
 from fusegen.importing.places import of_trace
 
 
@@ -36,8 +36,9 @@ def chains_in(module: fx.GraphModule, report: Report, choose: Choose) -> list[Fo
     trained = with_gradients(module.graph)
     for region in partition(module.graph):
         try:
-            if choose == "trained" and not any(node in trained for node in region.nodes):
-                raise NotAChain(NO_GRADIENT)
+            why_not = obstacle(region, trained) if choose == "faster" else None
+            if why_not is not None:
+                raise NotAChain(why_not)
             found.append(Found(region, chain_of(region), module))
         except NotAChain as why:
             report.left.append(_left(region, why))
@@ -75,7 +76,7 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: 
             package = modules[name]
             if isinstance(package, str):
                 raise NotAChain(package)
-            call, nodes = call_of(each.region, each.chain, package, name)
+            call, nodes = call_of(each.region, each.chain, package, name, choose)
         except NotAChain as why:
             report.left.append(_left(each.region, why))
             continue

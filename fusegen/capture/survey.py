@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch._subclasses import FakeTensorMode
+from torch.nn.parameter import is_lazy
 
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import GENERATED, SPECS, locked, make, planned_target
@@ -74,15 +75,15 @@ def _chains(model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype 
     def look(module: fx.GraphModule, _: Sequence[Any]) -> Any:
         report.graphs += 1
         try:
-            found.extend(chains_in(lower(module), report, "trained"))
+            found.extend(chains_in(lower(module), report, "faster"))
         except NotLowered as why:
             report.left.append(Left(str(why), ("all of a graph",), place_of(module.graph.nodes)))
         return module.forward
 
     fakes = _Fakes(device)
-    fakes.put_into(model)
     torch._dynamo.reset()
     try:
+        fakes.put_into(model)
         with fakes.mode, torch.autocast(device, autocast, enabled=autocast is not None):
             torch.compile(model, backend=look)(*map(fakes.of, examples))
     except SpecError:
@@ -99,11 +100,13 @@ class _Fakes:
     """Tensors without values, each in the place of one that is there."""
 
     def __init__(self, device: str) -> None:
-        self.mode = FakeTensorMode()
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)  # tensors that are attributes alone stay
         self._device = device
         self._made: dict[Tensor, Tensor] = {}
 
     def of(self, tensor: Tensor) -> Tensor:
+        if is_lazy(tensor):
+            raise refusal("FG701", "the model has parameters without a size", hint="give sizes to its lazy modules")
         if tensor not in self._made:
             with self.mode:
                 fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self._device)

@@ -94,6 +94,7 @@ def test_examples(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("model.py:Model", "there is no GPU 'sm_1'"),
         ("needs.py:Model", "the model cannot be run without values"),
         ("raises.py:Model", "the model cannot be run without values"),
+        ("lazy.py:Model", "the model has parameters without a size"),
         ("nothing_such:resnet50", "there is no file"),
         ("timm:resnet50", "timm cannot be imported"),
     ],
@@ -105,10 +106,19 @@ def test_refusals(
     line = "return torch.sort(self.blocks(x)).values"
     (model.parent / "needs.py").write_text(text.replace(line, "return x * float(x.sum().item())"), encoding="utf-8")
     (model.parent / "raises.py").write_text(text.replace(line, "return self.blocks(x[:, 1:])"), encoding="utf-8")
+    (model.parent / "lazy.py").write_text(text.replace("nn.Linear(width,", "nn.LazyLinear("), encoding="utf-8")
     monkeypatch.setitem(sys.modules, "timm", None)
     code, out, err = fuse(capsys, source, *(["--target", "sm_1"] if "sm_1" in message else []))
     assert code == 2 and message in err and not out, err
     assert not Path("fused").exists()
+
+
+def test_a_tensor_that_is_an_attribute_alone(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = model.read_text(encoding="utf-8")
+    text = text.replace("self.norm = ", "self.scale = torch.ones(width)\n        self.norm = ")
+    model.write_text(text.replace("self.norm(x))", "self.norm(x) * self.scale)"), encoding="utf-8")
+    code, out, err = fuse(capsys, "model.py:Model", "--dry-run")
+    assert code == 0 and "add, layer_norm, mul" in out, err
 
 
 class Named(nn.Module):
