@@ -69,7 +69,7 @@ def _check(graph: fx.Graph) -> None:
 def checkpoints(module: fx.GraphModule) -> list[fx.GraphModule]:
     """The parts of a graph that torch.utils.checkpoint runs."""
     nodes = module.graph.find_nodes(op="call_function", target=_CHECKPOINT)
-    return [getattr(module, node.args[0].target) for node in nodes]
+    return list(dict.fromkeys(getattr(module, node.args[0].target) for node in nodes))
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ def survey(
     `dry_run`.
 
     model: its tensors are replaced by fakes, which have sizes and no values: nothing is computed. examples: of its
-    inputs. They are on the GPU if there is one, whose autocast differs from that of a CPU. targets: GPUs of new specs;
-    none: the one at hand. Raises SpecError and BuildError.
+    inputs. Fakes are on a GPU if PyTorch is built for one, whose autocast differs from that of a CPU. targets: GPUs of
+    new specs; none: the one at hand. Raises SpecError and BuildError.
     """
     for target in targets:
         if not is_known(target):
@@ -69,7 +70,7 @@ def _tell(specs: Specs, found: Sequence[Found], report: Report) -> list[str]:
 
 
 def _chains(model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype | None, report: Report) -> list[Found]:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = "cuda" if torch.backends.cuda.is_built() else "cpu"
     found: list[Found] = []
 
     def look(module: fx.GraphModule, _: Sequence[Any]) -> Any:
@@ -84,7 +85,7 @@ def _chains(model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype 
     torch._dynamo.reset()
     try:
         fakes.put_into(model)
-        with fakes.mode, torch.autocast(device, autocast, enabled=autocast is not None):
+        with fakes.mode, _autocast(device, autocast):
             torch.compile(model, backend=look)(*map(fakes.of, examples))
     except SpecError:
         raise
@@ -94,6 +95,19 @@ def _chains(model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype 
     finally:
         torch._dynamo.reset()
     return found
+
+
+@contextmanager
+def _autocast(device: str, dtype: torch.dtype | None) -> Iterator[None]:
+    """torch.autocast, which is off for GPUs where none is."""
+    before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    torch.set_autocast_enabled(device, dtype is not None)
+    torch.set_autocast_dtype(device, dtype or before[1])
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device, before[0])
+        torch.set_autocast_dtype(device, before[1])
 
 
 class _Fakes:

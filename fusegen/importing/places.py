@@ -15,7 +15,7 @@ import torch
 from fusegen.errors import Diagnostic, Location, SpecError
 
 _FRAME = re.compile(r'File "([^"\n]+)", line ([0-9]+)')
-_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 
 
 @dataclass(frozen=True)
