@@ -12,8 +12,8 @@ from torch import fx, nn
 
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import SPECS, Build, Packages
-from fusegen.capture.report import Left, Report
-from fusegen.capture.rewrite import place_of, rewrite
+from fusegen.capture.report import Report
+from fusegen.capture.rewrite import left_whole, rewrite
 from fusegen.capture.worth import Choose
 from fusegen.paths import DEFAULT_FUSED
 
@@ -73,7 +73,7 @@ class Backend:
         try:
             lowered = lower(module)
         except NotLowered as why:
-            self.report.left.append(Left(str(why), ("all of a graph",), place_of(module.graph.nodes)))
+            self.report.left.append(left_whole(module, why))
             if why.__cause__ is not None:
                 _log.warning("a graph is left to PyTorch's compiler: %s", why)
             return module

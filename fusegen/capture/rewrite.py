@@ -10,7 +10,7 @@ from torch import fx
 
 from fusegen.aten.nodes import value_of
 from fusegen.capture.call import call_of
-from fusegen.capture.lower import checkpoints
+from fusegen.capture.lower import NotLowered, checkpoints
 from fusegen.capture.packages import Packages
 from fusegen.capture.partition import Region, partition
 from fusegen.capture.report import Left, Report, Taken
@@ -133,6 +133,10 @@ def _dtypes(found: Found) -> set[str]:
 
 def taken(found: Found, spec: str) -> Taken:
     return Taken(spec, tuple(found.region.ops), place_of(found.region.nodes))
+
+
+def left_whole(module: fx.GraphModule, why: NotLowered) -> Left:
+    return Left(str(why), ("all of a graph",), place_of(module.graph.nodes))
 
 
 def _left(region: Region, why: NotAChain) -> Left:

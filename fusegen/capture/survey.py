@@ -14,8 +14,8 @@ from torch.nn.parameter import is_lazy
 
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import GENERATED, SPECS, locked, make, planned_target
-from fusegen.capture.report import Left, Report
-from fusegen.capture.rewrite import Found, chains_in, place_in, place_of, taken
+from fusegen.capture.report import Report
+from fusegen.capture.rewrite import Found, chains_in, left_whole, place_in, taken
 from fusegen.capture.specs import Specs
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.importing.places import of_error, refusal
@@ -78,7 +78,7 @@ def _chains(model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype 
         try:
             found.extend(chains_in(lower(module), report, "faster"))
         except NotLowered as why:
-            report.left.append(Left(str(why), ("all of a graph",), place_of(module.graph.nodes)))
+            report.left.append(left_whole(module, why))
         return module.forward
 
     fakes = _Fakes(device)

@@ -16,11 +16,8 @@ from torch.utils.checkpoint import (  # noqa: E402
     create_selective_checkpoint_contexts,
 )
 
-from fusegen.backend import Backend  # noqa: E402
 from tests.capture.models import PostNorm, Residual  # noqa: E402
-from tests.capture.test_backend import check, step  # noqa: E402
-
-Make = Callable[..., Backend]
+from tests.capture.test_backend import Make, check, step  # noqa: E402
 
 
 def products_stay(_: object, op: object, *args: object, **kwargs: object) -> CheckpointPolicy:
