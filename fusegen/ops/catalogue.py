@@ -6,6 +6,7 @@ from fusegen.ops import (
     activations,
     arithmetic,
     bounds,
+    casts,
     convolution,
     dropout,
     linear,
@@ -26,7 +27,7 @@ _OWN = (
     *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *parts.STEPS),
     *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
-    *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS),
+    *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS, *casts.STEPS),
 )
 
 PLUGINS = plugins.load(_OWN)

@@ -90,6 +90,7 @@ CHAINS = {
         "sign",
         "expm1",
         "exp2",
+        "cast, dtype: bfloat16",
     ),
     "transcendental": summed("sin", "cos", "tan", "atan", "sinh", "cosh", "asinh", "erf", "erfc"),
     # Each result is an operand that the next one takes.

@@ -29,6 +29,7 @@ NEEDED = {
     **dict.fromkeys(OF_ROWS, "keepdim: true"),
     "masked_fill": "mask: r, constant: 2",
     "chunk": "parts: [a, b]",
+    "cast": "dtype: float16",
 }
 # instance_norm asks for a GPU, even of fake tensors. Autocast has no rule for it.
 ALONE = [op for step in STEPS if not step.anchor and step is not Arithmetic for op in step.ops()]

@@ -39,6 +39,10 @@ def _detach(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return (None,)
 
 
+def _cast(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    return (g,)
+
+
 def _by_each(graph: Graph, node: Node, g: Node) -> tuple[Node, Node]:
     """f_backward(g, x, y) for x, and with the operands exchanged for y."""
     left, right = node.operands
@@ -75,6 +79,8 @@ FUNCTIONS = (
     # A sign is part of the instruction that takes the value.
     Function("negate", _negate, "-{}", operations=0),
     Function("detach", _detach, "{}", operations=0),
+    # The dtype is that of the tensor it is stored in.
+    Function("cast", _cast, "{}", operations=0),
     # A value that its operand has for all of a row, or all rows: autodiff makes such of gradients.
     Function("expand", cpp="{}", operations=0),
     # Half of the gradient goes to each of two equal operands.
