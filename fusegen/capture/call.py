@@ -14,7 +14,6 @@ from torch import Tensor, fx, nn
 from fusegen.aten.nodes import value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.steps import Chain, NotAChain
-from fusegen.capture.worth import CAST_BEHIND, Choose
 
 _MODE, _SEED = "_dtype_mode", "seed"
 
@@ -71,10 +70,10 @@ class Call(nn.Module):
         return tensor.reshape(-1) if argument.channels else tensor
 
 
-def call_of(region: Region, chain: Chain, module: ModuleType, name: str, choose: Choose) -> tuple[Call, list[fx.Node]]:
+def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tuple[Call, list[fx.Node]]:
     """The call for a region, and the nodes whose tensors it takes. module: of the package.
 
-    Raises NotAChain where the package has no kernels for the dtypes, or is not compiled, and for what `choose` leaves.
+    Raises NotAChain where the package has no kernels for the dtypes, or is not compiled.
     """
     package = module._package
     if not hasattr(package, "dtypes"):
@@ -86,8 +85,6 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str, choose:
         raise NotAChain(f"the package is not compiled: {package.command()}")
     operator = _operator(module, chain.training)
     mode = _mode(operator, chain)
-    if choose == "faster" and _is_cast_behind(operator, chain, mode):
-        raise NotAChain(CAST_BEHIND)
     nodes = list(dict.fromkeys(node for node in chain.tensors.values() if node is not None))
     numbers = {**chain.numbers, _MODE: mode, _SEED: _SEED}
     own = {key for key in chain.tensors if key not in chain.inputs}
@@ -111,12 +108,6 @@ def _operator(module: ModuleType, training: bool) -> Any:
         if hasattr(module, name):
             return getattr(module, name)
     raise NotAChain("the package has no kernels of this mode")
-
-
-def _is_cast_behind(operator: Any, chain: Chain, mode: int) -> bool:
-    """Whether a result is wider than the graph has it."""
-    row = operator.package.dtypes[mode]
-    return any(row[role].itemsize > dtype.itemsize for role, dtype in _results(operator, chain))
 
 
 def _results(operator: Any, chain: Chain) -> list[tuple[str, torch.dtype]]:

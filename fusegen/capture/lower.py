@@ -16,6 +16,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 from fusegen.aten import table
 from fusegen.aten.composite import write_out
 from fusegen.aten.nodes import memory_of
+from fusegen.capture.casts import write_casts
 
 _CONTEXT = "_checkpoint_context_fn"
 _CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
@@ -30,8 +31,8 @@ def lower(module: fx.GraphModule) -> fx.GraphModule:
     NotLowered.
 
     Every node of a tensor has its fake as `meta["val"]`: sizes, strides, dtype and device. Changes in place of values
-    of the graph are operators that make a new value, where nothing can tell the difference. All of this holds in
-    checkpoints(), too.
+    of the graph are operators that make a new value, where nothing can tell the difference. Casts of autocast are
+    operators, as write_casts() puts them. All of this holds in checkpoints(), too.
     """
     _check(module.graph)
     try:
@@ -110,10 +111,11 @@ def _lowered(module: fx.GraphModule) -> fx.GraphModule:
     values = _Values(lowered)
     with mode:
         values.run(*given)
-    for each in values.seen:
-        _make_functional(each.module.graph, each.functional)
-        write_out(each.module.graph)
-        each.module.recompile()
+        for each in values.seen:
+            _make_functional(each.module.graph, each.functional)
+            write_out(each.module.graph)
+            write_casts(each.module.graph)
+            each.module.recompile()
     lowered.meta.update(module.meta)
     return lowered
 

@@ -12,7 +12,7 @@ from torch import fx
 
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, memory_of, operator_of, shape_of, value_of
-from fusegen.capture.roles import DTYPES, Frame, Kind, frame_of, kind_of
+from fusegen.capture.roles import DTYPES, Frame, Kind, frame_of, is_narrower, kind_of
 
 
 @dataclass(eq=False)
@@ -96,7 +96,8 @@ def _fits(node: fx.Node, frame: Frame, inside: Iterable[fx.Node]) -> bool:
 
 def _prune(inside: dict[fx.Node, None], seed: fx.Node, frame: Frame) -> None:
     """Takes out what spares nothing: a function at an end whose operand, or at the beginning whose result, is stored
-    in any case. The rest's neighbour can have it as well."""
+    in any case. The rest's neighbour can have it as well. So it can a cast at an end that makes values wider; one that
+    makes them narrower stays, since it spares that they are read."""
     changed = True
     while changed:
         changed = False
@@ -106,6 +107,8 @@ def _prune(inside: dict[fx.Node, None], seed: fx.Node, frame: Frame) -> None:
             wide = [each for each in node.all_input_nodes if frame.lay(shape_of(each)) == "full"]
             within = [each for each in wide if each in inside]
             is_end = not ours and all(any(user not in inside for user in each.users) for each in within)
+            if not ours and kind_of(node) == "cast":
+                is_end = not is_narrower(node)
             is_beginning = stored and ours and not within and len(wide) < 2
             if is_end or is_beginning:
                 del inside[node]

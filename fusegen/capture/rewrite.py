@@ -76,7 +76,7 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: 
             package = modules[name]
             if isinstance(package, str):
                 raise NotAChain(package)
-            call, nodes = call_of(each.region, each.chain, package, name, choose)
+            call, nodes = call_of(each.region, each.chain, package, name)
         except NotAChain as why:
             report.left.append(_left(each.region, why))
             continue

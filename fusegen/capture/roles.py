@@ -174,3 +174,9 @@ def _is_cast(node: fx.Node) -> bool:
     kept = all(node.kwargs.get(key) is None for key in ("memory_format", "layout"))
     is_copy = source.dtype == value.dtype and memory_of(node) != memory_of(node.args[0])
     return kept and not is_copy and source.device == value.device and "memory_format" not in str(node.args)
+
+
+def is_narrower(cast: fx.Node) -> bool:
+    """Whether a cast, or what may be none, makes fewer bits of a value."""
+    made, given = value_of(cast), value_of(cast.args[0])
+    return made is not None and given is not None and made.dtype.itemsize < given.dtype.itemsize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import fx
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
 from fusegen.capture.partition import Region
-from fusegen.capture.roles import DTYPES, Frame, correction, is_constant, kind_of
+from fusegen.capture.roles import DTYPES, Frame, correction, is_constant, is_narrower, kind_of
 from fusegen.spec.names import free_name
 
 # The keys of a norm's numbers, by their places among the operator's arguments.
@@ -93,6 +94,7 @@ class _Writer:
         raise NotAChain("no value of all rows and channels comes into it")
 
     def _finish(self, region: Region) -> None:
+        self._add_casts(region.results)
         steps = list(self._steps.values())
         made = list(dict.fromkeys(self._root(node) for node in region.results))
         if any(node not in self._steps for node in made):
@@ -118,6 +120,23 @@ class _Writer:
         if other:
             raise NotAChain(f"there are no kernels for {', '.join(map(str, other))}")
 
+    def _add_casts(self, results: Sequence[fx.Node]) -> None:
+        """Steps for results that are casts, which are stored in their dtypes; there is none where all tensors have 16
+        bits, and results in any case. Not for one of several casts of a value: PyTorch adds their gradients in the
+        dtype of the value."""
+        values = [value_of(node) for node in self.chain.tensors.values()]
+        if all(value is None or value.dtype.itemsize == 2 for value in values):
+            return
+        casts: dict[fx.Node, list[fx.Node]] = {}
+        for node in results:
+            if node in self._same:
+                casts.setdefault(self._root(node), []).append(node)
+        for root, (cast, *others) in casts.items():
+            if root in self._steps and not others and is_narrower(cast):
+                del self._same[cast]
+                dtype = str(cast.meta["val"].dtype).removeprefix("torch.")
+                self._step(cast, root, {"op": "cast", "dtype": dtype})
+
     # Values
 
     def _new(self, wanted: str) -> str:
@@ -127,7 +146,7 @@ class _Writer:
         return name
 
     def _root(self, node: Any) -> fx.Node:
-        """What the node's value is in the chain: kernels compute in float32, so casts change nothing."""
+        """What the node's value is in the chain: kernels compute in float32, so casts within it change nothing."""
         while node in self._same:
             node = self._same[node]
         return node

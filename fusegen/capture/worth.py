@@ -8,49 +8,17 @@ from typing import Literal
 import torch
 from torch import Tensor, fx
 
-from fusegen.aten import table
-from fusegen.aten.nodes import operator_of, value_of
 from fusegen.capture.partition import Region
 
 Choose = Literal["faster", "all"]
 
 # docs/performance.md has norms beside torch.compile: faster in a training step, as fast or slower in a forward pass.
 NO_GRADIENT = "no gradient flows through it, and PyTorch's compiler fuses a forward pass as well"
-# Of a layer norm under autocast 14 bytes for each element in the place of 6, forward: a result in float32 is written,
-# read, and written in 16 bits.
-CAST_BEHIND = "what takes its result in float32 casts it to 16 bits, and PyTorch's compiler writes 16 bits at once"
-
-_LAYOUTS = table.SAME_ELEMENTS | table.EXCHANGES | {"roll", "select"}
 
 
 def obstacle(region: Region, trained: Collection[fx.Node]) -> str | None:
     """Why a region's kernels would not be faster. trained: what with_gradients() returns for its graph."""
-    if not any(node in trained for node in region.nodes):
-        return NO_GRADIENT
-    inside = set(region.nodes)
-    if any(_is_cast_by_all(node, inside) for node in region.results):
-        return CAST_BEHIND
-    return None
-
-
-def _is_cast_by_all(node: fx.Node, inside: Collection[fx.Node] = ()) -> bool:
-    """Whether all that takes a value in float32 makes 16 bits of it. inside: nodes that do not count."""
-    users = [user for user in node.users if user not in inside]
-    return _width(node) == 4 and bool(users) and all(map(_is_cast, users))
-
-
-def _is_cast(user: fx.Node) -> bool:
-    if operator_of(user)[1] in ("chunk", "split", "split_with_sizes", "unbind"):
-        return bool(user.users) and all(map(_is_cast_by_all, user.users))
-    if operator_of(user)[1] in _LAYOUTS and _width(user) == 4:
-        return _is_cast_by_all(user)
-    return _width(user) == 2
-
-
-def _width(node: fx.Node) -> int | None:
-    """The bytes of a floating-point number of the node's tensor."""
-    value = value_of(node)
-    return value.dtype.itemsize if value is not None and value.is_floating_point() else None
+    return None if any(node in trained for node in region.nodes) else NO_GRADIENT
 
 
 def with_gradients(graph: fx.Graph) -> set[fx.Node]:
