@@ -1,4 +1,4 @@
-"""The models of models.py: a module that returns its loss, a batch, and the precision of its training step.
+"""The models of models.py: a module, a batch, a loss, and the precision of the training step.
 
 Sizes are those of common training recipes on one GPU. Weights are random. timm, transformers and diffusers have the
 models; those of few lines are here.
@@ -7,7 +7,7 @@ models; those of few lines are here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -230,4 +230,9 @@ SUBJECTS: dict[str, Subject] = {
         True,
         inputs=2,
     ),
+}
+# In float32, which TF32 does not round, with the sizes that they have in 16 bits.
+SUBJECTS |= {
+    f"{name}_fp32": replace(SUBJECTS[name], precision="fp32")
+    for name in ("vit_base", "bert_base", "gpt2", "llama_4_layers")
 }

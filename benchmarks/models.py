@@ -19,6 +19,7 @@ models.csv, the reports of the routes of fusegen, and the kernels of each route 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -43,7 +44,8 @@ COLUMNS = (
     *("triton_ms", "places", "left", "first_s", "loss_off", "gradients_off", "problem", "gpu", "torch"),
 )
 GRAPHS = "reduce-overhead"
-ROUTES = ("eager", "compile", "compile_graphs", "fusegen", "fusegen_all", "fusegen_graphs", "liger")
+ROUTES = ("eager", "compile", "compile_graphs", "fusegen", "fusegen_graphs", "fusegen_split", "liger")
+LIGER = {"llama_4_layers": "llama"}  # the models that Liger patches
 REPEATS = 20
 READY = "ready to be timed"
 
@@ -56,8 +58,16 @@ def compiled(step: nn.Module, route: str, directory: Path) -> tuple[Callable[...
     if route.startswith("compile"):
         return torch.compile(step, mode=GRAPHS if graphs else None), None
     options = torch._inductor.list_mode_options(GRAPHS) if graphs else None
-    backend = fusegen.Backend(directory, choose="all" if route == "fusegen_all" else "faster", options=options)
+    precision = "fp32_split" if route == "fusegen_split" else "ieee"
+    backend = fusegen.Backend(directory, precision=precision, options=options)
     return torch.compile(step, backend=backend), backend
+
+
+def is_for(name: str, route: str) -> bool:
+    """Whether a model has a route."""
+    if route == "fusegen_split":
+        return SUBJECTS[name].precision == "fp32"
+    return route != "liger" or name in LIGER
 
 
 class Run:
@@ -181,11 +191,10 @@ def _is_ours(kernel: str) -> bool:
 
 
 def _patch_transformers(name: str) -> None:
-    """Liger's kernels in the place of transformers' classes. Raises KeyError for models that it has none for."""
+    """Liger's kernels in the place of transformers' classes."""
     import liger_kernel.transformers as liger
 
-    patches = {"llama_4_layers": "llama"}
-    getattr(liger, f"apply_liger_kernel_to_{patches[name]}")()
+    getattr(liger, f"apply_liger_kernel_to_{LIGER[name]}")()
 
 
 def child(name: str, route: str, out: Path, directory: Path) -> None:
@@ -211,6 +220,26 @@ def child(name: str, route: str, out: Path, directory: Path) -> None:
     print(json.dumps((run.row if run else {}) | row), flush=True)
 
 
+def descendants(pid: int) -> list[int]:
+    """A process and those that it began, such as a compiler's, which may have sessions of their own."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def send(number: signal.Signals, pids: Sequence[int]) -> None:
+    """A signal to processes, of which some may have ended."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 class Children:
     """Processes that prepare side by side, and are timed alone."""
 
@@ -234,7 +263,7 @@ class Children:
             else:
                 time.sleep(0.2)
         for job, process in self._running.items():
-            os.killpg(process.pid, signal.SIGKILL)
+            send(signal.SIGKILL, descendants(process.pid))
             found.append({"model": job[0], "route": job[1], "problem": "not ready in time"})
         found += [{"model": name, "route": route, "problem": "not begun in time"} for name, route in self._waiting]
         return found
@@ -243,7 +272,7 @@ class Children:
         command = [sys.executable, __file__, "--child", name, route, "--out", str(self._out)]
         log = (self._out / f"{name}.{route}.log").open("w", encoding="utf-8")
         self._running[name, route] = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, text=True
         )
 
     def _log(self, job: tuple[str, str]) -> str:
@@ -254,16 +283,14 @@ class Children:
 
     def _timed(self, job: tuple[str, str]) -> dict[str, Any]:
         process = self._running.pop(job)
-        others = [each.pid for each in self._running.values() if each.poll() is None]
-        for pid in others:
-            os.killpg(pid, signal.SIGSTOP)
+        others = [pid for each in self._running.values() for pid in descendants(each.pid)]
+        send(signal.SIGSTOP, others)
         try:
             process.communicate("go\n", timeout=60)
         except (subprocess.TimeoutExpired, BrokenPipeError):
-            os.killpg(process.pid, signal.SIGKILL)
+            send(signal.SIGKILL, descendants(process.pid))
         finally:
-            for pid in others:
-                os.killpg(pid, signal.SIGCONT)
+            send(signal.SIGCONT, others)
         lines = self._log(job).strip().splitlines()
         try:
             return json.loads(lines[-1])
@@ -288,14 +315,23 @@ def self_test(directory: Path) -> None:
         assert run.row["wall_ms"] > 0 and found == 2, run.row
 
 
+def measured(table: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The rows of a CSV that have times, by model and route."""
+    if not table.is_file():
+        return {}
+    with table.open(encoding="utf-8", newline="") as file:
+        return {(row["model"], row["route"]): row for row in csv.DictReader(file) if row["device_ms"]}
+
+
 def main() -> None:
     """Measures and writes the CSV."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="*", default=list(SUBJECTS))
-    parser.add_argument("--routes", nargs="*", default=[route for route in ROUTES if route != "liger"])
+    parser.add_argument("--routes", nargs="*", default=ROUTES, choices=ROUTES)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=3600, help="what is not ready by then has no times")
+    parser.add_argument("--resume", action="store_true", help="measure what DIR/models.csv lacks, or has no times of")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--self-test", action="store_true", help="on the CPU")
     options = parser.parse_args()
@@ -308,13 +344,17 @@ def main() -> None:
     if options.child:
         child(*options.child, options.out, directory)
         return
-    jobs = [(name, route) for name in options.models for route in options.routes]
-    found = Children(jobs, options.out, options.processes).rows(until)
-    order = {job: at for at, job in enumerate(jobs)}
-    with (options.out / "models.csv").open("w", encoding="utf-8", newline="") as file:
+    jobs = [(name, route) for name in options.models for route in options.routes if is_for(name, route)]
+    table = options.out / "models.csv"
+    known = measured(table) if options.resume else {}
+    rows = Children([job for job in jobs if job not in known], options.out, options.processes).rows(until)
+    found = known | {(row["model"], row["route"]): row for row in rows}
+    models, routes = list(SUBJECTS), list(ROUTES)
+    order = sorted(found, key=lambda job: (models.index(job[0]), routes.index(job[1])))
+    with table.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sorted(found, key=lambda row: order[row["model"], row["route"]]))
+        writer.writerows(found[job] for job in order)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,16 @@ from torch import fx, nn
 
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import SPECS, Build, Packages
+from fusegen.capture.products import Precision
 from fusegen.capture.report import Report
-from fusegen.capture.rewrite import left_whole, rewrite
+from fusegen.capture.rewrite import Wanted, left_whole, rewrite
 from fusegen.capture.worth import Choose
 from fusegen.paths import DEFAULT_FUSED
 
 Rest = Literal["inductor", "eager"]
 Compiled = Callable[..., Any]
 
-_CHOICES = ("build", "rest", "choose")
+_CHOICES = ("build", "rest", "choose", "precision")
 _backends: dict[tuple[str, ...], Backend] = {}  # by name: a model has many graphs, and one report
 
 _log = logging.getLogger("fusegen")
@@ -31,8 +32,9 @@ class Backend:
 
     directory: has, or gets, `specs/<name>.yaml` and `generated/<name>/`, to be committed. build: "now" writes what is
     not there, and compiles it where there is a GPU; "never" takes the packages that are there. rest: "inductor" or
-    "eager". choose: "faster" takes chains whose kernels are expected to be, "all" takes each. options: those of
-    torch._inductor.config, for the rest. `report` tells what became of the graphs so far.
+    "eager". choose: "faster" takes chains whose kernels are expected to be, "all" takes each. precision: how linear
+    layers multiply float32: "ieee" is PyTorch's way, and "fp32_split" takes pieces of fp16 on tensor cores, as accurate
+    as float32. options: those of torch._inductor.config, for the rest. `report` tells what became of the graphs so far.
     """
 
     def __init__(
@@ -42,14 +44,18 @@ class Backend:
         build: Build = "now",
         rest: Rest = "inductor",
         choose: Choose = "faster",
+        precision: Precision = "ieee",
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        for name, value, kind in (("build", build, Build), ("rest", rest, Rest), ("choose", choose, Choose)):
+        for name, value, kind in zip(
+            _CHOICES, (build, rest, choose, precision), (Build, Rest, Choose, Precision), strict=True
+        ):
             known = get_args(kind)
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         self.packages = Packages(Path(directory), build)
-        self.rest, self.choose, self.options = rest, choose, _options(None, options)
+        self.rest, self.options = rest, _options(None, options)
+        self.wanted = Wanted(choose, precision)
         self.report = Report(Path(directory) / SPECS)
 
     def __deepcopy__(self, _: dict[int, Any]) -> Backend:
@@ -77,7 +83,7 @@ class Backend:
             if why.__cause__ is not None:
                 _log.warning("a graph is left to PyTorch's compiler: %s", why)
             return module
-        rewrite(lowered, self.packages, self.report, self.choose)
+        rewrite(lowered, self.packages, self.report, self.wanted)
         _log.info("%s", self.report)
         return lowered
 
@@ -89,6 +95,7 @@ def compile(
     build: Build = "now",
     rest: Rest = "inductor",
     choose: Choose = "faster",
+    precision: Precision = "ieee",
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     dynamic: bool | None = None,
@@ -98,7 +105,8 @@ def compile(
 
     mode: Inductor's, such as "reduce-overhead". dynamic, fullgraph: torch.compile's.
     """
-    backend = Backend(directory, build=build, rest=rest, choose=choose, options=_options(mode, options))
+    inductor = _options(mode, options)
+    backend = Backend(directory, build=build, rest=rest, choose=choose, precision=precision, options=inductor)
     return torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph)
 
 

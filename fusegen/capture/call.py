@@ -15,7 +15,7 @@ from fusegen.aten.nodes import value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.steps import Chain, NotAChain
 
-_MODE, _SEED = "_dtype_mode", "seed"
+_MODE, _SEED, _PRECISION = "_dtype_mode", "seed", "_precision"
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Call(nn.Module):
 
     Takes the tensors of the region, and returns its results: a tensor, or a tuple of several.
     """
+
+    fusegen_keep_pieces = False  # a weight that is split is split in each call
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Call(nn.Module):
         if self._is_image:
             result = support.images.call_on_images(self._operator, given, support.memory_formats.is_last(given[0]))
         else:
-            result = self._operator(*given)
+            result = support.precisions.call_operator(self, self._operator, tuple(given))
         results = result if isinstance(result, tuple) else (result,)
         made = [results[at].to(dtype) for at, dtype in self._results]
         return made[0] if len(made) == 1 else tuple(made)
@@ -87,12 +89,13 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
     mode = _mode(operator, chain)
     nodes = list(dict.fromkeys(node for node in chain.tensors.values() if node is not None))
     numbers = {**chain.numbers, _MODE: mode, _SEED: _SEED}
-    own = {key for key in chain.tensors if key not in chain.inputs}
+    if operator.split is not None:
+        numbers[_PRECISION] = _support_of(operator).precisions.FP32_SPLIT
     arguments = []
     for each in operator.forward._schema.arguments:
         if chain.tensors.get(each.name) is not None:
             at = nodes.index(chain.tensors[each.name])  # type: ignore[arg-type]
-            arguments.append(Argument(at, channels=each.name in own))
+            arguments.append(Argument(at, channels=each.name in chain.channels))
         elif each.name in numbers:
             arguments.append(Argument(value=numbers[each.name]))
         elif each.name in chain.tensors or "Optional" in str(each.type):

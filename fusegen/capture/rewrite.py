@@ -11,13 +11,22 @@ from torch import fx
 from fusegen.aten.nodes import value_of
 from fusegen.capture.call import call_of
 from fusegen.capture.lower import NotLowered, checkpoints
-from fusegen.capture.packages import Packages
+from fusegen.capture.packages import Packages, planned_target
 from fusegen.capture.partition import Region, partition
+from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_chain, products, write_products
 from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
 from fusegen.capture.steps import Chain, NotAChain, chain_of
 from fusegen.capture.worth import Choose, obstacle, with_gradients
 from fusegen.importing.places import of_trace
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asks for: which chains, and how float32 is multiplied."""
+
+    choose: Choose = "faster"
+    precision: Precision = "ieee"
 
 
 @dataclass(frozen=True)
@@ -29,21 +38,29 @@ class Found:
     owner: fx.GraphModule
 
 
-def chains_in(module: fx.GraphModule, report: Report, choose: Choose) -> list[Found]:
+def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Found]:
     """The regions of a graph and of its checkpoints that are worth a package; the report gets the others. Gradients are
     on or off as they are where the graph begins."""
     found: list[Found] = []
     trained = with_gradients(module.graph)
     for region in partition(module.graph):
         try:
-            why_not = obstacle(region, trained) if choose == "faster" else None
+            why_not = obstacle(region, trained) if wanted.choose == "faster" else None
             if why_not is not None:
                 raise NotAChain(why_not)
             found.append(Found(region, chain_of(region), module))
         except NotAChain as why:
             report.left.append(_left(region, why))
+    if wanted.precision == "fp32_split":
+        write_products(module.graph)
+        module.recompile()
+        for region in products(module.graph):
+            if wanted.choose == "faster" and not is_worth(region, trained, [planned_target()]):
+                report.left.append(_left(region, NOT_WORTH))
+            else:
+                found.append(Found(region, product_chain(region), module))
     for body in checkpoints(module):
-        found += chains_in(body, report, choose)
+        found += chains_in(body, report, wanted)
     return found
 
 
@@ -58,9 +75,9 @@ def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[tuple
     return placed
 
 
-def rewrite(module: fx.GraphModule, packages: Packages, report: Report, choose: Choose) -> None:
+def rewrite(module: fx.GraphModule, packages: Packages, report: Report, wanted: Wanted) -> None:
     """Puts calls of packages in the place of regions, and tells the report of each."""
-    found = chains_in(module, report, choose)
+    found = chains_in(module, report, wanted)
     if not found:
         return
     placed: list[tuple[Found, str]] = []
@@ -139,7 +156,7 @@ def left_whole(module: fx.GraphModule, why: NotLowered) -> Left:
     return Left(str(why), ("all of a graph",), place_of(module.graph.nodes))
 
 
-def _left(region: Region, why: NotAChain) -> Left:
+def _left(region: Region, why: NotAChain | str) -> Left:
     return Left(str(why), tuple(region.ops), place_of(region.nodes))
 
 

@@ -37,20 +37,17 @@ class Chain:
     """The parts of a spec, and what its ops take in the graph.
 
     first: the name of the first input. tensors: of the arguments' names the nodes; None where the op takes none.
-    numbers: of the arguments' names. results: the nodes whose values others take, and of each its place among the op's
-    results. training: whether an operator runs as in training.
+    channels: the names of those that have channels alone. numbers: of the arguments' names. results: the nodes whose
+    values others take, and of each its place among the op's results. training: whether an operator runs as in training.
     """
 
     data: dict[str, Any]
     first: str
     tensors: dict[str, fx.Node | None] = field(default_factory=dict)
+    channels: set[str] = field(default_factory=set)
     numbers: dict[str, float] = field(default_factory=dict)
     results: list[tuple[fx.Node, int]] = field(default_factory=list)
     training: bool = False
-
-    @property
-    def inputs(self) -> list[str]:
-        return list(self.data["inputs"])
 
 
 def chain_of(region: Region) -> Chain:
@@ -111,6 +108,7 @@ class _Writer:
             "chain": steps,
             **({} if outputs == ["result"] else {"outputs": outputs}),
         }
+        self.chain.channels = set(self.chain.tensors) - set(self._shapes)
         self.chain.results = [(node, made.index(self._root(node))) for node in region.results]
         if len(self._modes) > 1:
             raise NotAChain("some of its operators run as in training, and some as in evaluation")

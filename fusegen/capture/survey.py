@@ -14,8 +14,9 @@ from torch.nn.parameter import is_lazy
 
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import GENERATED, SPECS, locked, make, planned_target
+from fusegen.capture.products import Precision
 from fusegen.capture.report import Report
-from fusegen.capture.rewrite import Found, chains_in, left_whole, place_in, taken
+from fusegen.capture.rewrite import Found, Wanted, chains_in, left_whole, place_in, taken
 from fusegen.capture.specs import Specs
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.importing.places import of_error, refusal
@@ -30,6 +31,7 @@ def survey(
     *,
     targets: Sequence[str] = (),
     autocast: torch.dtype | None = None,
+    precision: Precision = "ieee",
     dry_run: bool,
     compile: bool,
 ) -> Report:
@@ -38,7 +40,7 @@ def survey(
 
     model: its tensors are replaced by fakes, which have sizes and no values: nothing is computed. examples: of its
     inputs. Fakes are on a GPU if PyTorch is built for one, whose autocast differs from that of a CPU. targets: GPUs of
-    new specs; none: the one at hand. Raises SpecError and BuildError.
+    new specs; none: the one at hand. precision: Backend's. Raises SpecError and BuildError.
     """
     for target in targets:
         if not is_known(target):
@@ -46,7 +48,7 @@ def survey(
             raise SpecError([Diagnostic("FG212", message, hint="a target is such as sm_90 or sm_90a")])
     report = Report(directory / SPECS)
     tell("tracing the model")
-    found = _chains(model, examples, autocast, report)
+    found = _chains(model, examples, autocast, Wanted(precision=precision), report)
     wanted = list(targets) or [planned_target()]
     if dry_run:
         specs = Specs(directory / SPECS, wanted)
@@ -69,14 +71,16 @@ def _tell(specs: Specs, found: Sequence[Found], report: Report) -> list[str]:
     return list(dict.fromkeys(name for _, name in placed))
 
 
-def _chains(model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype | None, report: Report) -> list[Found]:
+def _chains(
+    model: nn.Module, examples: Sequence[Tensor], autocast: torch.dtype | None, wanted: Wanted, report: Report
+) -> list[Found]:
     device = "cuda" if torch.backends.cuda.is_built() else "cpu"
     found: list[Found] = []
 
     def look(module: fx.GraphModule, _: Sequence[Any]) -> Any:
         report.graphs += 1
         try:
-            found.extend(chains_in(lower(module), report, "faster"))
+            found.extend(chains_in(lower(module), report, wanted))
         except NotLowered as why:
             report.left.append(left_whole(module, why))
         return module.forward

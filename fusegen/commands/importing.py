@@ -21,6 +21,11 @@ class Autocast(str, Enum):
     FLOAT16 = "float16"
 
 
+class Precision(str, Enum):
+    IEEE = "ieee"
+    FP32_SPLIT = "fp32_split"
+
+
 @app.command("import")
 def import_(
     model: Model,
@@ -58,6 +63,7 @@ def fuse(
     init: Init = "get_init_inputs",
     inputs: Inputs = "get_inputs",
     autocast: Annotated[Autocast | None, typer.Option(help="As the training step has it.", show_default=False)] = None,
+    precision: Annotated[Precision, typer.Option(help="How linear layers multiply float32.")] = Precision.IEEE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write and compile nothing, only report.")] = False,
     compile_: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Compile, or only write specs and sources.")
@@ -85,6 +91,7 @@ def fuse(
             directory,
             targets=target or (),
             autocast=None if autocast is None else getattr(torch, autocast.value),
+            precision=precision.value,
             dry_run=dry_run,
             compile=compile_,
         )

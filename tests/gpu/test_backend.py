@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 import fusegen  # noqa: E402
 from tests.capture.models import PostNorm, PreNorm, Residual  # noqa: E402
 from tests.capture.test_backend import check, step  # noqa: E402
+from tests.capture.test_products import Convolved  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc, pytest.mark.gpu]
 MODELS = {
@@ -58,7 +59,7 @@ def test_autocast(name: str, directory: Path) -> None:
     torch.manual_seed(0)
     eager = make().cuda()
     fused = copy.deepcopy(eager)
-    backend = fusegen.Backend(directory, choose="all")
+    backend = fusegen.Backend(directory)
     compiled = torch.compile(fused, backend=backend)
     x = torch.randn(shape, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):
@@ -68,6 +69,18 @@ def test_autocast(name: str, directory: Path) -> None:
     mine.sum().backward()
     assert all(each.grad is not None for each in fused.parameters())
     assert len(backend.report.taken) == count, str(backend.report)
+
+
+def test_fp32_split(directory: Path) -> None:
+    torch.manual_seed(0)
+    eager = Convolved(256).cuda()
+    exact, fused = copy.deepcopy(eager).double(), copy.deepcopy(eager)
+    backend = fusegen.Backend(directory, precision="fp32_split", choose="all")
+    compiled = torch.compile(fused, backend=backend)
+    x, grad = (torch.randn(3, 200, 256, device="cuda") for _ in range(2))
+    mine = step(fused, compiled, x, grad)
+    check(mine, step(eager, eager, x, grad), step(exact, exact, x.double(), grad.double()))
+    assert [each.ops for each in backend.report.taken] == [("linear",)] * 2, str(backend.report)
 
 
 def test_a_later_start_compiles_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
