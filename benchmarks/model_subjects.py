@@ -187,7 +187,8 @@ def _detr() -> nn.Module:
     from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
 
     stages = ResNetConfig(out_features=["stage4"])
-    return DetrForObjectDetection(DetrConfig(use_timm_backbone=False, backbone_config=stages, backbone=None))
+    config = DetrConfig(use_timm_backbone=False, backbone_config=stages, backbone=None, num_labels=91)
+    return DetrForObjectDetection(config)
 
 
 class _Diffusion(nn.Module):

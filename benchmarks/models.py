@@ -70,6 +70,12 @@ def is_for(name: str, route: str) -> bool:
     return route != "liger" or name in LIGER
 
 
+def layout_of(tensor: Tensor) -> torch.memory_format:
+    """Of an image channels_last; one of a single position has both layouts, and stays."""
+    is_image = tensor.dim() == 4 and tensor.shape[-1] > 1
+    return torch.channels_last if is_image else torch.contiguous_format
+
+
 class Run:
     """One model by one route."""
 
@@ -88,9 +94,7 @@ class Run:
         self.batch = subject.batch(device)
         if subject.images:
             step = step.to(memory_format=torch.channels_last)
-            self.batch = tuple(
-                each.contiguous(memory_format=torch.channels_last) if each.dim() == 4 else each for each in self.batch
-            )
+            self.batch = tuple(each.contiguous(memory_format=layout_of(each)) for each in self.batch)
         if subject.precision == "bf16":
             self.batch = tuple(each.bfloat16() if each.is_floating_point() else each for each in self.batch)
         self.step = step
@@ -342,7 +346,7 @@ def main() -> None:
         self_test(directory)
         return
     if options.child:
-        child(*options.child, options.out, directory)
+        child(*options.child, options.out, directory / options.child[0])
         return
     jobs = [(name, route) for name in options.models for route in options.routes if is_for(name, route)]
     table = options.out / "models.csv"

@@ -1,0 +1,70 @@
+"""The section on whole models of docs/performance.md, from the CSV of models.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+Line = Mapping[str, str]
+Markdown = Callable[[Sequence[dict[str, str]]], str]
+
+_HEAD = """
+## Whole models: {gpu}
+
+A training step (forward, loss, backward) of whole models by PyTorch, by `torch.compile` as it is,
+and with `backend="fusegen"`, torch {torch}: device time in ms, the sum of the kernels' times.
+amp is autocast to bfloat16 with float32 parameters, bf16 has parameters of bfloat16. Memory is the
+most that a step allocates beside weights, gradients and the batch: torch.compile's, and with
+fusegen. The CSV of `benchmarks/models.py` has host and wall times as well; these differ by up to a
+third from run to run, so that no ratio is made of them.
+"""
+_SPLIT = """Models in float32, which TF32 does not round, by `torch.compile` in ieee and by
+`precision="fp32_split"`:
+"""
+
+
+def models_section(lines: Sequence[Line], markdown: Markdown) -> str:
+    """Tables of each GPU; nothing without lines."""
+    parts = []
+    for gpu in dict.fromkeys(line["gpu"] for line in lines):
+        models: dict[str, dict[str, Line]] = {}
+        for line in lines:
+            if line["gpu"] == gpu:
+                models.setdefault(line["model"], {})[line["route"]] = line
+        torch = ", ".join(dict.fromkeys(line["torch"] for line in lines if line["gpu"] == gpu))
+        parts.append(_HEAD.format(gpu=gpu, torch=torch))
+        parts.append(_table(models, "fusegen", markdown))
+        split = _table(models, "fusegen_split", markdown)
+        parts += [_SPLIT, split] if split else []
+    return "\n".join(parts)
+
+
+def _table(models: Mapping[str, Mapping[str, Line]], route: str, markdown: Markdown) -> str:
+    """Of the models that have the route and torch.compile beside it."""
+    table, ratios = [], []
+    for model, found in models.items():
+        if route not in found or "compile" not in found:
+            continue
+        ours, theirs = found[route], found["compile"]
+        ratio = float(ours["device_ms"]) / float(theirs["device_ms"])
+        ratios.append(ratio)
+        memory = float(ours["peak_mib"]) / float(theirs["peak_mib"])
+        table.append(
+            {
+                "model": model,
+                "precision": ours["precision"],
+                "eager": found["eager"]["device_ms"] if "eager" in found else "",
+                "torch.compile": theirs["device_ms"],
+                "fusegen": ours["device_ms"],
+                "fusegen / torch.compile": f"{ratio:.3f}",
+                "memory, MiB": f"{theirs['peak_mib']}, {ours['peak_mib']}",
+                "memory / torch.compile's": f"{memory:.2f}",
+                "places": ours["places"],
+            }
+        )
+    if not table:
+        return ""
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return (
+        markdown(table) + f"\nfusegen / torch.compile: {mean:.3f} in the geometric mean, {max(ratios):.3f} at most.\n"
+    )
