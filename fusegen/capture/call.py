@@ -139,11 +139,12 @@ def _text(dtypes: Iterable[tuple[str, torch.dtype]]) -> str:
 
 
 def _roles(operator: Any, chain: Chain) -> list[tuple[str, torch.dtype]]:
-    """The roles of the tensors, which stand for their dtypes."""
+    """The roles of the tensors, which stand for their dtypes, but for those of whole numbers."""
     names = [each.name for each in operator.forward._schema.arguments]
     roles = dict(zip(names, (role for role, *_ in operator.gradients), strict=False))
     values = {name: value_of(node) for name, node in chain.tensors.items()}
-    return [(roles.get(name, "parameter"), value.dtype) for name, value in values.items() if value is not None]
+    floating = {name: value for name, value in values.items() if value is not None and value.is_floating_point()}
+    return [(roles.get(name, "parameter"), value.dtype) for name, value in floating.items()]
 
 
 def _support_of(operator: Any) -> Any:

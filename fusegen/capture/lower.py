@@ -17,6 +17,7 @@ from fusegen.aten import table
 from fusegen.aten.composite import write_out
 from fusegen.aten.nodes import memory_of
 from fusegen.capture.casts import write_casts
+from fusegen.capture.losses import write_losses
 
 _CONTEXT = "_checkpoint_context_fn"
 _CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
@@ -32,7 +33,8 @@ def lower(module: fx.GraphModule) -> fx.GraphModule:
 
     Every node of a tensor has its fake as `meta["val"]`: sizes, strides, dtype and device. Changes in place of values
     of the graph are operators that make a new value, where nothing can tell the difference. Casts of autocast are
-    operators, as write_casts() puts them. All of this holds in checkpoints(), too.
+    operators, as write_casts() puts them, and losses those of rows, as write_losses() makes them. All of this holds in
+    checkpoints(), too.
     """
     _check(module.graph)
     try:
@@ -114,6 +116,7 @@ def _lowered(module: fx.GraphModule) -> fx.GraphModule:
         for each in values.seen:
             _make_functional(each.module.graph, each.functional)
             write_out(each.module.graph)
+            write_losses(each.module.graph)
             write_casts(each.module.graph)
             each.module.recompile()
     lowered.meta.update(module.meta)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import fx
 
 from fusegen.aten.nodes import value_of
 from fusegen.capture.call import call_of
+from fusegen.capture.losses import TOO_SMALL, is_large, loss_chain, losses
 from fusegen.capture.lower import NotLowered, checkpoints
 from fusegen.capture.packages import Packages, planned_target
 from fusegen.capture.partition import Region, partition
@@ -42,26 +43,31 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
     """The regions of a graph and of its checkpoints that are worth a package; the report gets the others. Gradients are
     on or off as they are where the graph begins."""
     found: list[Found] = []
-    trained = with_gradients(module.graph)
-    for region in partition(module.graph):
-        try:
-            why_not = obstacle(region, trained) if wanted.choose == "faster" else None
-            if why_not is not None:
-                raise NotAChain(why_not)
-            found.append(Found(region, chain_of(region), module))
-        except NotAChain as why:
-            report.left.append(_left(region, why))
     if wanted.precision == "fp32_split":
         write_products(module.graph)
         module.recompile()
-        for region in products(module.graph):
-            if wanted.choose == "faster" and not is_worth(region, trained, [planned_target()]):
-                report.left.append(_left(region, NOT_WORTH))
-            else:
-                found.append(Found(region, product_chain(region), module))
+    for region, written, why_not in _regions(module.graph, wanted):
+        try:
+            if why_not is not None and wanted.choose == "faster":
+                raise NotAChain(why_not)
+            found.append(Found(region, written(region), module))
+        except NotAChain as why:
+            report.left.append(_left(region, why))
     for body in checkpoints(module):
         found += chains_in(body, report, wanted)
     return found
+
+
+def _regions(graph: fx.Graph, wanted: Wanted) -> Iterator[tuple[Region, Callable[[Region], Chain], str | None]]:
+    """All regions, what writes their chains, and why their kernels would not be faster."""
+    trained = with_gradients(graph)
+    for region in partition(graph):
+        yield region, chain_of, obstacle(region, trained)
+    for region in losses(graph):
+        yield region, loss_chain, obstacle(region, trained) or (None if is_large(region) else TOO_SMALL)
+    if wanted.precision == "fp32_split":
+        for region in products(graph):
+            yield region, product_chain, None if is_worth(region, trained, [planned_target()]) else NOT_WORTH
 
 
 def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[tuple[Found, str]]:
@@ -144,7 +150,7 @@ def _order(nodes: Iterable[fx.Node]) -> None:
 def _dtypes(found: Found) -> set[str]:
     """Of the tensors that the region takes and makes."""
     nodes = [*found.chain.tensors.values(), *found.region.results]
-    dtypes = {value.dtype for node in nodes if (value := value_of(node)) is not None}
+    dtypes = {value.dtype for node in nodes if (value := value_of(node)) is not None and value.is_floating_point()}
     return {str(each).removeprefix("torch.") for each in dtypes}
 
 
@@ -156,7 +162,7 @@ def left_whole(module: fx.GraphModule, why: NotLowered) -> Left:
     return Left(str(why), ("all of a graph",), place_of(module.graph.nodes))
 
 
-def _left(region: Region, why: NotAChain | str) -> Left:
+def _left(region: Region, why: NotAChain) -> Left:
     return Left(str(why), tuple(region.ops), place_of(region.nodes))
 
 

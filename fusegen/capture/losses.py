@@ -1,0 +1,141 @@
+"""Cross entropies: a kernel has the losses of rows, and PyTorch's compiler their mean or sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from fusegen.aten import table
+from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
+from fusegen.capture.partition import Region
+from fusegen.capture.roles import DTYPES, Frame
+from fusegen.capture.steps import Chain
+
+TOO_SMALL = "the loss is of so few values that a launch takes longer than reading them"
+_LEAST_BYTES = 4 << 20  # that a GPU of 3 TB/s reads in the time of a launch
+
+_loss = torch.ops.aten.cross_entropy_loss.default
+_cast = torch.ops.aten.to.dtype
+_NONE, _MEAN = 0, 1  # at::Reduction
+_LAYOUTS = (table.SAME_ELEMENTS - table.EXPANSIONS) | {"select"}
+
+
+def write_losses(graph: fx.Graph) -> None:
+    """Makes the mean or the sum of a cross entropy one of the losses of rows, and a cast of the logits to float32 the
+    operator in front of these: layouts between them then are of 16 bits."""
+    for node in graph.find_nodes(op="call_function", target=_loss):
+        if _is_loss(node):
+            _of_rows(graph, node)
+            _take_cast(graph, node)
+
+
+def losses(graph: fx.Graph) -> Iterator[Region]:
+    """The losses of rows, each a region, with the cast in front of it."""
+    for node in graph.find_nodes(op="call_function", target=_loss):
+        if _is_loss(node) and node.args[3] == _NONE:
+            x = node.args[0]
+            assert isinstance(x, fx.Node)
+            yield Region(Frame("rows", shape_of(x)), [x, node] if _is_widened(x) else [node])
+
+
+def is_large(region: Region) -> bool:
+    x = value_of(region.nodes[0].args[0])
+    return x is not None and bool(x.numel() * x.itemsize >= _LEAST_BYTES)
+
+
+def loss_chain(region: Region) -> Chain:
+    """The chain of the losses of rows."""
+    node = region.nodes[-1]
+    ignored, smoothing = argument(node, 4, "ignore_index", -100), argument(node, 5, "label_smoothing", 0.0)
+    step: dict[str, Any] = {"op": "cross_entropy", "target": "target", "reduction": "none"}
+    if ignored != -100:
+        step["ignore_index"] = ignored
+    if smoothing:
+        step["label_smoothing"] = smoothing
+    channels = region.frame.channels
+    data = {
+        "dims": {"batch": 4096, "channels": channels},
+        "arguments": {"channels": {"type": "dim"}},
+        "inputs": {"x": ["batch", "channels"], "target": ["batch"]},
+        "chain": [step],
+    }
+    tensors = {"x": region.nodes[0].args[0], "target": node.args[1]}
+    return Chain(data, "x", tensors, numbers={"_channels": int(channels)}, results=[(node, 0)])  # type: ignore[arg-type]
+
+
+def _is_loss(node: fx.Node) -> bool:
+    """Whether a cross entropy of rows of logits, by the numbers of the wanted channels."""
+    x, target, result = value_of(node.args[0]), value_of(node.args[1]), value_of(node)
+    if x is None or target is None or result is None or argument(node, 2, "weight") is not None:
+        return False
+    numbers = argument(node, 4, "ignore_index", -100), argument(node, 5, "label_smoothing", 0.0)
+    is_known = isinstance(numbers[0], int) and abs(numbers[0]) < 1 << 24 and isinstance(numbers[1], int | float)
+    is_rows = x.dim() == 2 and target.dim() == 1 and isinstance(shape_of(node.args[0])[1], int)
+    return is_known and is_rows and target.dtype == torch.int64 and {x.dtype, result.dtype} <= DTYPES
+
+
+def _of_rows(graph: fx.Graph, node: fx.Node) -> None:
+    """Rewrites a mean or a sum: added up in float32, as PyTorch does, and divided by the number of rows that count."""
+    x, target = node.args[:2]
+    reduction, ignored = argument(node, 3, "reduction", _MEAN), argument(node, 4, "ignore_index", -100)
+    smoothing = argument(node, 5, "label_smoothing", 0.0)
+    dtype = node.meta["val"].dtype
+    node.args, node.kwargs = (x, target, None, _NONE, ignored, smoothing), {}
+    if reduction == _NONE:
+        return
+    behind = list(node.users)
+    whole = {**node.meta}
+    node.meta["val"] = value_of(target).new_empty(value_of(target).shape, dtype=dtype)  # type: ignore[union-attr]
+
+    def add(target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        made = graph.call_function(target, args, kwargs)
+        given = fx.node.map_arg((args, kwargs), lambda each: each.meta["val"])
+        made.meta = {**whole, "val": target(*given[0], **given[1])}
+        return made
+
+    aten = torch.ops.aten
+    with graph.inserting_after(node):
+        result = add(aten.sum.default, node, dtype=torch.float32)
+    if reduction == _MEAN:
+        with graph.inserting_after(result):
+            counted = add(aten.ne.Scalar, target, ignored)
+        with graph.inserting_after(counted):
+            count = add(aten.sum.default, counted)
+        with graph.inserting_after(count):
+            result = add(aten.div.Tensor, result, count)
+    if dtype != torch.float32:
+        with graph.inserting_after(result):
+            result = add(_cast, result, dtype)
+    for user in behind:
+        user.replace_input_with(node, result)
+
+
+def _is_widened(x: Any) -> bool:
+    """Whether a value is a cast of 16 bits to float32 that nothing else takes."""
+    if operator_of(x)[1] not in table.CASTS or len(x.users) != 1:
+        return False
+    source, value = value_of(x.args[0]), value_of(x)
+    return source is not None and value is not None and source.itemsize == 2 and value.dtype == torch.float32
+
+
+def _take_cast(graph: fx.Graph, node: fx.Node) -> None:
+    """Moves the cast of the logits behind the layouts that are between it and the loss."""
+    path: list[fx.Node] = []
+    at: Any = node.args[0]
+    while operator_of(at)[1] in _LAYOUTS and len(at.users) == 1 and len(at.all_input_nodes) == 1:
+        path.insert(0, at)
+        at = at.args[0]
+    if not path or not _is_widened(at):
+        return
+    with graph.inserting_before(node):
+        cast = graph.call_function(_cast, (path[-1], torch.float32))
+    cast.meta = {**path[-1].meta}
+    node.replace_input_with(path[-1], cast)
+    path[0].replace_input_with(at, at.args[0])
+    graph.erase_node(at)
+    for layout in path:
+        args, kwargs = fx.node.map_arg((layout.args, layout.kwargs), lambda each: each.meta["val"])
+        layout.meta["val"] = layout.target(*args, **kwargs)  # type: ignore[operator]
