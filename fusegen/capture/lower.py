@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from fusegen.aten.composite import write_out
 from fusegen.aten.nodes import memory_of
 from fusegen.capture.casts import write_casts
 from fusegen.capture.losses import write_losses
+from fusegen.capture.parts import divided, parts
 
 _CONTEXT = "_checkpoint_context_fn"
 _CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
@@ -34,7 +35,7 @@ def lower(module: fx.GraphModule) -> fx.GraphModule:
     Every node of a tensor has its fake as `meta["val"]`: sizes, strides, dtype and device. Changes in place of values
     of the graph are operators that make a new value, where nothing can tell the difference. Casts of autocast are
     operators, as write_casts() puts them, and losses those of rows, as write_losses() makes them. All of this holds in
-    checkpoints(), too.
+    bodies(), too. A graph with an autograd.Function or the like stays Dynamo's, but for its parts.
     """
     _check(module.graph)
     try:
@@ -45,8 +46,29 @@ def lower(module: fx.GraphModule) -> fx.GraphModule:
 
     lost = _higher_order(module) - _higher_order(lowered)
     if lost:  # a trace has the forward pass of a hook or of an autograd.Function alone
-        raise NotLowered(f"a trace loses the gradient of {', '.join(sorted(lost))}")
+        in_parts = _in_parts(module)
+        if in_parts is None:
+            raise NotLowered(f"a trace loses the gradient of {', '.join(sorted(lost))}")
+        return in_parts
     return lowered
+
+
+def _in_parts(module: fx.GraphModule) -> fx.GraphModule | None:
+    """The graph with its operators between higher-order ones lowered; None if there are none that can be."""
+    outer = divided(module)
+    found = False
+    for name, part in {} if outer is None else parts(outer).items():
+        with suppress(NotLowered):
+            setattr(outer, name, lower(part))
+            found = True
+    if outer is not None:
+        outer.meta.update(module.meta)
+    return outer if found else None
+
+
+def bodies(module: fx.GraphModule) -> list[fx.GraphModule]:
+    """The graphs within a graph: its parts, and what torch.utils.checkpoint runs."""
+    return [*parts(module).values(), *checkpoints(module)]
 
 
 def _higher_order(module: fx.GraphModule) -> Counter[str]:

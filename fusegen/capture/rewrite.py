@@ -11,7 +11,7 @@ from torch import fx
 from fusegen.aten.nodes import value_of
 from fusegen.capture.call import call_of
 from fusegen.capture.losses import TOO_SMALL, is_large, loss_chain, losses
-from fusegen.capture.lower import NotLowered, checkpoints
+from fusegen.capture.lower import NotLowered, bodies
 from fusegen.capture.packages import Packages, planned_target
 from fusegen.capture.partition import Region, partition
 from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_chain, products, write_products
@@ -40,7 +40,7 @@ class Found:
 
 
 def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Found]:
-    """The regions of a graph and of its checkpoints that are worth a package; the report gets the others. Gradients are
+    """The regions of a graph and of those within it that are worth a package; the report gets the others. Gradients are
     on or off as they are where the graph begins."""
     found: list[Found] = []
     if wanted.precision == "fp32_split":
@@ -53,7 +53,7 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
             found.append(Found(region, written(region), module))
         except NotAChain as why:
             report.left.append(_left(region, why))
-    for body in checkpoints(module):
+    for body in bodies(module):
         found += chains_in(body, report, wanted)
     return found
 
