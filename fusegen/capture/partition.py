@@ -71,6 +71,7 @@ def _grown(
             if order.is_convex((*inside, each)):
                 inside[each] = None
                 waiting.append(each)
+    _keep_one_beginning(inside, seed, order, frame)
     _prune(inside, seed, frame)
     region = Region(frame, sorted(inside, key=order.place))
     return region if all(shape_of(node) == frame.sizes for node in region.results) else None
@@ -92,6 +93,26 @@ def _fits(node: fx.Node, frame: Frame, inside: Iterable[fx.Node]) -> bool:
         if operand.device != first.device:
             return False
     return True
+
+
+def _keep_one_beginning(inside: dict[fx.Node, None], seed: fx.Node, order: _Order, frame: Frame) -> None:
+    """Takes out functions of further inputs alone, which are inputs then: a chain begins with one input."""
+    needed = [seed]
+    for node in needed:
+        needed += [each for each in node.all_input_nodes if each in inside and each not in needed]
+    source = _source(min(_beginnings(inside) & set(needed), key=order.place), frame)
+    while others := {node for node in _beginnings(inside) if _source(node, frame) is not source}:
+        for node in others:
+            del inside[node]
+
+
+def _beginnings(inside: Iterable[fx.Node]) -> set[fx.Node]:
+    return {node for node in inside if not any(each in inside for each in node.all_input_nodes)}
+
+
+def _source(node: fx.Node, frame: Frame) -> fx.Node | None:
+    """The first of its operands that has all rows and channels."""
+    return next((each for each in node.all_input_nodes if frame.lay(shape_of(each)) == "full"), None)
 
 
 def _prune(inside: dict[fx.Node, None], seed: fx.Node, frame: Frame) -> None:

@@ -333,3 +333,25 @@ def _reasons(found: list[Region]) -> list[NotAChain]:
         except NotAChain as why:
             reasons.append(why)
     return reasons
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: F.relu(norm(x) + 1) + F.relu(y),
+        lambda x, y: norm(F.relu(x) + F.gelu(y)),
+        lambda x, y: norm(x) * torch.tanh(F.relu(y) * 2),
+    ],
+    ids=["behind", "in front", "two functions"],
+)
+def test_functions_of_a_further_input_alone_stay_outside(call: Callable[..., Any]) -> None:
+    """A chain begins with one input; what is made of another one is an input."""
+    (region,) = regions(call, X, X.clone())
+    data = chain_of(region).data
+    assert sum("from" in step for step in data["chain"]) == 0 and len(data["inputs"]) == 2
+    assert not {"tanh", "gelu"} & {step["op"] for step in data["chain"]}
+
+
+def test_functions_of_the_first_input_are_inside() -> None:
+    (region,) = regions(lambda x: norm(x) + F.relu(x), X)
+    assert [step["op"] for step in chain_of(region).data["chain"]] == ["layer_norm", "relu", "add"]
