@@ -28,6 +28,17 @@ def memory_of(node: Any) -> int | None:
     return None if value is None or value.layout is not torch.strided else value.untyped_storage()._cdata
 
 
+def changed_memory(graph: fx.Graph) -> set[int | None]:
+    """The memory_of() of all values that an operator of the graph changes in place."""
+    found: set[int | None] = set()
+    for node in graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            for index, each in enumerate(node.target._schema.arguments):
+                if each.alias_info is not None and each.alias_info.is_write:
+                    fx.node.map_arg(argument(node, index, each.name), lambda value: found.add(memory_of(value)))
+    return found
+
+
 def shape(node: Any) -> tuple[Any, ...]:
     """The sizes of the node's tensor: numbers, or symbols where they are dynamic."""
     value = value_of(node)

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.aten.nodes import operator_of, value_of
+from fusegen.aten.nodes import changed_memory, memory_of, operator_of, value_of
 from fusegen.capture.roles import kind_of
 
 _LAYOUTS = (table.SAME_ELEMENTS - table.EXPANSIONS) | table.EXCHANGES | {"roll", "select"}
@@ -18,11 +18,12 @@ def write_casts(graph: fx.Graph) -> None:
     """Puts the cast of a value to 16 bits, which autocast makes in an operator that takes it, behind the operator that
     makes the value.
 
-    The value is one that a region may make, and has one such cast: of several PyTorch adds the gradients in float32,
-    which those of one cast would not be.
+    The value is one that a region may make and nothing changes in place, and has one such cast: of several PyTorch adds
+    the gradients in float32, which those of one cast would not be.
     """
+    changed = changed_memory(graph)
     for node in list(graph.nodes):
-        if kind_of(node) is None or _dtype(node) != torch.float32:
+        if kind_of(node) is None or _dtype(node) != torch.float32 or memory_of(node) in changed:
             continue
         paths = [path for user in node.users if (path := _to_cast(node, user)) is not None]
         if len(paths) == 1:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
+from fusegen.aten.nodes import argument, changed_memory, memory_of, operator_of, shape_of, value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import DTYPES, Frame
 from fusegen.capture.steps import Chain
@@ -26,10 +26,11 @@ _LAYOUTS = (table.SAME_ELEMENTS - table.EXPANSIONS) | {"select"}
 def write_losses(graph: fx.Graph) -> None:
     """Makes the mean or the sum of a cross entropy one of the losses of rows, and a cast of the logits to float32 the
     operator in front of these: layouts between them then are of 16 bits."""
+    changed = changed_memory(graph)
     for node in graph.find_nodes(op="call_function", target=_loss):
         if _is_loss(node):
             _of_rows(graph, node)
-            _take_cast(graph, node)
+            _take_cast(graph, node, changed)
 
 
 def losses(graph: fx.Graph) -> Iterator[Region]:
@@ -121,14 +122,15 @@ def _is_widened(x: Any) -> bool:
     return source is not None and value is not None and source.itemsize == 2 and value.dtype == torch.float32
 
 
-def _take_cast(graph: fx.Graph, node: fx.Node) -> None:
-    """Moves the cast of the logits behind the layouts that are between it and the loss."""
+def _take_cast(graph: fx.Graph, node: fx.Node, changed: Collection[int | None]) -> None:
+    """Moves the cast of the logits behind the layouts that are between it and the loss. changed: memory that an
+    operator changes in place."""
     path: list[fx.Node] = []
     at: Any = node.args[0]
     while operator_of(at)[1] in _LAYOUTS and len(at.users) == 1 and len(at.all_input_nodes) == 1:
         path.insert(0, at)
         at = at.args[0]
-    if not path or not _is_widened(at):
+    if not path or not _is_widened(at) or memory_of(at.args[0]) in changed:
         return
     with graph.inserting_before(node):
         cast = graph.call_function(_cast, (path[-1], torch.float32))

@@ -24,3 +24,11 @@ def lowered(call: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool | Non
     torch._dynamo.reset()
     (graph,) = found
     return graph
+
+
+def of_lowered(call: Callable[..., Any], *inputs: torch.Tensor) -> Any:
+    """The result of a call whose graphs run as they are lowered."""
+    torch._dynamo.reset()
+    result = torch.compile(call, backend=lambda module, _: lower(module))(*inputs)
+    torch._dynamo.reset()
+    return result

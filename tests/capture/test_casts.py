@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: E402
 from fusegen.aten.nodes import operator_of, value_of  # noqa: E402
 from fusegen.capture.partition import partition  # noqa: E402
 from fusegen.capture.steps import Chain, chain_of  # noqa: E402
-from tests.capture.graphs import lowered  # noqa: E402
+from tests.capture.graphs import lowered, of_lowered  # noqa: E402
 from tests.capture.test_autocast import check, within  # noqa: E402
 from tests.capture.test_backend import Make  # noqa: E402
 
@@ -91,6 +91,30 @@ def test_of_several_casts_none_is_in_the_chain(call: Callable[..., Any]) -> None
     """PyTorch adds their gradients in float32."""
     (chain,) = chains(call)
     assert [step["op"] for step in chain.data["chain"]] == ["layer_norm"]
+
+
+def changed_in_place(x: Tensor) -> Tensor:
+    y = norm(x)
+    flat = y.view(-1)
+    flat.mul_(2)
+    return y @ WEIGHT
+
+
+def changed_behind_a_layout(x: Tensor) -> Tensor:
+    y = norm(x)
+    turned = y.view(2, 2, 8)
+    y.view(-1).mul_(2)
+    return turned @ WEIGHT
+
+
+@pytest.mark.parametrize("call", [changed_in_place, changed_behind_a_layout])
+def test_a_value_that_is_changed_in_place_is_cast_where_it_was(call: Callable[..., Any]) -> None:
+    def under_autocast(x: Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return call(x)
+
+    x = X.detach()
+    torch.testing.assert_close(of_lowered(under_autocast, x), under_autocast(x), rtol=0, atol=0)
 
 
 def residual(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from fusegen.aten.nodes import operator_of, value_of  # noqa: E402
 from fusegen.capture.losses import TOO_SMALL, loss_chain, losses  # noqa: E402
-from tests.capture.graphs import lowered  # noqa: E402
+from tests.capture.graphs import lowered, of_lowered  # noqa: E402
 from tests.capture.test_backend import Make  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -77,6 +77,17 @@ def test_a_cast_that_others_take_stays() -> None:
 
     (region,) = losses(lowered(call, x, TARGET).graph)
     assert [operator_of(node)[1] for node in region.nodes] == ["cross_entropy_loss"]
+
+
+def test_a_cast_stays_in_front_of_a_change_in_place() -> None:
+    def call(x: Tensor, t: Tensor) -> Tensor:
+        y = x * 2
+        wide = y.float().view(-1, 9)
+        y.add_(1)
+        return F.cross_entropy(wide, t) + y.float().sum()
+
+    x, target = torch.randn(2, 3, 9).bfloat16(), TARGET.clamp(min=0)
+    torch.testing.assert_close(of_lowered(call, x, target), call(x, target))
 
 
 class Language(nn.Module):
