@@ -35,11 +35,13 @@ def write_losses(graph: fx.Graph) -> None:
 
 def losses(graph: fx.Graph) -> Iterator[Region]:
     """The losses of rows, each a region, with the cast in front of it."""
+    changed = changed_memory(graph)
     for node in graph.find_nodes(op="call_function", target=_loss):
         if _is_loss(node) and node.args[3] == _NONE:
             x = node.args[0]
             assert isinstance(x, fx.Node)
-            yield Region(Frame("rows", shape_of(x)), [x, node] if _is_widened(x) else [node])
+            with_cast = _is_widened(x) and memory_of(x.args[0]) not in changed
+            yield Region(Frame("rows", shape_of(x)), [x, node] if with_cast else [node])
 
 
 def is_large(region: Region) -> bool:

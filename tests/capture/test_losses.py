@@ -90,6 +90,18 @@ def test_a_cast_stays_in_front_of_a_change_in_place() -> None:
     torch.testing.assert_close(of_lowered(call, x, target), call(x, target))
 
 
+def test_a_cast_in_front_of_a_change_in_place_is_not_in_the_region(backend: Make) -> None:
+    def call(x: Tensor, t: Tensor) -> Tensor:
+        y = x * 2
+        wide = y.float()
+        y.view(-1).add_(torch.arange(54))
+        return F.cross_entropy(wide, t) + y.float().sum()
+
+    x, target, own = torch.randn(6, 9).bfloat16(), TARGET.clamp(min=0), backend(choose="all")
+    torch.testing.assert_close(torch.compile(call, backend=own)(x, target), call(x, target))
+    assert own.report.taken, str(own.report)
+
+
 class Language(nn.Module):
     """A head over a vocabulary, and its loss."""
 
