@@ -237,3 +237,5 @@ SUBJECTS |= {
     f"{name}_fp32": replace(SUBJECTS[name], precision="fp32")
     for name in ("vit_base", "bert_base", "gpt2", "llama_4_layers")
 }
+# Of the self-test.
+TINY = Subject(lambda: TabularMLP(16, 2), _batch(_random(8, 16), _integers(10, 8)), _classes, "fp32")

@@ -7,7 +7,7 @@ A step is forward, loss and backward, without an optimizer. Each model and route
 prepare side by side: they trace, compile and check. One at a time is timed, while the others are stopped. DIR gets
 models.csv, the reports of the routes of fusegen, and the kernels of each route with their times.
 
-    device_ms    the sum of the kernels' times, by the profiler, median of the steps
+    device_ms    the sum of the kernels' times in a step, by the profiler, the mean of five
     host_ms      of a step until Python is done with it, the device idle at the beginning
     wall_ms      of a step in a row of steps, the device waited for at the end
     peak_mib     what a step allocates at most, beside weights, gradients and the batch
@@ -19,22 +19,19 @@ models.csv, the reports of the routes of fusegen, and the kernels of each route 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import json
-import os
-import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from model_subjects import SUBJECTS, Step, Subject
+from model_processes import READY, Children
+from model_subjects import SUBJECTS, TINY, Step, Subject
 from torch import Tensor, nn
 
 import fusegen
@@ -47,7 +44,6 @@ GRAPHS = "reduce-overhead"
 ROUTES = ("eager", "compile", "compile_graphs", "fusegen", "fusegen_graphs", "fusegen_split", "liger")
 LIGER = {"llama_4_layers": "llama"}  # the models that Liger patches
 REPEATS = 20
-READY = "ready to be timed"
 
 
 def compiled(step: nn.Module, route: str, directory: Path) -> tuple[Callable[..., Tensor], fusegen.Backend | None]:
@@ -224,99 +220,15 @@ def child(name: str, route: str, out: Path, directory: Path) -> None:
     print(json.dumps((run.row if run else {}) | row), flush=True)
 
 
-def descendants(pid: int) -> list[int]:
-    """A process and those that it began, such as a compiler's, which may have sessions of their own."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            children.setdefault(int(fields[1]), []).append(int(path.parent.name))
-    found = [pid]
-    for each in found:
-        found += children.get(each, [])
-    return found
-
-
-def send(number: signal.Signals, pids: Sequence[int]) -> None:
-    """A signal to processes, of which some may have ended."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-class Children:
-    """Processes that prepare side by side, and are timed alone."""
-
-    def __init__(self, jobs: Sequence[tuple[str, str]], out: Path, count: int) -> None:
-        self._waiting, self._out, self._count = list(jobs), out, count
-        self._running: dict[tuple[str, str], subprocess.Popen[str]] = {}
-        self._lines: dict[tuple[str, str], list[str]] = {}
-
-    def rows(self, until: float) -> list[dict[str, Any]]:
-        """Of all jobs that are done before a time."""
-        found = []
-        while (self._waiting or self._running) and time.monotonic() < until:
-            while self._waiting and len(self._running) < self._count:
-                self._start(*self._waiting.pop(0))
-            for job, process in list(self._running.items()):
-                if self._is_ready(job) or process.poll() is not None:
-                    row = self._timed(job)
-                    found.append(row)
-                    print(json.dumps(row), flush=True)
-                    break
-            else:
-                time.sleep(0.2)
-        for job, process in self._running.items():
-            send(signal.SIGKILL, descendants(process.pid))
-            found.append({"model": job[0], "route": job[1], "problem": "not ready in time"})
-        found += [{"model": name, "route": route, "problem": "not begun in time"} for name, route in self._waiting]
-        return found
-
-    def _start(self, name: str, route: str) -> None:
-        command = [sys.executable, __file__, "--child", name, route, "--out", str(self._out)]
-        log = (self._out / f"{name}.{route}.log").open("w", encoding="utf-8")
-        self._running[name, route] = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, text=True
-        )
-
-    def _log(self, job: tuple[str, str]) -> str:
-        return (self._out / "{}.{}.log".format(*job)).read_text(encoding="utf-8", errors="replace")
-
-    def _is_ready(self, job: tuple[str, str]) -> bool:
-        return f"{READY}\n" in self._log(job)
-
-    def _timed(self, job: tuple[str, str]) -> dict[str, Any]:
-        process = self._running.pop(job)
-        others = [pid for each in self._running.values() for pid in descendants(each.pid)]
-        send(signal.SIGSTOP, others)
-        try:
-            process.communicate("go\n", timeout=60)
-        except (subprocess.TimeoutExpired, BrokenPipeError):
-            send(signal.SIGKILL, descendants(process.pid))
-        finally:
-            send(signal.SIGCONT, others)
-        lines = self._log(job).strip().splitlines()
-        try:
-            return json.loads(lines[-1])
-        except (ValueError, IndexError):
-            return {"model": job[0], "route": job[1], "problem": f"it ended: {lines[-1] if lines else ''}"[:300]}
-
-
 def self_test(directory: Path) -> None:
     """A tiny model on the CPU by the routes that need no GPU."""
-    from model_subjects import TabularMLP, _batch, _classes, _integers, _random
-
-    def make() -> nn.Module:
-        return TabularMLP(16, 2)
-
-    subject = Subject(make, _batch(_random(8, 16), _integers(10, 8)), _classes, "fp32")
     for route in ("eager", "compile", "fusegen"):
         torch._dynamo.reset()
-        run = Run("tiny", subject, route, "cpu", directory)
+        run = Run("tiny", TINY, route, "cpu", directory)
         run.prepare()
         run.measure()
-        found = run.row.get("places", 2) + run.row.get("left", 0)  # on a CPU they are left
-        assert run.row["wall_ms"] > 0 and found == 2, run.row
+        found = run.row.get("places", 3) + run.row.get("left", 0)  # two norms and the loss, which a CPU leaves
+        assert run.row["wall_ms"] > 0 and found == 3, run.row
 
 
 def measured(table: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -351,7 +263,8 @@ def main() -> None:
     jobs = [(name, route) for name in options.models for route in options.routes if is_for(name, route)]
     table = options.out / "models.csv"
     known = measured(table) if options.resume else {}
-    rows = Children([job for job in jobs if job not in known], options.out, options.processes).rows(until)
+    waiting = [job for job in jobs if job not in known]
+    rows = Children(Path(__file__), waiting, options.out, options.processes).rows(until)
     found = known | {(row["model"], row["route"]): row for row in rows}
     models, routes = list(SUBJECTS), list(ROUTES)
     order = sorted(found, key=lambda job: (models.index(job[0]), routes.index(job[1])))
