@@ -86,6 +86,7 @@ NO_CALLS = {
     "bmm": "it is of two inputs, and the first step",
     "instance_norm": "it is of three dimensions or more",
     "swish": "it is another name of silu",
+    "cast": "a cast that a module makes is to float32, in which kernels compute, or back: a spec need not say so",
     "drop_path": "it is torchvision's and timm's, which is spelled out",
     **dict.fromkeys(("swiglu", "reglu", "geglu"), "it is two calls"),
 }
