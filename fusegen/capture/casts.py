@@ -11,7 +11,8 @@ from fusegen.aten import table
 from fusegen.aten.nodes import changed_memory, memory_of, operator_of, value_of
 from fusegen.capture.roles import kind_of
 
-_LAYOUTS = (table.SAME_ELEMENTS - table.EXPANSIONS) | table.EXCHANGES | {"roll", "select"}
+# Over which a cast may move.
+LAYOUTS = (table.SAME_ELEMENTS - table.EXPANSIONS) | table.EXCHANGES | {"roll", "select"}
 
 
 def write_casts(graph: fx.Graph) -> None:
@@ -34,7 +35,7 @@ def _to_cast(node: fx.Node, user: fx.Node) -> list[fx.Node] | None:
     """The nodes from a user of a value to the one that casts it, between which are layouts alone; None if there is
     none."""
     path = [user]
-    while operator_of(path[-1])[1] in _LAYOUTS and _dtype(path[-1]) == torch.float32 and len(path[-1].users) == 1:
+    while operator_of(path[-1])[1] in LAYOUTS and _dtype(path[-1]) == torch.float32 and len(path[-1].users) == 1:
         path.append(next(iter(path[-1].users)))
     last, before = path[-1], path[-2] if len(path) > 1 else node
     _, name = operator_of(last)
@@ -52,9 +53,14 @@ def _write(graph: fx.Graph, node: fx.Node, path: Sequence[fx.Node]) -> None:
     assert value is not None
     cast.meta = {**node.meta, "val": value.to(dtype)}
     path[0].replace_input_with(node, cast)
-    for layout in path[:-1]:
-        args, kwargs = fx.node.map_arg((layout.args, layout.kwargs), lambda each: each.meta["val"])
-        layout.meta["val"] = layout.target(*args, **kwargs)  # type: ignore[operator]
+    follow(path[:-1])
+
+
+def follow(layouts: Sequence[fx.Node]) -> None:
+    """Gives nodes, in their order, the fakes that follow from those of their operands."""
+    for node in layouts:
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+        node.meta["val"] = node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _dtype(node: fx.Node) -> torch.dtype | None:

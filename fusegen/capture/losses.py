@@ -10,6 +10,7 @@ from torch import fx
 
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, changed_memory, memory_of, operator_of, shape_of, value_of
+from fusegen.capture.casts import LAYOUTS, follow
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import DTYPES, Frame
 from fusegen.capture.steps import Chain
@@ -20,7 +21,6 @@ _LEAST_BYTES = 4 << 20  # that a GPU of 3 TB/s reads in the time of a launch
 _loss = torch.ops.aten.cross_entropy_loss.default
 _cast = torch.ops.aten.to.dtype
 _NONE, _MEAN = 0, 1  # at::Reduction
-_LAYOUTS = (table.SAME_ELEMENTS - table.EXPANSIONS) | {"select"}
 
 
 def write_losses(graph: fx.Graph) -> None:
@@ -95,8 +95,8 @@ def _of_rows(graph: fx.Graph, node: fx.Node) -> None:
 
     def add(target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         made = graph.call_function(target, args, kwargs)
-        given = fx.node.map_arg((args, kwargs), lambda each: each.meta["val"])
-        made.meta = {**whole, "val": target(*given[0], **given[1])}
+        made.meta = dict(whole)
+        follow([made])
         return made
 
     aten = torch.ops.aten
@@ -121,7 +121,9 @@ def _is_widened(x: Any) -> bool:
     if operator_of(x)[1] not in table.CASTS or len(x.users) != 1:
         return False
     source, value = value_of(x.args[0]), value_of(x)
-    return source is not None and value is not None and source.itemsize == 2 and value.dtype == torch.float32
+    if source is None or value is None or source.dtype not in DTYPES:
+        return False
+    return source.itemsize == 2 and value.dtype == torch.float32
 
 
 def _take_cast(graph: fx.Graph, node: fx.Node, changed: Collection[int | None]) -> None:
@@ -129,7 +131,7 @@ def _take_cast(graph: fx.Graph, node: fx.Node, changed: Collection[int | None]) 
     operator changes in place."""
     path: list[fx.Node] = []
     at: Any = node.args[0]
-    while operator_of(at)[1] in _LAYOUTS and len(at.users) == 1 and len(at.all_input_nodes) == 1:
+    while operator_of(at)[1] in LAYOUTS and len(at.users) == 1 and len(at.all_input_nodes) == 1:
         path.insert(0, at)
         at = at.args[0]
     if not path or not _is_widened(at) or memory_of(at.args[0]) in changed:
@@ -140,6 +142,4 @@ def _take_cast(graph: fx.Graph, node: fx.Node, changed: Collection[int | None]) 
     node.replace_input_with(path[-1], cast)
     path[0].replace_input_with(at, at.args[0])
     graph.erase_node(at)
-    for layout in path:
-        args, kwargs = fx.node.map_arg((layout.args, layout.kwargs), lambda each: each.meta["val"])
-        layout.meta["val"] = layout.target(*args, **kwargs)  # type: ignore[operator]
+    follow(path)
