@@ -60,6 +60,14 @@ def test_the_page(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [path.name for path in model.parent.iterdir()] == ["model.py"]
 
 
+def test_float32_on_tensor_cores(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = model.read_text(encoding="utf-8")
+    model.write_text(text.replace("[256]", "[1024]").replace("(1024, 256)", "(4096, 1024)"), encoding="utf-8")
+    code, out, err = fuse(capsys, "model.py:Model", "--dry-run", "--precision", "fp32_split")
+    assert code == 0, err
+    assert re.search(r"linear\.yaml: linear\n.*\(8 times\)", out), out
+
+
 def test_what_is_written(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What `fusegen check` finds in order, and nothing new for a second time."""
     command = ("model.py:Model", "--no-compile", "--directory", "here", "--target", "sm_80")
