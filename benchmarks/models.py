@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kernel_names import kernel_name
 from model_processes import READY, Children
 from model_subjects import SUBJECTS, TINY, Step, Subject
 from torch import Tensor, nn
@@ -178,16 +179,10 @@ class Run:
                 kernels[event.name] += event.self_device_time_total / steps
         self.row["kernels"] = count // steps
         self.row["device_ms"] = round(sum(kernels.values()) / 1e3, 3)
-        for column, is_meant in (("fusegen_ms", _is_ours), ("triton_ms", lambda name: name.startswith("triton_"))):
+        for column, is_meant in (("fusegen_ms", kernel_name), ("triton_ms", lambda name: name.startswith("triton_"))):
             self.row[column] = round(sum(us for name, us in kernels.items() if is_meant(name)) / 1e3, 3)
         self.row["gpu"] = torch.cuda.get_device_name()
         return kernels
-
-
-def _is_ours(kernel: str) -> bool:
-    from kernel_names import KINDS
-
-    return any(f"{kind}_kernel<" in kernel or f"{kind}_of_tiles_kernel<" in kernel for kind in KINDS)
 
 
 def _patch_transformers(name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 Line = Mapping[str, str]
@@ -64,7 +64,7 @@ def _table(models: Mapping[str, Mapping[str, Line]], route: str, markdown: Markd
         )
     if not table:
         return ""
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    mean = statistics.geometric_mean(ratios)
     return (
         markdown(table) + f"\nfusegen / torch.compile: {mean:.3f} in the geometric mean, {max(ratios):.3f} at most.\n"
     )

@@ -9,7 +9,7 @@ GPU.
 from __future__ import annotations
 
 import argparse
-import math
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -197,7 +197,7 @@ def _summary(ratios: Sequence[float], what: str) -> str:
     if not ratios:
         return ""
     ahead = sum(ratio <= 1 for ratio in ratios)
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    mean = statistics.geometric_mean(ratios)
     return (
         f"Fused is at least as fast as the fastest peer in {ahead} of {len(ratios)} configurations of {what}.\n"
         f"fused / best peer: {mean:.3f} in the geometric mean, {max(ratios):.3f} at most.\n\n"

@@ -22,6 +22,13 @@ def value_of(node: Any) -> Tensor | None:
     return value if isinstance(value, Tensor) else None
 
 
+def elements_of(node: Any) -> int:
+    """The number of elements of the node's tensor in the call that was traced. To know a symbol so adds no guard."""
+    value = value_of(node)
+    count: Any = 0 if value is None else value.numel()
+    return count if isinstance(count, int) else int(count.node.hint)
+
+
 def memory_of(node: Any) -> int | None:
     """What tells the memory of a node's value from that of others; None for what has none of its own kind."""
     value = value_of(node)

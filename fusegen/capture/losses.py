@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from fusegen.aten import table
-from fusegen.aten.nodes import argument, changed_memory, memory_of, operator_of, shape_of, value_of
+from fusegen.aten.nodes import argument, changed_memory, elements_of, memory_of, operator_of, shape_of, value_of
 from fusegen.capture.casts import LAYOUTS, follow
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import DTYPES, Frame
@@ -45,8 +45,9 @@ def losses(graph: fx.Graph) -> Iterator[Region]:
 
 
 def is_large(region: Region) -> bool:
-    x = value_of(region.nodes[0].args[0])
-    return x is not None and bool(x.numel() * x.itemsize >= _LEAST_BYTES)
+    logits = region.nodes[0].args[0]
+    x = value_of(logits)
+    return x is not None and elements_of(logits) * x.itemsize >= _LEAST_BYTES
 
 
 def loss_chain(region: Region) -> Chain:
@@ -66,7 +67,7 @@ def loss_chain(region: Region) -> Chain:
         "chain": [step],
     }
     tensors = {"x": region.nodes[0].args[0], "target": node.args[1]}
-    return Chain(data, "x", tensors, numbers={"_channels": int(channels)}, results=[(node, 0)])  # type: ignore[arg-type]
+    return Chain(data, tensors, numbers={"_channels": int(channels)}, results=[(node, 0)])  # type: ignore[arg-type]
 
 
 def _is_loss(node: fx.Node) -> bool:

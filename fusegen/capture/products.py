@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
+from fusegen.aten.nodes import argument, elements_of, operator_of, shape_of, value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import Frame
 from fusegen.capture.steps import Chain
@@ -31,7 +31,7 @@ def write_products(graph: fx.Graph) -> None:
             bias, x, weight = node.args
         else:
             continue
-        if not _is_product(node, x, _sizes(weight)[::-1], bias) or len(_sizes(weight)) != 2:
+        if not _is_product(node, x, _sizes(weight)[::-1], bias):
             continue
         with graph.inserting_before(node):
             turned = graph.call_function(torch.ops.aten.t.default, (weight,))
@@ -64,10 +64,8 @@ def _is_product(node: fx.Node, x: Any, weight: tuple[int | str, ...], bias: Any)
 def is_worth(region: Region, trained: Collection[fx.Node], targets: Collection[str]) -> bool:
     """Whether pieces are expected to be faster, for the number of rows that the graph was traced with."""
     (node,) = region.nodes
-    channels, features = value_of(node.args[1]).shape  # type: ignore[union-attr]
-    rows = value_of(node).numel() // channels  # type: ignore[union-attr]
-    hint = getattr(getattr(rows, "node", None), "hint", rows)
-    sizes = int(hint), int(channels), int(features)
+    channels, features = map(int, _sizes(node.args[1]))
+    sizes = elements_of(node) // channels, channels, features
     return is_worth_splitting(planning_device(list(targets)), sizes, gradients=node in trained)
 
 
@@ -88,6 +86,4 @@ def product_chain(region: Region) -> Chain:
     tensors = {"linear_input": node.args[0], "linear_weight": node.args[1]}
     if bias is not None:
         tensors["linear_bias"] = bias
-    chain = Chain(data, "linear_input", tensors, results=[(node, 0)])  # type: ignore[arg-type]
-    chain.channels = {"linear_bias"}
-    return chain
+    return Chain(data, tensors, {"linear_bias"}, results=[(node, 0)])  # type: ignore[arg-type]

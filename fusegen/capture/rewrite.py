@@ -66,8 +66,9 @@ def _regions(graph: fx.Graph, wanted: Wanted) -> Iterator[tuple[Region, Callable
     for region in losses(graph):
         yield region, loss_chain, obstacle(region, trained) or (None if is_large(region) else TOO_SMALL)
     if wanted.precision == "fp32_split":
+        targets = [planned_target()]
         for region in products(graph):
-            yield region, product_chain, None if is_worth(region, trained, [planned_target()]) else NOT_WORTH
+            yield region, product_chain, None if is_worth(region, trained, targets) else NOT_WORTH
 
 
 def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[tuple[Found, str]]:

@@ -36,13 +36,12 @@ class NotAChain(Exception):
 class Chain:
     """The parts of a spec, and what its ops take in the graph.
 
-    first: the name of the first input. tensors: of the arguments' names the nodes; None where the op takes none.
+    tensors: of the arguments' names the nodes; None where the op takes none.
     channels: the names of those that have channels alone. numbers: of the arguments' names. results: the nodes whose
     values others take, and of each its place among the op's results. training: whether an operator runs as in training.
     """
 
     data: dict[str, Any]
-    first: str
     tensors: dict[str, fx.Node | None] = field(default_factory=dict)
     channels: set[str] = field(default_factory=set)
     numbers: dict[str, float] = field(default_factory=dict)
@@ -75,7 +74,8 @@ class _Writer:
         self._running: fx.Node | None = None
         self._arguments: dict[str, dict[str, Any]] = {"channels": {"type": "dim"}}
         self._modes: set[bool] = set()
-        self.chain = Chain({}, "")
+        self.chain = Chain({})
+        self._first = ""  # the name of the first input
         self._take_first(region)
         for node in region.nodes:
             self._add(node)
@@ -86,7 +86,7 @@ class _Writer:
         for node in region.nodes:
             for each in node.all_input_nodes:
                 if each not in self._inside and self.frame.lay(shape_of(each)) == "full":
-                    self.chain.first = self._leaf(each, "x").name
+                    self._first = self._leaf(each, "x").name
                     return
         raise NotAChain("no value of all rows and channels comes into it")
 
@@ -211,7 +211,7 @@ class _Writer:
         if source in self._steps:
             if source is not self._running:
                 begin["from"] = self._saved(source)
-        elif self._steps or self._leaf(source, "other").name != self.chain.first:
+        elif self._steps or self._leaf(source, "other").name != self._first:
             begin["from"] = self._source(source)
         self._steps[node] = {**begin, **data}
         self._running = node
@@ -254,7 +254,7 @@ class _Writer:
         left, right = self._root(left), self._root(right)
         if self._is_channel(left) or right is self._running:
             return left is not self._running
-        if not self._steps and right in self._leaves and self._leaves[right].name == self.chain.first:
+        if not self._steps and right in self._leaves and self._leaves[right].name == self._first:
             return left not in self._leaves
         return self._is_full(right) and not self._is_full(left) and left is not self._running
 

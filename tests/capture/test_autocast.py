@@ -22,7 +22,7 @@ MODELS = {"post": (lambda: PostNorm(13), (3, 7, 13)), "pre": (lambda: PreNorm(13
 MODELS |= {"tabular": (lambda: Tabular(11), (17, 11))}
 
 
-def within(model: nn.Module) -> Callable[[Tensor], Tensor]:
+def within(model: Callable[..., Any]) -> Callable[[Tensor], Tensor]:
     """The model under autocast."""
 
     def call(x: Tensor) -> Tensor:

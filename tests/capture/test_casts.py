@@ -30,11 +30,7 @@ def norm(x: Tensor) -> Tensor:
 
 
 def graph_of(call: Callable[..., Any], x: Tensor = X) -> torch.fx.Graph:
-    def under_autocast(x: Tensor) -> Any:
-        with torch.autocast("cpu", torch.bfloat16):
-            return call(x)
-
-    return lowered(under_autocast, x).graph
+    return lowered(within(call), x).graph
 
 
 def chains(call: Callable[..., Any]) -> list[Chain]:
@@ -109,12 +105,8 @@ def changed_behind_a_layout(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("call", [changed_in_place, changed_behind_a_layout])
 def test_a_value_that_is_changed_in_place_is_cast_where_it_was(call: Callable[..., Any]) -> None:
-    def under_autocast(x: Tensor) -> Any:
-        with torch.autocast("cpu", torch.bfloat16):
-            return call(x)
-
     x = X.detach()
-    torch.testing.assert_close(of_lowered(under_autocast, x), under_autocast(x), rtol=0, atol=0)
+    torch.testing.assert_close(of_lowered(within(call), x), within(call)(x), rtol=0, atol=0)
 
 
 def residual(x: Tensor) -> Tensor:

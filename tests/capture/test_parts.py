@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from tests.capture.test_autocast import within  # noqa: E402
 from tests.capture.test_backend import Make, check, step  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -71,11 +72,7 @@ def test_modes_within_the_graph_leave_it_whole(backend: Make) -> None:
     """A part could not begin what another one ends."""
     model, own = Around(14), backend()
 
-    def call(x: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            return model(x)
-
-    torch.compile(call, backend=own, fullgraph=True)(torch.randn(5, 14)).sum().backward()
+    torch.compile(within(model), backend=own, fullgraph=True)(torch.randn(5, 14)).sum().backward()
     assert not own.report.taken and "autograd_function_apply" in own.report.left[0].reason
 
 
