@@ -58,11 +58,11 @@ _region_norm = _region(
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "19013914e882",
+    "7bf2566a887b",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "400120fbc825",
+    "c34c5ea4a0da",
 )
 
 _package = _support.Composition(

@@ -31,7 +31,7 @@ def check(library: EmulatedLibrary, values: np.ndarray, by_columns: bool, others
 
 
 @pytest.mark.parametrize("by_columns", (False, True))
-@pytest.mark.parametrize("rows, columns", [(17, 24), (9, 33), (40, 7), (1, 8200)])
+@pytest.mark.parametrize("rows, columns", [(17, 24), (9, 33), (40, 7), (5, 1100), (1, 8200)])
 def test_pieces(library: EmulatedLibrary, rows: int, columns: int, by_columns: bool) -> None:
     values = hostile(rows, max(columns, 6), rows)
     check(library, values, by_columns)

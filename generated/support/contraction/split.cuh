@@ -13,74 +13,87 @@ namespace fusegen {
 constexpr int kSplitThreads = 512;
 constexpr int kSplitWarps = kSplitThreads / 32;
 
-// One row a block. folded: of the columns.
+constexpr int kKept = 4;  // vectors of a thread of split_rows, which it reads once
+
+// What all threads of a block have, reduced, for each of them. shared: a word for each warp.
+template <typename Op, typename T>
+__device__ __forceinline__ T reduce_in_block(T value, T* shared) {
+  const int lane = threadIdx.x % 32;
+  reduce_in_warp<Op>(32, value);
+  if (lane == 0) shared[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = lane < blockDim.x / 32 ? shared[lane] : Op::kIdentity;
+  reduce_in_warp<Op>(32, value);
+  return value;
+}
+
+// One row a block, whose warps are as many as launch_split says. folded: of the columns, where
+// kFolds.
+template <bool kFolds>
 __global__ void __launch_bounds__(kSplitThreads)
     split_rows(const float* values, int64_t columns, bool aligned, const int* folded, Pieces to) {
   wait_for_earlier_kernels();
-  constexpr int kKept = 4;  // vectors of a thread that are read once
   const int64_t row = blockIdx.x;
   const float* const from = values + row * columns;
-  const auto exponent = [&](float x, int64_t column) {
-    if (!is_finite(x) || x == 0) return kNoExponent;
-    return exponent_of(x) - fold_of(folded, column);
+  const auto fold = [&](int64_t column) {
+    return kFolds && column < columns ? fold_of(folded, column) : 0;
   };
   float4 kept[kKept];
-  int largest = kNoExponent;
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
-    const int64_t column = 4 * (threadIdx.x + int64_t(i) * kSplitThreads);
+    const int64_t column = 4 * (threadIdx.x + int64_t(i) * blockDim.x);
     if (column < columns) kept[i] = load_four(from, column, columns, aligned);
   }
+  // Without exponents to fold in that of the largest element is the largest.
+  int largest = kFolds ? kNoExponent : 0;
+  const auto look = [&](float x, int64_t column) {
+    if constexpr (kFolds) {
+      if (is_finite(x) && x != 0) largest = max(largest, exponent_of(x) - fold(column));
+    } else {
+      if (is_finite(x)) largest = max(largest, __float_as_int(fabsf(x)));
+    }
+  };
   const auto take = [&](const float4& x, int64_t column) {
-    largest = max(largest, exponent(x.x, column));
-    if (column + 1 < columns) largest = max(largest, exponent(x.y, column + 1));
-    if (column + 2 < columns) largest = max(largest, exponent(x.z, column + 2));
-    if (column + 3 < columns) largest = max(largest, exponent(x.w, column + 3));
+    look(x.x, column);
+    look(x.y, column + 1);
+    look(x.z, column + 2);
+    look(x.w, column + 3);
   };
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
-    const int64_t column = 4 * (threadIdx.x + int64_t(i) * kSplitThreads);
+    const int64_t column = 4 * (threadIdx.x + int64_t(i) * blockDim.x);
     if (column < columns) take(kept[i], column);
   }
-  constexpr int64_t kFirstAgain = 4 * kKept * kSplitThreads;
-  for (int64_t column = kFirstAgain + 4 * threadIdx.x; column < columns;
-       column += 4 * kSplitThreads) {
+  const int64_t first_again = int64_t(4 * kKept) * blockDim.x;
+  for (int64_t column = first_again + 4 * threadIdx.x; column < columns;
+       column += 4 * blockDim.x) {
     take(load_four(from, column, columns, aligned), column);
   }
   int* const shared = shared_memory<int>();
-  reduce_in_warp<LargestExponent>(32, largest);
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
-  __syncthreads();
-#pragma unroll
-  for (int w = 0; w < kSplitWarps; ++w) largest = max(largest, shared[w]);
+  largest = reduce_in_block<LargestExponent>(largest, shared);
+  if constexpr (!kFolds) largest = exponent_of(__int_as_float(largest));
   const int e = row_exponent(largest);
 
   unsigned lost = 0;
   const auto put = [&](const float4& x, int64_t column) {
-    const auto split_at = [&](float value, int64_t c) {
-      return split_folded(value, e, c < columns ? fold_of(folded, c) : 0);
-    };
-    const Split s[4] = {split_at(x.x, column), split_at(x.y, column + 1),
-                        split_at(x.z, column + 2), split_at(x.w, column + 3)};
+    const Split s[4] = {split_folded(x.x, e, fold(column)), split_folded(x.y, e, fold(column + 1)),
+                        split_folded(x.z, e, fold(column + 2)),
+                        split_folded(x.w, e, fold(column + 3))};
 #pragma unroll
     for (int i = 0; i < 4; ++i) lost = AddLost::combine(lost, s[i].lost);
     store_four(to, row * to.stride + column, s);
   };
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
-    const int64_t column = 4 * (threadIdx.x + int64_t(i) * kSplitThreads);
+    const int64_t column = 4 * (threadIdx.x + int64_t(i) * blockDim.x);
     if (column < columns) put(kept[i], column);
   }
-  for (int64_t column = kFirstAgain + 4 * threadIdx.x; column < columns;
-       column += 4 * kSplitThreads) {
+  for (int64_t column = first_again + 4 * threadIdx.x; column < columns;
+       column += 4 * blockDim.x) {
     put(load_four(from, column, columns, aligned), column);
   }
-  reduce_in_warp<AddLost>(32, lost);
-  unsigned* const lost_of_warps = reinterpret_cast<unsigned*>(shared + kSplitWarps);
-  if (threadIdx.x % 32 == 0) lost_of_warps[threadIdx.x / 32] = lost;
-  __syncthreads();
+  lost = reduce_in_block<AddLost>(lost, reinterpret_cast<unsigned*>(shared + kSplitWarps));
   if (threadIdx.x != 0) return;
-  for (int w = 1; w < kSplitWarps; ++w) lost = AddLost::combine(lost, lost_of_warps[w]);
   to.largest[row] = largest;
   to.lost[row] = lost;
   if (lost != 0) atomicAdd(to.lost_in_all, static_cast<unsigned long long>(lost));
@@ -196,7 +209,12 @@ inline cudaError_t launch_split(
   if (!layout.by_columns) {
     const cudaError_t error = fill(to.lost_in_all, 0, 1, stream);
     if (error != cudaSuccess) return error;
-    return launch_with(false, split_rows, dim3(unsigned(layout.rows)), block,
+    // As many warps as keep a row: with more of them idle ones take the place of other rows.
+    constexpr int64_t kOfWarp = 32 * 4 * kKept;
+    const int64_t wanted = (layout.columns + kOfWarp - 1) / kOfWarp;
+    const unsigned warps = unsigned(wanted < kSplitWarps ? wanted : kSplitWarps);
+    const auto kernel = folds == nullptr ? split_rows<false> : split_rows<true>;
+    return launch_with(false, kernel, dim3(unsigned(layout.rows)), dim3(32 * warps),
                        2 * kSplitWarps * sizeof(int), stream, values, layout.columns, aligned,
                        folds, to);
   }

@@ -11,14 +11,15 @@ _BARRIER = "__syncthreads();"
 CONTRACTION = [
     Mutant(name, run, file, within, old, new, caught, kernel, nth, of)
     for name, run, file, within, old, new, caught, kernel, nth, of in (
-        ("largest of each lane alone", "rows", _SPLIT, "split_rows", "reduce_in_warp<LargestExponent>(32, largest);",
-         NOTHING, "wrong .*exponents", None, 0, 1),
-        ("lost by the first lane alone", "rows", _SPLIT, "split_rows", "reduce_in_warp<AddLost>(32, lost);",
-         NOTHING, "wrong lost", None, 0, 1),
-        ("largest before all warps have theirs", "rows", _SPLIT, "split_rows", _BARRIER, NOTHING, EARLY,
-         "split_rows", 0, 2),
-        ("lost before all warps have theirs", "rows", _SPLIT, "split_rows", _BARRIER, NOTHING, EARLY,
-         "split_rows", 1, 2),
+        ("largest of each lane alone", "rows", _SPLIT, "reduce_in_block", "reduce_in_warp<Op>(32, value);",
+         NOTHING, "wrong .*exponents", None, 0, 2),
+        ("largest of each warp alone", "rows", _SPLIT, "reduce_in_block", "reduce_in_warp<Op>(32, value);",
+         NOTHING, "wrong .*exponents", None, 1, 2),
+        ("values before all warps have theirs", "rows", _SPLIT, "reduce_in_block", _BARRIER, NOTHING, EARLY,
+         "split_rows", 0, 1),
+        ("lost of each thread alone", "rows", _SPLIT, "split_rows",
+         "lost = reduce_in_block<AddLost>(lost, reinterpret_cast<unsigned*>(shared + kSplitWarps));", NOTHING,
+         "wrong lost", None, 0, 1),
         ("columns before all warps have theirs", "columns", _SPLIT, "reduce_columns_of_block", _BARRIER, NOTHING, EARLY,
          "largest_of_columns", 0, 1),
         ("an element of each lane's terms", "a row", _RECHECK, "recomputed_element",
