@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes
 from fusegen.ir.functions.catalogue import FUNCTIONS
+from fusegen.ir.functions.gradients import through_output
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reduce import sum_to
-from fusegen.ir.reductions import REDUCTIONS
+from fusegen.ir.reductions import REDUCTIONS, stored_operand
 
 
 def differentiate(
@@ -47,10 +48,18 @@ def differentiate(
             raise InternalError(f"no function is called '{node.op}', which {node!r} applies")
         if function.gradient is None:
             raise InternalError(f"no gradient rule for {node!r}")
-        for operand, part in zip(node.operands, function.gradient(graph, node, total), strict=True):
+        rule = function.gradient
+        if function.by_sign and _is_stored(graph, node, results):
+            rule = through_output
+        for operand, part in zip(node.operands, rule(graph, node, total), strict=True):
             if part is not None and operand in wanted:
                 _accumulate(graph, contributions.setdefault(operand, {}), part, operand)
     return gradients
+
+
+def _is_stored(graph: Graph, node: Node, results: Iterable[tuple[Node, Node]]) -> bool:
+    """Whether a value is in memory once the forward pass is done: as a result, or as what the backward pass compares."""
+    return any(each is node for each, _ in results) or any(stored_operand(other) is node for other in graph.nodes)
 
 
 def _depend_on(nodes: Iterable[Node], leaves: Sequence[Node]) -> set[Node]:

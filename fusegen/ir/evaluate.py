@@ -2,7 +2,8 @@
 
 Arithmetic and reductions are what they are called, since rewrites know their algebra. Any other function is opaque to
 planning: a smooth stand-in takes its place, another one for each function and each operand. A wrong operand, value or
-order then shows in every element, and no kink, tie or overflow hides it.
+order then shows in every element, and no kink, tie or overflow hides it. Of functions whose gradients go by the sign of
+x or of the result, planning knows that both have one sign, and so have their stand-ins.
 """
 
 from __future__ import annotations
@@ -146,6 +147,11 @@ def function(op: str) -> Callable[..., Array]:
         # A pattern such as "{} + {}": the same in C++ and in Python.
         names = [f"x{index}" for index in range(known.cpp.count("{}"))]
         return eval(f"lambda {', '.join([*names, '*_'])}: {known.cpp.format(*names)}", {"Acc": float})
+    if known is not None and known.by_sign:
+        return np.arcsinh
+    of = FUNCTIONS.get(op.removesuffix("_backward"))
+    if of is not None and of.by_sign:
+        return lambda g, x: np.arcsinh(g) * np.where(x > 0, 1, 0.5)
     return _KNOWN.get(op) or _stand_in(op)
 
 

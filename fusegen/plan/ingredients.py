@@ -9,6 +9,7 @@ from typing import Any
 from fusegen.chain.model import Chain
 from fusegen.ir.autodiff import differentiate
 from fusegen.ir.axes import CHANNEL, ROW, SCALAR
+from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reductions import channel_numbers, stored_operand
 from fusegen.ops.step import promote
@@ -70,7 +71,11 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
     outputs, reasons = _gradient_outputs(spec, chain, gradients, names, found, incoming)
     targets = [tensor.node for tensor in outputs]
     nodes = saved_nodes(targets, grad, *(given.node for given in grads))
-    saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
+    results = [Tensor(result, chain.result, "output")] if _is_by_sign(chain.result) else []
+    results += [each.tensor for each in further]
+    again = _read_again(results, targets, nodes)
+    read = ancestors(targets, [*nodes, *(tensor.node for tensor in again)])
+    saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes if node in read]
     return Ingredients(
         chain,
         result,
@@ -82,7 +87,7 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
         spec.without_rewrites,
         further,
         grads,
-        _read_again(further, targets, nodes),
+        again,
     )
 
 
@@ -96,18 +101,26 @@ def _further(chain: Chain) -> tuple[FurtherResult, ...]:
     return tuple(found)
 
 
-def _read_again(further: Sequence[FurtherResult], targets: list[Node], saved: list[Node]) -> list[Tensor]:
-    """The results that the backward program reads instead of computing them from more tensors of full size."""
+def _read_again(results: Sequence[Tensor], targets: list[Node], saved: list[Node]) -> list[Tensor]:
+    """The results that the backward program reads instead of computing them from more tensors of full size; one whose
+    sign is all that it needs, instead of as many: what takes the result keeps it in any case."""
     found: list[Tensor] = []
 
-    def tensors(given: Sequence[Tensor]) -> int:
+    def tensors(given: Sequence[Tensor]) -> list[Node]:
         stop = [*saved, *(tensor.node for tensor in given)]
-        return sum(node.is_full and (node.op == "tensor" or node in stop) for node in ancestors(targets, stop))
+        return [node for node in ancestors(targets, stop) if node.is_full and (node.op == "tensor" or node in stop)]
 
-    for each in further:
-        if not each.tensor.node.is_leaf and tensors([*found, each.tensor]) < tensors(found):
-            found.append(each.tensor)
+    for each in results:
+        if each.node.is_leaf or each.node in saved:
+            continue
+        before, behind = tensors(found), tensors([*found, each])
+        if len(behind) < len(before) + (_is_by_sign(each.node) and each.node in behind):
+            found.append(each)
     return found
+
+
+def _is_by_sign(node: Node) -> bool:
+    return node.op in FUNCTIONS and FUNCTIONS[node.op].by_sign
 
 
 def statistics_of_ranks(chain: Chain) -> list[Tensor]:

@@ -40,6 +40,8 @@ class BackwardOp(VariantOps):
         self.check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
+            if shape is None and tensor.is_full and tensor.name in self.variant.results:
+                shape = (chain.rows, chain.channels)
             expected = self.given_text(tensor.name, shape) if shape is not None else self.sizes_text(tensor)
             if tensor.role == "index":
                 expected = "{rows}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fusegen.ir.functions.catalogue import FUNCTIONS, known_of
-from fusegen.ir.graph import ancestors
+from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
@@ -74,9 +74,14 @@ def render_definitions(plans: Iterable[Plan]) -> str:
 def _definitions(plans: Iterable[Plan]) -> list[str]:
     """The C++ of the functions that templates/support lacks, each once, line by line."""
     programs = [program for plan in plans for program in plan.programs]
-    used = {known_of(node) for program in programs for node in ancestors([t.node for t in program.outputs])}
+    used = {known_of(node) for program in programs for node in _computed(program)}
     found = [function.definition.strip() for function in FUNCTIONS.values() if function.definition and function in used]
     return [line for text in dict.fromkeys(found) for line in ["", *text.splitlines()]]
+
+
+def _computed(program: Program) -> set[Node]:
+    given = {tensor.node for tensor in program.inputs}
+    return set(ancestors([tensor.node for tensor in program.outputs], given)) - given
 
 
 def chain_lines(plan: Plan) -> list[str]:

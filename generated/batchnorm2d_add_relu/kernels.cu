@@ -225,9 +225,8 @@ struct TrainBackward : Program {
   template <template <typename> class Of>
   struct Reads {
     static constexpr int kFields = 3;
-    Of<T> x_v; Of<rest_type> rest_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.rest_v...);
-        f(Index<2>(), r.grad_y_v...); }
+    Of<T> x_v; Of<Out> y_v; Of<Out> grad_y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.y_v...); f(Index<2>(), r.grad_y_v...); }
   };
   template <template <typename> class Of>
   struct Writes {
@@ -243,7 +242,6 @@ struct TrainBackward : Program {
   static constexpr unsigned kReadBy[kPasses] = {0b111, 0b111};  // fields of Reads, as bits, by pass
   // [channels]
   const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
   const Accumulate<T>* bn_mean_ptr;
   const Accumulate<T>* bn_rstd_ptr;
   Param* grad_bn_weight_ptr;  // may be null
@@ -255,16 +253,16 @@ struct TrainBackward : Program {
 
   // In the order of the members above.
   static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
-    return {{sizes}, {from(a.x_arg), from(a.rest_arg), from(a.grad_y_arg)},
-        {to(a.grad_x_arg), to(a.grad_rest_arg)}, from(a.bn_weight_arg), from(a.bn_bias_arg),
-        from(a.bn_mean_arg), from(a.bn_rstd_arg), to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg)};
+    return {{sizes}, {from(a.x_arg), from(a.y_arg), from(a.grad_y_arg)},
+        {to(a.grad_x_arg), to(a.grad_rest_arg)}, from(a.bn_weight_arg), from(a.bn_mean_arg),
+        from(a.bn_rstd_arg), to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg)};
   }
 
   struct Scalars {
     Acc inverse_count_v;
   };
   struct Channel {
-    Acc bn_weight_v, bn_bias_v, bn_mean_v, bn_rstd_v, bn_scale_v, grad_bn_weight_v, grad_bn_bias_v,
+    Acc bn_weight_v, bn_mean_v, bn_rstd_v, bn_grad_scale_v, grad_bn_weight_v, grad_bn_bias_v,
         bn_grad_slope_v, bn_grad_mean_v;
   };
   FUSEGEN_DEVICE Scalars scalars() const {
@@ -274,8 +272,7 @@ struct TrainBackward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b11>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(Uses<0b10>(), bn_weight_ptr, true, &Channel::bn_weight_v);
     f(Uses<0b11>(), bn_mean_ptr, true, &Channel::bn_mean_v);
     f(Uses<0b11>(), bn_rstd_ptr, true, &Channel::bn_rstd_v);
     if constexpr (kFrom > 0) {
@@ -284,7 +281,7 @@ struct TrainBackward : Program {
     }
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
-    k.bn_scale_v = k.bn_rstd_v * k.bn_weight_v;
+    k.bn_grad_scale_v = k.bn_rstd_v * k.bn_weight_v;
   }
 
   template <template <typename> class Of>
@@ -299,16 +296,14 @@ struct TrainBackward : Program {
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
+    const Acc d_sum_v = relu_backward(x.grad_y_v, x.y_v);
     const Acc bn_centered_v = x.x_v - k.bn_mean_v;
-    const Acc bn_v = bn_centered_v * k.bn_scale_v + k.bn_bias_v;
-    const Acc sum_v = bn_v + x.rest_v;
-    const Acc d_sum_v = relu_backward(x.grad_y_v, sum_v);
     if constexpr (kPass == 0) {
       term.grad_bn_bias_v = d_sum_v;
-      term.bn_centered_d_sum_sum_v = bn_centered_v * d_sum_v;
+      term.bn_centered_d_sum_sum_v = d_sum_v * bn_centered_v;
     } else {
       const Acc d_x_v =
-          (d_sum_v - (bn_centered_v * k.bn_grad_slope_v + k.bn_grad_mean_v)) * k.bn_scale_v;
+          (d_sum_v - (bn_centered_v * k.bn_grad_slope_v + k.bn_grad_mean_v)) * k.bn_grad_scale_v;
       y.grad_x_v = d_x_v;
       y.grad_rest_v = d_sum_v;
     }
@@ -341,8 +336,8 @@ struct TrainBackward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 10;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3, 5};
+  static constexpr int kColumnValues = 9;  // of a column in a thread
+  static constexpr int kChannelValuesBy[kPasses] = {1, 4};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b111;
 };
@@ -446,9 +441,8 @@ struct EvalBackward : Program {
   template <template <typename> class Of>
   struct Reads {
     static constexpr int kFields = 3;
-    Of<T> x_v; Of<rest_type> rest_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.rest_v...);
-        f(Index<2>(), r.grad_y_v...); }
+    Of<T> x_v; Of<Out> y_v; Of<Out> grad_y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.y_v...); f(Index<2>(), r.grad_y_v...); }
   };
   template <template <typename> class Of>
   struct Writes {
@@ -464,7 +458,6 @@ struct EvalBackward : Program {
   static constexpr unsigned kReadBy[kPasses] = {0b111};  // fields of Reads, as bits, by pass
   // [channels]
   const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
   const Param* bn_running_mean_ptr;
   const Param* bn_running_var_ptr;
   Param* grad_bn_weight_ptr;  // may be null
@@ -476,26 +469,25 @@ struct EvalBackward : Program {
 
   // In the order of the members above.
   static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
-    return {{sizes}, {from(a.x_arg), from(a.rest_arg), from(a.grad_y_arg)},
-        {to(a.grad_x_arg), to(a.grad_rest_arg)}, from(a.bn_weight_arg), from(a.bn_bias_arg),
-        from(a.bn_running_mean_arg), from(a.bn_running_var_arg), to(a.grad_bn_weight_arg),
-        to(a.grad_bn_bias_arg), Acc(a.bn_eps_arg)};
+    return {{sizes}, {from(a.x_arg), from(a.y_arg), from(a.grad_y_arg)},
+        {to(a.grad_x_arg), to(a.grad_rest_arg)}, from(a.bn_weight_arg), from(a.bn_running_mean_arg),
+        from(a.bn_running_var_arg), to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg),
+        Acc(a.bn_eps_arg)};
   }
 
   struct Channel {
-    Acc bn_weight_v, bn_bias_v, bn_running_mean_v, bn_running_var_v, bn_rstd_v, bn_scale_v,
+    Acc bn_weight_v, bn_running_mean_v, bn_running_var_v, bn_rstd_v, d_bn_hat_scale_v,
         grad_bn_weight_v, grad_bn_bias_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
     f(Uses<0b1>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
     f(Uses<0b1>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     k.bn_rstd_v = rsqrt(k.bn_running_var_v + bn_eps_v);
-    k.bn_scale_v = k.bn_weight_v * k.bn_rstd_v;
+    k.d_bn_hat_scale_v = k.bn_weight_v * k.bn_rstd_v;
   }
 
   template <template <typename> class Of>
@@ -510,13 +502,11 @@ struct EvalBackward : Program {
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
+    const Acc d_sum_v = relu_backward(x.grad_y_v, x.y_v);
     const Acc bn_centered_v = x.x_v - k.bn_running_mean_v;
-    const Acc bn_v = bn_centered_v * k.bn_scale_v + k.bn_bias_v;
-    const Acc sum_v = bn_v + x.rest_v;
-    const Acc d_sum_v = relu_backward(x.grad_y_v, sum_v);
     term.grad_bn_bias_v = d_sum_v;
-    term.bn_centered_d_sum_sum_v = bn_centered_v * d_sum_v;
-    y.grad_x_v = d_sum_v * k.bn_scale_v;
+    term.bn_centered_d_sum_sum_v = d_sum_v * bn_centered_v;
+    y.grad_x_v = d_sum_v * k.d_bn_hat_scale_v;
     y.grad_rest_v = d_sum_v;
   }
   // What is only stored of them.
@@ -536,8 +526,8 @@ struct EvalBackward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 7;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3};
+  static constexpr int kColumnValues = 6;  // of a column in a thread
+  static constexpr int kChannelValuesBy[kPasses] = {2};
 };
 
 }  // namespace

@@ -29,9 +29,8 @@ struct TrainForwardArguments {
 struct TrainBackwardArguments {
   const void* grad_y_arg;     // [rows, channels]
   const void* x_arg;          // [rows, channels]
-  const void* rest_arg;       // [rows, channels]
   const void* bn_weight_arg;  // [channels]
-  const void* bn_bias_arg;    // [channels]
+  const void* y_arg;          // [rows, channels]
   const void* bn_mean_arg;    // [channels]
   const void* bn_rstd_arg;    // [channels]
   void* grad_x_arg;           // [rows, channels]; null: not wanted
@@ -56,11 +55,10 @@ struct EvalForwardArguments {
 struct EvalBackwardArguments {
   const void* grad_y_arg;           // [rows, channels]
   const void* x_arg;                // [rows, channels]
-  const void* rest_arg;             // [rows, channels]
   const void* bn_weight_arg;        // [channels]
-  const void* bn_bias_arg;          // [channels]
   const void* bn_running_mean_arg;  // [channels]
   const void* bn_running_var_arg;   // [channels]
+  const void* y_arg;                // [rows, channels]
   void* grad_x_arg;                 // [rows, channels]; null: not wanted
   void* grad_rest_arg;              // [rows, channels]; null: not wanted
   void* grad_bn_weight_arg;         // [channels]; null: not wanted

@@ -124,8 +124,8 @@ struct Backward : Program {
   template <template <typename> class Of>
   struct Reads {
     static constexpr int kFields = 2;
-    Of<T> gemm_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); f(Index<1>(), r.grad_y_v...); }
+    Of<Out> y_v; Of<Out> grad_y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.y_v...); f(Index<1>(), r.grad_y_v...); }
   };
   template <template <typename> class Of>
   struct Writes {
@@ -138,24 +138,19 @@ struct Backward : Program {
   static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
   static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
   // [channels]
-  const Param* bias_ptr;
   Param* grad_bias_ptr;  // may be null
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
   // In the order of the members above.
   static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
-        from(a.bias_arg), to(a.grad_bias_arg)};
+    return {{sizes}, {from(a.y_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
+        to(a.grad_bias_arg)};
   }
 
   struct Channel {
-    Acc bias_v, grad_bias_v;
+    Acc grad_bias_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
-  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), bias_ptr, true, &Channel::bias_v);
-  }
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -168,8 +163,7 @@ struct Backward : Program {
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
-    const Acc plus_bias_v = x.gemm_product_v + k.bias_v;
-    const Acc d_plus_bias_v = relu_backward(x.grad_y_v, plus_bias_v);
+    const Acc d_plus_bias_v = relu_backward(x.grad_y_v, x.y_v);
     term.grad_bias_v = d_plus_bias_v;
     y.grad_gemm_product_v = d_plus_bias_v;
   }
@@ -188,8 +182,8 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 2;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
+  static constexpr int kColumnValues = 1;  // of a column in a thread
+  static constexpr int kChannelValuesBy[kPasses] = {0};
 };
 
 }  // namespace

@@ -17,11 +17,10 @@ struct ForwardArguments {
 
 // backward: what it reads, what it writes.
 struct BackwardArguments {
-  const void* grad_y_arg;        // [rows, channels]
-  const void* gemm_product_arg;  // [rows, channels]
-  const void* bias_arg;          // [channels]
-  void* grad_gemm_product_arg;   // [rows, channels]; null: not wanted
-  void* grad_bias_arg;           // [channels]; null: not wanted
+  const void* grad_y_arg;       // [rows, channels]
+  const void* y_arg;            // [rows, channels]
+  void* grad_gemm_product_arg;  // [rows, channels]; null: not wanted
+  void* grad_bias_arg;          // [channels]; null: not wanted
 };
 
 } }  // namespace fusegen::gemm_add_relu_launchers

@@ -60,7 +60,7 @@ def test_nothing_is_told_of_what_is_not_there(name: str) -> None:
 
 
 def test_what_a_chain_without_a_linear_layer_saves(tmp_path: Path) -> None:
-    text = report(planned(tmp_path, "op: relu"))
+    text = report(planned(tmp_path, "op: silu"))
     assert "\ntrain and eval: saves its input x for the backward pass\n" in text
     assert "\ndtypes of activations and result:\n  float32: float32, float32\n" in text
 

@@ -38,6 +38,24 @@ def test_an_input_is_compared_where_it_lies(op: str, tmp_path: Path) -> None:
     assert saved(tmp_path, f"op: {op}, keepdim: true", "op: sub, input: x") == {}
 
 
+@pytest.mark.parametrize(
+    ("steps", "read"),
+    [
+        ((LINEAR, "op: relu"), {"grad_y", "y"}),
+        (("op: add, input: rest", "op: relu"), {"grad_y", "y"}),
+        (("op: layer_norm, name: n", "op: add, input: rest", "op: relu"), {"grad_y", "x", "y"}),
+        (("op: layer_norm, name: n", "op: relu"), {"grad_y", "x"}),  # which it reads for the norm in any case
+        (("op: silu", "op: relu"), {"grad_y", "x"}),
+        ((LINEAR, "op: relu", "op: mul, constant: 2.0"), {"grad_y", "gemm_product"}),  # in memory is another value
+    ],
+)
+def test_a_result_is_read_for_its_sign(steps: tuple[str, ...], read: set[str], tmp_path: Path) -> None:
+    """In place of what the result is made of: what takes the result keeps it in any case."""
+    rest = ", rest: [batch, width]" if any("rest" in step for step in steps) else ""
+    (variant,) = planned(tmp_path, *steps, inputs=rest).variants
+    assert {tensor.name for tensor in variant.backward.inputs if tensor.is_full} == read
+
+
 def test_the_product_is_not_kept_where_the_operand_says_all(tmp_path: Path) -> None:
     plan = planned(tmp_path, LINEAR, "op: relu, save: v", AMAX, LESS)
     assert not plan.variants[0].needs_source

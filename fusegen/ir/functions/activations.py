@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from fusegen.ir.functions.function import Function
 from fusegen.ir.functions.gradients import multiply, through_both, through_input, through_output
 from fusegen.ir.graph import Graph, Node
-from fusegen.ir.reductions import stored_operand
 
 
 def _prelu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
@@ -16,14 +15,6 @@ def _prelu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
         graph.add("leaky_relu_backward", g, x, weight, name=f"d_{x.name}"),
         graph.add("prelu_weight_backward", g, x, name=f"d_{weight.name}", temporary=True),
     )
-
-
-def _relu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
-    """The sign of the result is that of x. Where the backward pass compares the result, the result is in memory, and x
-    need not be."""
-    if any(stored_operand(other) is node for other in graph.nodes):
-        return through_output(graph, node, g)
-    return through_input(graph, node, g)
 
 
 def _tanhshrink(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
@@ -44,7 +35,7 @@ FUNCTIONS = (
     # Of comparisons and arithmetic
     *(Function(name, through_input) for name in _COMPARISONS),
     *(Function(f"{name}_backward") for name in _COMPARISONS),
-    Function("relu", _relu),
+    Function("relu", through_input, by_sign=True),
     Function("relu_backward"),
     Function("prelu", _prelu, "leaky_relu"),
     Function("prelu_weight_backward"),
