@@ -17,7 +17,7 @@ from fusegen.capture.partition import Region, partition
 from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_chain, products, write_products
 from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
-from fusegen.capture.steps import Chain, NotAChain, chain_of
+from fusegen.capture.steps import Chain, NotAChain, chain_of, name_of
 from fusegen.capture.worth import Choose, obstacle, with_gradients
 from fusegen.importing.places import of_trace
 
@@ -152,7 +152,7 @@ def _dtypes(found: Found) -> set[str]:
     """Of the tensors that the region takes and makes."""
     nodes = [*found.chain.tensors.values(), *found.region.results]
     dtypes = {value.dtype for node in nodes if (value := value_of(node)) is not None and value.is_floating_point()}
-    return {str(each).removeprefix("torch.") for each in dtypes}
+    return set(map(name_of, dtypes))
 
 
 def taken(found: Found, spec: str) -> Taken:

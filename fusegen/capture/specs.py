@@ -20,7 +20,7 @@ from fusegen.spec.validate import validate
 from fusegen.spec.yaml import parse_yaml, read_yaml
 
 # What a spec may have otherwise, and it still is that of the same chain.
-_FREE = ("fusegen", "name", "about", "class", "targets", "dtypes", "dims")
+_FREE = ("fusegen", "name", "about", "class", "targets", "dtypes", "modes", "dims")
 _HEAD = ("Written by fusegen for a model that torch.compile runs.",)
 
 
@@ -35,19 +35,25 @@ class Specs:
 
     def place(self, chain: Chain, dtypes: set[str]) -> str:
         """The name of the chain's spec, which write() writes if there is none. dtypes: of the tensors, some of DTYPES,
-        all of which the spec has. Raises NotAChain for one that cannot be planned."""
-        kind = _kind(chain.data)
+        all of which the spec has. It has the mode of the call as well; a spec that is not written yet takes a further
+        one. Raises NotAChain for a chain that cannot be planned."""
+        kind, mode, extended = _kind(chain.data), chain.mode, None
         for name, known in self._known.items():
             if _kind(known) == kind and dtypes <= set(known.get("dtypes", DTYPES)):
-                return name
-        name = free_name(_wanted(chain.data, dtypes), {known.lower() for known in self._known})
+                if mode in known.get("modes", [mode]):
+                    return name
+                extended = name if name in self.new else extended
+        name = extended or free_name(_wanted(chain.data, dtypes), {known.lower() for known in self._known})
         listed = [each for each in DTYPES if each in dtypes]
         around = {key: chain.data[key] for key in ("dims", "arguments", "inputs")}
         data: dict[str, Any] = {"fusegen": FORMAT_VERSION, "name": name, **around, "dtypes": listed}
+        if len(listed) > 1:
+            data["modes"] = [*(self._known[extended]["modes"] if extended else []), mode]
         data |= {"targets": self._targets, **chain.data}
         _check(spec_text(data), self.path(name))
         self._known[name] = data
-        self.new.append(name)
+        if not extended:
+            self.new.append(name)
         return name
 
     def targets(self, name: str) -> list[str]:
@@ -72,7 +78,9 @@ def _check(text: str, path: Path) -> None:
     try:
         planned = planned_document(parse_yaml(text, path.as_posix()))
     except SpecError as error:
-        raise NotAChain(f"it is no chain: {error.diagnostics[0].message}") from None
+        first = error.diagnostics[0]
+        what = "there are no kernels" if first.code == "FG211" else "it is no chain"
+        raise NotAChain(f"{what}: {first.message}") from None
     if isinstance(planned, Composition):
         raise NotAChain("the chain is planned as several regions")
 

@@ -13,6 +13,7 @@ from fusegen.aten import table
 from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import DTYPES, Frame, correction, is_constant, is_narrower, kind_of
+from fusegen.plan.modes import PARAMETERS
 from fusegen.spec.names import free_name
 
 # The keys of a norm's numbers, by their places among the operator's arguments.
@@ -47,6 +48,21 @@ class Chain:
     numbers: dict[str, float] = field(default_factory=dict)
     results: list[tuple[fx.Node, int]] = field(default_factory=list)
     training: bool = False
+
+    @property
+    def mode(self) -> dict[str, str]:
+        """The dtypes of the tensors that the chain takes, as a spec's `modes` has them."""
+        inputs, found = self.data["inputs"], dict[str, str]()
+        for name, node in sorted(self.tensors.items(), key=lambda item: item[0] not in inputs):
+            value = value_of(node)
+            if value is not None and value.is_floating_point():
+                found.setdefault(name if name in inputs else PARAMETERS, name_of(value.dtype))
+        return found
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """The name that a spec has for a dtype."""
+    return str(dtype).removeprefix("torch.")
 
 
 def chain_of(region: Region) -> Chain:
@@ -132,8 +148,7 @@ class _Writer:
         for root, (cast, *others) in casts.items():
             if root in self._steps and not others and is_narrower(cast):
                 del self._same[cast]
-                dtype = str(cast.meta["val"].dtype).removeprefix("torch.")
-                self._step(cast, root, {"op": "cast", "dtype": dtype})
+                self._step(cast, root, {"op": "cast", "dtype": name_of(cast.meta["val"].dtype)})
 
     # Values
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from fusegen.emulate import compile_kernels
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.explain.times import capability, is_worth_splitting, product_sizes
+from fusegen.plan import modes
 from fusegen.plan.devices import DEVICES, Device
 from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
 from fusegen.plan.model import Mode, Program, Variant
@@ -89,12 +90,13 @@ def _with_epilogue(why: str | None, symbol: str, after: Choice, launchers: Emula
 
 
 def mode_of(plan: Plan, dtype: str | None) -> Mode:
-    """The plain mode of a dtype, by its name or its short name. Raises SpecError for one that the spec lacks."""
-    wanted = plan.spec.dtypes[0] if dtype is None else dtype
+    """The mode of a dtype, by its name or its short name; None: the first. Raises SpecError for one that the spec
+    lacks."""
+    wanted = plan.modes[0].roles["activation"] if dtype is None else dtype
     wanted = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(wanted, wanted)
-    for mode in plan.modes:
-        if mode.plain and mode.roles["activation"] == wanted and wanted in plan.spec.dtypes:
-            return mode
+    found = modes.mode_of(plan.modes, wanted) if wanted in plan.spec.dtypes else None
+    if found is not None:
+        return found
     message = f"{plan.spec.name} has no dtype '{wanted}'"
     raise SpecError([Diagnostic("FG211", message, hint=f"it has: {', '.join(plan.spec.dtypes)}")])
 

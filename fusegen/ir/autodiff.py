@@ -58,7 +58,7 @@ def differentiate(
 
 
 def _is_stored(graph: Graph, node: Node, results: Iterable[tuple[Node, Node]]) -> bool:
-    """Whether a value is in memory once the forward pass is done: as a result, or as what the backward pass compares."""
+    """Whether a value is in memory behind the forward pass: as a result, or as what the backward pass compares."""
     return any(each is node for each, _ in results) or any(stored_operand(other) is node for other in graph.nodes)
 
 

@@ -67,6 +67,9 @@ def planned_document(document: Document) -> Planned:
 def planned_spec(spec: SpecModel, document: Document) -> Planned:
     """As planned_document, of a validated spec."""
     spec = with_layers_over_channels(spec)
+    if spec.modes is not None and not is_single(spec):
+        message, hint = "a chain of several regions has kernels for all modes of its dtypes", "leave 'modes' out"
+        raise SpecError([document.diagnostic("FG401", message, ("modes",), key=True, hint=hint)])
     return make_plan(spec, document) if is_single(spec) else prove_wiring(compose(spec, document))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from fusegen.chain.model import Chain
+from fusegen.errors import Diagnostic, quote
 from fusegen.ops.step import Dtypes
 from fusegen.plan.model import Mode, Role
 
@@ -23,7 +24,8 @@ def modes(spec, chain: Chain, known: Mapping[str, str] = MappingProxyType({})) -
     in any of the dtypes. The last
     mode is float64, which only verification builds compile.
 
-    known: the inputs that have one dtype in every call under autocast: float32, or NARROW for its own.
+    known: the inputs that have one dtype in every call under autocast: float32, or NARROW for its own. Where the spec
+    lists modes there are these alone, and the last.
     """
     found = [_mode(spec, chain, dtype, dtype, dtype, False) for dtype in spec.dtypes]
     for mode in _autocast_modes(spec, chain, known) if "float32" in spec.dtypes else ():
@@ -32,8 +34,52 @@ def modes(spec, chain: Chain, known: Mapping[str, str] = MappingProxyType({})) -
             found.append(mode)
         else:
             found[same] = replace(found[same], autocast=True)
+    if spec.modes is not None:
+        found = [mode for mode in found if any(_is(mode, chain, each) for each in spec.modes)]
     found.append(_mode(spec, chain, VERIFICATION_DTYPE, VERIFICATION_DTYPE, VERIFICATION_DTYPE, False))
     return [replace(mode, index=index) for index, mode in enumerate(found)]
+
+
+def mode_of(found: Iterable[Mode], dtype: str) -> Mode | None:
+    """The mode that stands for all with activations in a dtype: a plain one, if there is one."""
+    fits = [mode for mode in found if mode.roles["activation"] == dtype]
+    return next((mode for mode in fits if mode.plain), next(iter(fits), None))
+
+
+PARAMETERS = "parameters"
+"""What an entry of the spec's `modes` calls them."""
+
+
+def refused_modes(spec, document, chain: Chain, known: Mapping[str, str] = MappingProxyType({})) -> list[Diagnostic]:
+    """The entries of the spec's `modes` that no call of the chain can have."""
+    if spec.modes is None:
+        return []
+    possible = modes(spec.model_copy(update={"modes": None}), chain, known)[:-1]
+    names = [chain.inputs[0].name, *chain.further, *([PARAMETERS] if PARAMETERS not in spec.inputs else [])]
+    found = []
+    for index, each in enumerate(spec.modes):
+        unknown = [name for name in each if name not in names]
+        if unknown:
+            message = f"{quote(unknown[0])} has no dtype that a mode may say"
+            hint = f"an entry has some of: {', '.join(names)}"
+            found.append(document.diagnostic("FG211", message, ("modes", index, unknown[0]), key=True, hint=hint))
+        elif not any(_is(mode, chain, each) for mode in possible):
+            rows = dict.fromkeys(", ".join(f"{n}: {mode.roles[_role(chain, n)]}" for n in names) for mode in possible)
+            message = "no call has tensors of these dtypes"
+            hint = f"there are: {'; '.join(rows)}"
+            found.append(document.diagnostic("FG211", message, ("modes", index), hint=hint))
+    return found
+
+
+def _is(mode: Mode, chain: Chain, entry: Mapping[str, str]) -> bool:
+    """Whether an entry of the spec's `modes` is this one."""
+    return all(mode.roles[_role(chain, name)] == dtype for name, dtype in entry.items())
+
+
+def _role(chain: Chain, name: str) -> Role:
+    if name in chain.further:
+        return f"input {name}"
+    return "parameter" if name == PARAMETERS else "activation"
 
 
 def _autocast_modes(spec, chain: Chain, known: Mapping[str, str]) -> Iterator[Mode]:

@@ -13,7 +13,7 @@ from fusegen.plan.epilogue import is_split, reason, why_after_product
 from fusegen.plan.folding import Folding
 from fusegen.plan.ingredients import ingredients
 from fusegen.plan.model import Mode, Program, Tensor, Variant
-from fusegen.plan.modes import modes
+from fusegen.plan.modes import modes, refused_modes
 from fusegen.plan.outer import with_outer
 from fusegen.plan.over_ranks import RankPlan, plan_over_ranks
 from fusegen.plan.proof import prove_saved
@@ -69,6 +69,7 @@ def make_plan(spec: SpecModel, document, known: Mapping[str, str] | None = None)
     cannot be scheduled."""
     training, diagnostics = examine_chain(spec, document, training=True)
     diagnostics = merge(diagnostics, refusals(spec, training, document)) or examine_numbers(spec, document)
+    diagnostics = diagnostics or refused_modes(spec, document, training, known or {})
     if diagnostics:
         raise SpecError(diagnostics)
     chains = {"": training}

@@ -127,6 +127,9 @@ def shapes(plan: Plan) -> list[str]:
 
 def dtypes_text(spec: SpecModel) -> list[str]:
     """The docstring's lines about dtypes."""
+    if spec.modes is not None:
+        modes = (", ".join(f"{name} in {dtype}" for name, dtype in each.items()) for each in spec.modes)
+        return textwrap.wrap(f"The kernels take {'; or '.join(modes)}.", 92)
     return textwrap.wrap(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".", 92)
 
 

@@ -54,6 +54,8 @@ def table(plan: Plan, program: Program) -> Table | None:
     for architecture in plan.tuning:
         for dtype in plan.spec.dtypes:
             indices = [str(mode.index) for mode in plan.modes if mode.roles["activation"] == dtype]
+            if not indices:
+                continue
             modes = f"modes({', '.join(indices)})"
             for each in ranges(architecture.of(program.name, dtype)):
                 most = "kAnyRows" if each.most_rows is None else str(each.most_rows)

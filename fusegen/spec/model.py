@@ -52,11 +52,14 @@ def _target(value: str) -> str:
     return value
 
 
-def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     for index, value in enumerate(values):
         if value in values[:index]:
-            raise problem("FG208", f"{quote(value)} is listed twice")
+            raise problem("FG208", f"{quote(value) if isinstance(value, str) else 'this'} is listed twice")
     return values
+
+
+Dtype = Annotated[str, AfterValidator(_dtype), Plain("a dtype"), WithJsonSchema({"enum": list(DTYPES)})]
 
 
 def _about(value: str) -> str:
@@ -125,11 +128,18 @@ class SpecModel(SpecPart):
         ),
     ]
     dtypes: Annotated[
-        Listing[Annotated[str, AfterValidator(_dtype), Plain("a dtype"), WithJsonSchema({"enum": list(DTYPES)})]],
+        Listing[Dtype],
         Field(min_length=1),
         AfterValidator(_distinct),
         meaning("what kernels are compiled for; autocast needs float32 and one of 16 bits", ["float32", "bfloat16"]),
     ] = DTYPES
+    modes: Annotated[
+        Given[Annotated[Listing[dict[Identifier, Dtype]], Field(min_length=1), AfterValidator(_distinct)]],
+        meaning(
+            "the combinations of dtypes that kernels are compiled for; without it all that calls can have",
+            [{"x": "bfloat16", "parameters": "float32"}],
+        ),
+    ] = None
     rewrites: Annotated[
         Given[Rewrites], meaning("algebra of the planner, each of which may be switched off", {"sums": False})
     ] = None

@@ -16,6 +16,7 @@ from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import candidates
 from fusegen.plan.composition import compiled
 from fusegen.plan.load import planned_files
+from fusegen.plan.modes import mode_of
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import DEFAULT
 from fusegen.plan.tuning import Architecture, Measurement
@@ -69,10 +70,11 @@ def tune_specs(specs: Sequence[Path], options: Options, device: Device | None = 
         for plan, spec in files:
             package = import_package(packages, plan.spec.name)
             found = []
-            for mode in plan.modes:
-                if mode.plain and mode.roles["activation"] in _dtypes(plan, options):
-                    chain = Chain(plan, mode, package, launchers[plan.spec.name], device.name)
-                    found += [m for size in _sizes(plan, options) for m in _measured(chain, size, device, say)]
+            for dtype in _dtypes(plan, options):
+                mode = mode_of(plan.modes, dtype)
+                assert mode is not None
+                chain = Chain(plan, mode, package, launchers[plan.spec.name], device.name)
+                found += [m for size in _sizes(plan, options) for m in _measured(chain, size, device, say)]
             machine = device.clock.machine
             new = Architecture(device.target, machine.gpu, machine.torch, machine.cuda, in_order(plan, found))
             _write(plan, spec, new, stdout, say)
@@ -104,7 +106,8 @@ def _refuse_target(plans: Sequence[Plan], target: str) -> None:
 
 
 def _dtypes(plan: Plan, options: Options) -> list[str]:
-    return [dtype for dtype in plan.spec.dtypes if options.dtypes is None or dtype in options.dtypes]
+    there = [dtype for dtype in plan.spec.dtypes if mode_of(plan.modes, dtype) is not None]
+    return [dtype for dtype in there if options.dtypes is None or dtype in options.dtypes]
 
 
 def _sizes(plan: Plan, options: Options) -> list[Sizes]:

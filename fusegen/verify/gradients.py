@@ -27,7 +27,7 @@ Function = Callable[[Tensor], Tensor]
 def double_precision(package: ModuleType) -> Iterator[None]:
     """Lets the package's module take float64, whose kernels only verification builds have."""
     plain = package._MODES
-    key = tuple(torch.float64 for _ in next(iter(plain)))
+    key = tuple(torch.float64 for _ in next(iter(plain or package._AUTOCAST_MODES)))
     package._MODES = plain | {key: len(package._package.dtypes) - 1}
     try:
         yield

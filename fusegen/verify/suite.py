@@ -275,13 +275,15 @@ class Suite:
         )
 
     def _behaviour(self, check: Check, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
-        return check(*self._pair(check.__name__, size, mode, precision))
+        with self._as_called(mode):
+            return check(*self._pair(check.__name__, size, mode, precision))
 
     def _leading(self, size: Sizes, mode: Mode) -> list[Comparison]:
         chain = self.subject.plan.chain
         free = has_free_rows(chain) and not chain.targets  # which the checks make for [rows, channels]
         pair, trailing = self._pair("leading", size, mode), len(chain.trailing) or 1
-        return leading.leading_dimensions(*pair, free_rows=free, trailing=trailing)
+        with self._as_called(mode):
+            return leading.leading_dimensions(*pair, free_rows=free, trailing=trailing)
 
     def _tails(self, mode: Mode) -> list[Comparison]:
         dtype, size = getattr(torch, mode.roles["activation"]), self._size()
@@ -293,7 +295,8 @@ class Suite:
         batches = [[drawn_like(x) for x in inputs] for _ in range(STEPS)]
         if not list(fused.parameters()):
             return []
-        return compare_steps(fused, original, batches, seed=self.seed)
+        with self._as_called(mode):
+            return compare_steps(fused, original, batches, seed=self.seed)
 
     def _gradcheck(self, size: Sizes, mode: Mode) -> list[Comparison]:
         fused, original, inputs = self._pair("gradcheck", size, mode)
@@ -320,9 +323,13 @@ class Suite:
         """All but float64, which only gradcheck uses."""
         return [mode for mode in self.subject.plan.modes if mode.roles["activation"] != "float64"]
 
+    def _as_called(self, mode: Mode) -> torch.autocast:
+        """Autocast, as it is in the mode's calls: off where they may be without it."""
+        return torch.autocast(self.subject.device, self._autocast(mode), enabled=not mode.plain)
+
     def _representatives(self) -> list[Mode]:
-        """The first plain mode of each width: float32, and one of 16 bits."""
-        plain = [mode for mode in self.modes() if mode.plain]
+        """The first mode of each width, float32 and one of 16 bits: a plain one, unless the spec has none."""
+        plain = [mode for mode in self.modes() if mode.plain] or self.modes()
         return list({getattr(torch, mode.roles["activation"]).itemsize: mode for mode in reversed(plain)}.values())[
             ::-1
         ]

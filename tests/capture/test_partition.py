@@ -14,7 +14,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.capture.partition import Region, partition  # noqa: E402
-from fusegen.capture.specs import Specs  # noqa: E402
+from fusegen.capture.specs import Specs, read_spec  # noqa: E402
 from fusegen.capture.steps import NotAChain, chain_of  # noqa: E402
 from fusegen.plan.load import planned_files  # noqa: E402
 from tests.capture.graphs import lowered  # noqa: E402
@@ -245,6 +245,25 @@ def test_a_spec_for_more_dtypes_serves(tmp_path: Path) -> None:
     assert found.place(chain_of(region), {"float32", "bfloat16"}) == "layer_norm_add_mixed_bf16"
     assert found.place(chain_of(region), {"bfloat16"}) == "layer_norm_add_mixed_bf16"
     assert found.place(chain_of(region), {"float16"}) == "layer_norm_add_f16"
+
+
+def test_a_spec_has_the_modes_of_a_graph(tmp_path: Path) -> None:
+    def add_norm(x: Tensor, y: Tensor) -> Tensor:
+        return F.layer_norm(x + y, (8,))
+
+    both, found = {"float32", "bfloat16"}, Specs(tmp_path, ["sm_90"])
+    chains = [chain_of(each) for y in (X + 1, X.bfloat16()) for each in regions(add_norm, X, y)]
+    assert [found.place(chain, both) for chain in [*chains, chains[0]]] == ["add_layer_norm_mixed_bf16"] * 3
+    found.write()
+    path = tmp_path / "add_layer_norm_mixed_bf16.yaml"
+    modes = [{"x": "float32", "other": each} for each in ("float32", "bfloat16")]
+    assert read_spec(path)["modes"] == modes
+    # Such a spec is not changed later on, and one without modes has all.
+    path.write_text(path.read_text().replace("  - {x: float32, other: bfloat16}\n", ""))
+    assert Specs(tmp_path, ["sm_90"]).place(chains[0], both) == path.stem
+    assert Specs(tmp_path, ["sm_90"]).place(chains[1], both) == f"{path.stem}_2"
+    path.write_text(path.read_text().replace("modes:\n  - {x: float32, other: float32}\n", ""))
+    assert Specs(tmp_path, ["sm_90"]).place(chains[1], both) == path.stem
 
 
 def test_a_spec_that_is_there_is_not_changed(tmp_path: Path) -> None:

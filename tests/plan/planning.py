@@ -42,6 +42,7 @@ def planned(
     shape: str = "[batch, width]",
     dtypes: str = "float32, bfloat16, float16",
     targets: str = "sm_90",
+    modes: str = "",
 ) -> Plan:
     """The plan of a chain over x: [16, 32]; `hidden` is 64. Each step is the inside of its braces."""
     path = directory / "spec.yaml"
@@ -53,5 +54,6 @@ def planned(
         "arguments": ", ".join(f"{name}: {{type: dim}}" for name in used if name != "batch") + arguments,
         **{"shape": shape, "inputs": inputs, "dtypes": dtypes, "targets": targets},
     }
-    path.write_text(_TEXT.format(chain=chain, **fields), encoding="utf-8")
+    listed = f"modes: [{modes}]\n" if modes else ""
+    path.write_text(_TEXT.format(chain=chain, **fields) + listed, encoding="utf-8")
     return plan_file(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fusegen.errors import SpecError
 from fusegen.ops.step import promote
 from fusegen.plan.plan import Plan
 from tests.plan.planning import LINEAR, planned
@@ -83,3 +84,38 @@ def test_promotion_is_torchs() -> None:
         for right in DTYPES:
             expected = torch.promote_types(getattr(torch, left), getattr(torch, right))
             assert str(expected) == f"torch.{promote(left, right)}"
+
+
+REST = {"inputs": ", rest: [batch, width]", "dtypes": "float32, bfloat16"}
+NORM = ("op: add, input: rest", "op: layer_norm, name: n")
+
+
+def test_a_spec_may_list_its_modes(tmp_path) -> None:
+    listed = "{x: bfloat16, rest: float32, parameters: float32}, {x: bfloat16, rest: bfloat16}"
+    plan = planned(tmp_path, *NORM, modes=listed, **REST)
+    assert [mode.name for mode in plan.modes] == [
+        *("bfloat16", "autocast bfloat16, inputs float32", "autocast bfloat16, inputs bfloat16"),
+        "float64",
+    ]
+    assert [mode.index for mode in plan.modes] == list(range(4))
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ("{x: float32, parameters: bfloat16}", "no call has tensors of these dtypes"),
+        ("{x: float16}", "no call has tensors of these dtypes"),
+        ("{x: float32}, {y: float32}", "'y' has no dtype that a mode may say"),
+        ("{x: float32}, {x: float32}", "listed twice"),
+        ("{x: half}", "unsupported dtype 'half'"),
+    ],
+)
+def test_modes_that_no_call_has_are_refused(tmp_path, listed: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        planned(tmp_path, *NORM, modes=listed, **REST)
+
+
+def test_regions_have_all_modes(tmp_path) -> None:
+    layers = (LINEAR, "op: linear, name: down, out_features: width")
+    with pytest.raises(SpecError, match="several regions has kernels for all modes"):
+        planned(tmp_path, *layers, modes="{x: float32}")

@@ -17,7 +17,7 @@ Formulas, and the values at kinks, are those of PyTorch's derivatives.yaml and o
 class Function:
     """One entry.
 
-    by_sign: the gradient depends on the sign of x alone, which the result has as well: where the result is in memory, the
+    by_sign: the gradient depends on the sign of x alone, which the result has, too: where the result is in memory, the
     function `NAME_backward` takes it in the place of x, which need not be.
     cpp: a function of C++, or of math.cuh or activations.cuh in templates/support, where that has not the same name; or
     a pattern with one operator at most, such as "{} + {}".
