@@ -207,7 +207,7 @@ SUBJECTS: dict[str, Subject] = {
     "tabular_mlp": Subject(TabularMLP, _tabular, _classes, "amp"),
     "tabular_mlp_tf32": Subject(TabularMLP, _tabular, _classes, "tf32"),
     "tabular_mlp_fp32": Subject(TabularMLP, _tabular, _classes, "fp32"),
-    "dcgan": Subject(DCGAN, _batch(_random(256, 128, 1, 1), _random(256, 3, 64, 64)), _mean_squares, "amp", True),
+    "dcgan": Subject(DCGAN, _batch(_random(256, 128, 1, 1), _random(256, 3, 64, 64)), _mean_squares, "amp"),
     "unet": Subject(UNet, _batch(_random(16, 3, 256, 256), _integers(2, 16, 256, 256)), _classes, "amp", True),
     "resnet50": _classifier("resnet50", 128),
     "efficientnet_b0": _classifier("efficientnet_b0", 128),

@@ -52,6 +52,14 @@ class Call(nn.Module):
     def extra_repr(self) -> str:
         return self._chain
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For the keys of PyTorch's caches of compiled graphs: an op's name has the digest of its sources."""
+        return self.__dict__ | {"_operator": str(self._operator.forward)}
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Call:
+        """Copies of a graph have the same ops."""
+        return self
+
     def forward(self, *tensors: Tensor) -> Any:
         support = _support_of(self._operator)
         given = [self._given(each, tensors, support) for each in self._arguments]

@@ -37,22 +37,28 @@ class Specs:
         """The name of the chain's spec, which write() writes if there is none. dtypes: of the tensors, some of DTYPES,
         all of which the spec has. It has the mode of the call as well; a spec that is not written yet takes a further
         one. Raises NotAChain for a chain that cannot be planned."""
-        kind, mode, extended = _kind(chain.data), chain.mode, None
-        for name, known in self._known.items():
-            if _kind(known) == kind and dtypes <= set(known.get("dtypes", DTYPES)):
-                if mode in known.get("modes", [mode]):
-                    return name
-                extended = name if name in self.new else extended
+        kind, mode = _kind(chain.data), chain.mode
+        fits = {
+            name: known
+            for name, known in self._known.items()
+            if _kind(known) == kind and dtypes <= set(known.get("dtypes", DTYPES))
+        }
+        for name, known in fits.items():
+            if mode in known.get("modes", [mode]):
+                return name
+        listed, modes = [each for each in DTYPES if each in dtypes], [mode]
+        extended = next((name for name in fits if name in self.new), None)
+        if extended is not None:
+            listed, modes = fits[extended]["dtypes"], [*fits[extended]["modes"], mode]
         name = extended or free_name(_wanted(chain.data, dtypes), {known.lower() for known in self._known})
-        listed = [each for each in DTYPES if each in dtypes]
         around = {key: chain.data[key] for key in ("dims", "arguments", "inputs")}
         data: dict[str, Any] = {"fusegen": FORMAT_VERSION, "name": name, **around, "dtypes": listed}
         if len(listed) > 1:
-            data["modes"] = [*(self._known[extended]["modes"] if extended else []), mode]
+            data["modes"] = modes
         data |= {"targets": self._targets, **chain.data}
         _check(spec_text(data), self.path(name))
         self._known[name] = data
-        if not extended:
+        if extended is None:
             self.new.append(name)
         return name
 

@@ -8,17 +8,34 @@ from typing import Literal
 import torch
 from torch import Tensor, fx
 
+from fusegen.aten.nodes import shape_of, value_of
 from fusegen.capture.partition import Region
 
 Choose = Literal["faster", "all"]
 
 # docs/performance.md has norms beside torch.compile: faster in a training step, as fast or slower in a forward pass.
 NO_GRADIENT = "no gradient flows through it, and PyTorch's compiler fuses a forward pass as well"
+PADDED = "PyTorch's compiler has room behind rows of this length, and the kernels would wait for copies without"
 
 
 def obstacle(region: Region, trained: Collection[fx.Node]) -> str | None:
     """Why a region's kernels would not be faster. trained: what with_gradients() returns for its graph."""
-    return None if any(node in trained for node in region.nodes) else NO_GRADIENT
+    if not any(node in trained for node in region.nodes):
+        return NO_GRADIENT
+    return PADDED if _is_padded(region) else None
+
+
+def _is_padded(region: Region) -> bool:
+    """Whether Inductor gives long rows, of a product say, a stride of whole lines of a cache."""
+    from torch._inductor import config
+
+    channels = region.frame.channels
+    if region.frame.form != "rows" or not isinstance(channels, int) or channels <= config.padding_stride_threshold:
+        return False
+    given = {each for node in region.nodes for each in node.all_input_nodes if shape_of(each) == region.frame.sizes}
+    values = [value for each in given if (value := value_of(each)) is not None]
+    is_on = config.comprehensive_padding
+    return is_on and any(channels * value.dtype.itemsize % config.padding_alignment_bytes for value in values)
 
 
 def with_gradients(graph: fx.Graph) -> set[fx.Node]:

@@ -30,5 +30,5 @@ def backend(fused: Path, emulation_cache: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(packages, "import_package", emulated)
     torch._dynamo.reset()
-    yield lambda **options: Backend(fused, rest="eager", **options)
+    yield lambda **options: Backend(fused, **{"rest": "eager"} | options)
     torch._dynamo.reset()

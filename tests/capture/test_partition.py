@@ -253,11 +253,14 @@ def test_a_spec_has_the_modes_of_a_graph(tmp_path: Path) -> None:
 
     both, found = {"float32", "bfloat16"}, Specs(tmp_path, ["sm_90"])
     chains = [chain_of(each) for y in (X + 1, X.bfloat16()) for each in regions(add_norm, X, y)]
-    assert [found.place(chain, both) for chain in [*chains, chains[0]]] == ["add_layer_norm_mixed_bf16"] * 3
+    # A chain with tensors of float32 alone takes none of its dtypes from the spec.
+    given = [(chains[1], both), (chains[0], {"float32"}), (chains[1], both)]
+    assert [found.place(*each) for each in given] == ["add_layer_norm_mixed_bf16"] * 3
     found.write()
     path = tmp_path / "add_layer_norm_mixed_bf16.yaml"
-    modes = [{"x": "float32", "other": each} for each in ("float32", "bfloat16")]
-    assert read_spec(path)["modes"] == modes
+    modes = [{"x": "float32", "other": each} for each in ("bfloat16", "float32")]
+    written = read_spec(path)
+    assert written["modes"] == modes and written["dtypes"] == ["float32", "bfloat16"]
     # Such a spec is not changed later on, and one without modes has all.
     path.write_text(path.read_text().replace("  - {x: float32, other: bfloat16}\n", ""))
     assert Specs(tmp_path, ["sm_90"]).place(chains[0], both) == path.stem
