@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 READY = "ready to be timed"
+STACKS = signal.SIGUSR1
+"""Has a process write the stacks of its threads, and go on."""
 
 
 def descendants(pid: int) -> list[int]:
@@ -58,9 +60,11 @@ class Children:
                     break
             else:
                 time.sleep(0.2)
+        send(STACKS, [process.pid for process in self._running.values()])
+        time.sleep(1)
         for job, process in self._running.items():
             send(signal.SIGKILL, descendants(process.pid))
-            found.append({"model": job[0], "route": job[1], "problem": "not ready in time"})
+            found.append({"model": job[0], "route": job[1], "problem": "not ready in time; its log has its stacks"})
         found += [{"model": name, "route": route, "problem": "not begun in time"} for name, route in self._waiting]
         return found
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import faulthandler
 import json
 import statistics
 import sys
@@ -31,7 +32,7 @@ from typing import Any
 
 import torch
 from kernel_names import kernel_name
-from model_processes import READY, Children
+from model_processes import READY, STACKS, Children
 from model_subjects import SUBJECTS, TINY, Step, Subject
 from torch import Tensor, nn
 
@@ -194,6 +195,7 @@ def _patch_transformers(name: str) -> None:
 
 def child(name: str, route: str, out: Path, directory: Path) -> None:
     """Prepares one model by one route, waits for its turn, measures, and prints a row as JSON."""
+    faulthandler.register(STACKS)
     row: dict[str, Any] = {"model": name, "route": route, "torch": torch.__version__}
     run = None
     try:
