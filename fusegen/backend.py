@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import fx, nn
 
+from fusegen.capture.inductor import announce_ops
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import SPECS, Build, Packages
 from fusegen.capture.products import Precision
@@ -72,6 +73,7 @@ class Backend:
             return aot_eager(module, list(inputs))
         from torch._inductor.compile_fx import compile_fx
 
+        announce_ops()
         return compile_fx(module, inputs, config_patches=self.options or None)  # type: ignore[return-value]
 
     def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
