@@ -44,7 +44,7 @@ class Specs:
             if _kind(known) == kind and dtypes <= set(known.get("dtypes", DTYPES))
         }
         for name, known in fits.items():
-            if mode in known.get("modes", [mode]):
+            if any(each.items() <= mode.items() for each in known.get("modes", [{}])):
                 return name
         listed, modes = [each for each in DTYPES if each in dtypes], [mode]
         extended = next((name for name in fits if name in self.new), None)
