@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from fusegen.ir.affine import Coefficient, Form, axes_of, written
-from fusegen.ir.functions.catalogue import FUNCTIONS
+from fusegen.ir.functions.catalogue import is_by_sign
 from fusegen.ir.graph import Graph, Node, ancestors
 
 
@@ -102,6 +102,5 @@ def same(s: Rewriter, node: Node) -> Form:
 def _with_sign(s: Rewriter, node: Node, operand: Node) -> Node:
     """What has the sign of an operand: of a gradient that goes by the sign of a result that is not in memory, what the
     result is of."""
-    function = FUNCTIONS.get(operand.op)
-    is_for_sign = function is not None and function.by_sign and node.op == f"{operand.op}_backward"
+    is_for_sign = is_by_sign(operand) and node.op == f"{operand.op}_backward"
     return operand.operands[0] if is_for_sign and operand not in s.given else operand

@@ -9,7 +9,7 @@ from typing import Any
 from fusegen.chain.model import Chain
 from fusegen.ir.autodiff import differentiate
 from fusegen.ir.axes import CHANNEL, ROW, SCALAR
-from fusegen.ir.functions.catalogue import FUNCTIONS
+from fusegen.ir.functions.catalogue import is_by_sign
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reductions import channel_numbers, stored_operand
 from fusegen.ops.step import promote
@@ -71,7 +71,7 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
     outputs, reasons = _gradient_outputs(spec, chain, gradients, names, found, incoming)
     targets = [tensor.node for tensor in outputs]
     nodes = saved_nodes(targets, grad, *(given.node for given in grads))
-    results = [Tensor(result, chain.result, "output")] if _is_by_sign(chain.result) else []
+    results = [Tensor(result, chain.result, "output")] if is_by_sign(chain.result) else []
     results += [each.tensor for each in further]
     again = _read_again(results, targets, nodes)
     read = ancestors(targets, [*nodes, *(tensor.node for tensor in again)])
@@ -114,13 +114,9 @@ def _read_again(results: Sequence[Tensor], targets: list[Node], saved: list[Node
         if each.node.is_leaf or each.node in saved:
             continue
         before, behind = tensors(found), tensors([*found, each])
-        if len(behind) < len(before) + (_is_by_sign(each.node) and each.node in behind):
+        if len(behind) < len(before) + (is_by_sign(each.node) and each.node in behind):
             found.append(each)
     return found
-
-
-def _is_by_sign(node: Node) -> bool:
-    return node.op in FUNCTIONS and FUNCTIONS[node.op].by_sign
 
 
 def statistics_of_ranks(chain: Chain) -> list[Tensor]:

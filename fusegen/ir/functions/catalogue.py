@@ -36,3 +36,7 @@ def is_costly(node: Node) -> bool:
 
 def is_slope(node: Node) -> bool:
     return known_of(node).slope
+
+
+def is_by_sign(node: Node) -> bool:
+    return known_of(node).by_sign
