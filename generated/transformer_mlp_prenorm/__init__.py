@@ -58,11 +58,11 @@ _region_norm = _region(
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "7bf2566a887b",
+    "11fdf8d042e0",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "c34c5ea4a0da",
+    "d957bee5045d",
 )
 
 _package = _support.Composition(

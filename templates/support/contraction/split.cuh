@@ -15,18 +15,6 @@ constexpr int kSplitWarps = kSplitThreads / 32;
 
 constexpr int kKept = 4;  // vectors of a thread of split_rows, which it reads once
 
-// What all threads of a block have, reduced, for each of them. shared: a word for each warp.
-template <typename Op, typename T>
-__device__ __forceinline__ T reduce_in_block(T value, T* shared) {
-  const int lane = threadIdx.x % 32;
-  reduce_in_warp<Op>(32, value);
-  if (lane == 0) shared[threadIdx.x / 32] = value;
-  __syncthreads();
-  value = lane < blockDim.x / 32 ? shared[lane] : Op::kIdentity;
-  reduce_in_warp<Op>(32, value);
-  return value;
-}
-
 // One row a block, whose warps are as many as launch_split says. folded: of the columns, where
 // kFolds.
 template <bool kFolds>
@@ -70,7 +58,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     take(load_four(from, column, columns, aligned), column);
   }
   int* const shared = shared_memory<int>();
-  largest = reduce_in_block<LargestExponent>(largest, shared);
+  reduce_over_block<LargestExponent>(shared, largest);
   if constexpr (!kFolds) largest = exponent_of(__int_as_float(largest));
   const int e = row_exponent(largest);
 
@@ -92,7 +80,7 @@ __global__ void __launch_bounds__(kSplitThreads)
        column += 4 * blockDim.x) {
     put(load_four(from, column, columns, aligned), column);
   }
-  lost = reduce_in_block<AddLost>(lost, reinterpret_cast<unsigned*>(shared + kSplitWarps));
+  reduce_over_block<AddLost>(reinterpret_cast<unsigned*>(shared), lost);
   if (threadIdx.x != 0) return;
   to.largest[row] = largest;
   to.lost[row] = lost;
@@ -215,8 +203,7 @@ inline cudaError_t launch_split(
     const unsigned warps = unsigned(wanted < kSplitWarps ? wanted : kSplitWarps);
     const auto kernel = folds == nullptr ? split_rows<false> : split_rows<true>;
     return launch_with(false, kernel, dim3(unsigned(layout.rows)), dim3(32 * warps),
-                       2 * kSplitWarps * sizeof(int), stream, values, layout.columns, aligned,
-                       folds, to);
+                       32 * sizeof(int), stream, values, layout.columns, aligned, folds, to);
   }
   // 0x80808080 is below every exponent. The counts of columns and the count of all are neighbours.
   cudaError_t error = fill(to.largest, 0x80, layout.columns, stream);

@@ -9,11 +9,17 @@ namespace fusegen {
 
 // What warps reduce: exponents, and counts, whose sum stays in 32 bits.
 struct LargestExponent {
-  static constexpr int kIdentity = kNoExponent;
+  template <typename Acc>
+  static __device__ __forceinline__ Acc identity() {
+    return kNoExponent;
+  }
   static __device__ __forceinline__ int combine(int a, int b) { return max(a, b); }
 };
 struct AddLost {
-  static constexpr unsigned kIdentity = 0;
+  template <typename Acc>
+  static __device__ __forceinline__ Acc identity() {
+    return 0;
+  }
   static __device__ __forceinline__ unsigned combine(unsigned a, unsigned b) {
     return min(a + b, kNotFinite);
   }

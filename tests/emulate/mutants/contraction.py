@@ -5,21 +5,22 @@ from __future__ import annotations
 from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.mutant import EARLY, RACE, Mutant
 
-_SPLIT, _RECHECK = "contraction/split.cuh", "contraction/recheck.cuh"
+_SPLIT, _RECHECK, _LANES = "contraction/split.cuh", "contraction/recheck.cuh", "reduce_lanes.cuh"
 _BARRIER = "__syncthreads();"
 
 CONTRACTION = [
     Mutant(name, run, file, within, old, new, caught, kernel, nth, of)
     for name, run, file, within, old, new, caught, kernel, nth, of in (
-        ("largest of each lane alone", "rows", _SPLIT, "reduce_in_block", "reduce_in_warp<Op>(32, value);",
-         NOTHING, "wrong .*exponents", None, 0, 2),
-        ("largest of each warp alone", "rows", _SPLIT, "reduce_in_block", "reduce_in_warp<Op>(32, value);",
-         NOTHING, "wrong .*exponents", None, 1, 2),
-        ("values before all warps have theirs", "rows", _SPLIT, "reduce_in_block", _BARRIER, NOTHING, EARLY,
-         "split_rows", 0, 1),
+        ("largest of each lane alone", "rows", _LANES, "reduce_over_block", "reduce_in_warp<Op>(32, first, more...);",
+         NOTHING, "wrong .*exponents", None, 0, 1),
+        ("largest of each warp alone", "rows", _LANES, "reduce_over_warps",
+         "reduce_in_warp<Op>(kMostWarps, first, more...);", NOTHING, "wrong .*exponents", None, 0, 1),
+        ("lost over exponents that others still read", "rows", _LANES, "reduce_over_warps", _BARRIER, NOTHING, RACE,
+         "split_rows", 0, 2),
+        ("values before all warps have theirs", "rows", _LANES, "reduce_over_warps", _BARRIER, NOTHING, EARLY,
+         "split_rows", 1, 2),
         ("lost of each thread alone", "rows", _SPLIT, "split_rows",
-         "lost = reduce_in_block<AddLost>(lost, reinterpret_cast<unsigned*>(shared + kSplitWarps));", NOTHING,
-         "wrong lost", None, 0, 1),
+         "reduce_over_block<AddLost>(reinterpret_cast<unsigned*>(shared), lost);", NOTHING, "wrong lost", None, 0, 1),
         ("columns before all warps have theirs", "columns", _SPLIT, "reduce_columns_of_block", _BARRIER, NOTHING, EARLY,
          "largest_of_columns", 0, 1),
         ("an element of each lane's terms", "a row", _RECHECK, "recomputed_element",
