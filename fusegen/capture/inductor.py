@@ -29,8 +29,9 @@ def announce_ops() -> None:
 
 
 def ops() -> Iterator[OpOverload]:
-    """The ops of all packages that are loaded."""
+    """The ops of all packages that are loaded, but those that are traced into: Inductor does not meet them."""
     for name in torch._C._dispatch_get_all_op_names():
         namespace, _, function = name.partition("::")
-        if namespace == _NAMESPACE:
+        is_traced = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+        if namespace == _NAMESPACE and not is_traced:
             yield getattr(getattr(torch.ops, namespace), function).default
