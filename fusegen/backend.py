@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import fx, nn
+from torch.export import ExportedProgram
 
+from fusegen.capture.exported import with_ops
 from fusegen.capture.inductor import announce_ops
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import SPECS, Build, Packages
@@ -75,6 +77,14 @@ class Backend:
 
         announce_ops()
         return compile_fx(module, inputs, config_patches=self.options or None)  # type: ignore[return-value]
+
+    def export(self, program: ExportedProgram) -> ExportedProgram:
+        """A program of torch.export with kernels, for inference: it calls the ops of packages, which have to be loaded
+        where it runs. The program itself where no chain is taken. Raises SpecError and BuildError."""
+        self.report.graphs += 1
+        made = with_ops(program, self._rewritten)
+        announce_ops()
+        return made
 
     def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
         """The graph with calls of packages; as it was where it cannot be lowered."""
