@@ -94,3 +94,16 @@ def test_a_later_start_compiles_nothing(directory: Path, monkeypatch: pytest.Mon
     backend = fusegen.Backend(directory)
     torch.compile(make().cuda(), backend=backend)(x)
     assert len(backend.report.taken) == count, str(backend.report)
+
+
+def test_aot_inductor(directory: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Convolved(256).cuda().eval(), torch.randn(3, 200, 256, device="cuda")
+    backend = fusegen.Backend(directory, precision="fp32_split", choose="all")
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = backend.export(torch.export.export(model, (x,), dynamic_shapes=({0: rows},)))
+    assert [each.ops for each in backend.report.taken] == [("linear",)] * 2, str(backend.report)
+    path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    run, exact = torch._inductor.aoti_load_package(path), copy.deepcopy(model).double()
+    for each in (x, torch.randn(7, 200, 256, device="cuda")):
+        torch.testing.assert_close(run(each).double(), exact(each.double()), rtol=1e-5, atol=1e-4)
