@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
 
 
-def _run(arguments: list[str] | None) -> NoReturn:
+def _run(arguments: list[str] | None) -> None:
     stderr = Console(stderr=True, highlight=False)
     try:
         app(args=arguments, prog_name="fusegen")  # and not `python -m fusegen`, for which no shell completes

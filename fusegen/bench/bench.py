@@ -87,8 +87,9 @@ class Bench:
         subject.fix_targets((fused, original), inputs)
         product = PRECISIONS[place.precision].product
         if product != "ieee":
-            fused.fusegen_precision = product
-            fused.fusegen_keep_pieces = True  # nobody writes to the weights while they are measured
+            fused.fusegen_precision = product  # type: ignore[assignment]
+            # Nobody writes to the weights while they are measured.
+            fused.fusegen_keep_pieces = True  # type: ignore[assignment]
         dtype = getattr(torch, place.dtype)
         checks = Checks(original, inputs, options.modes, dtype, options.seed)
         try:

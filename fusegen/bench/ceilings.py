@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from operator import matmul
 from typing import Any
 
 import torch
@@ -41,7 +43,7 @@ def measure_ceilings(
             torch.randn(extent, extent, device=device, dtype=getattr(torch, precision.dtype)) for _ in range(2)
         )
         with matmul_settings(precision):
-            seconds = _median_ms(clock, lambda left=left, right=right: left @ right) * 1e-3
+            seconds = _median_ms(clock, partial(matmul, left, right)) * 1e-3
         found[name] = 2 * extent**3 / seconds / 1e12
     return Ceilings(copy, found)
 

@@ -41,7 +41,7 @@ def make_peer(name: str, original: nn.Module, backend: str | None = None) -> nn.
         return original
     arguments = options if backend is None else {"backend": backend}
     # Without fullgraph a chain that breaks the graph would be timed as eager, unnoticed.
-    return torch.compile(copy.deepcopy(original), dynamic=False, fullgraph=True, **arguments)
+    return torch.compile(copy.deepcopy(original), dynamic=False, fullgraph=True, **arguments)  # type: ignore[return-value]
 
 
 @contextlib.contextmanager

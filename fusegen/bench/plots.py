@@ -21,7 +21,7 @@ _COLOURS = {
     "max-autotune": "#009e73",
     COPY: "#000000",
 }
-_STYLE = {
+_STYLE: dict[Any, Any] = {  # matplotlib's own types list the names of its version
     "svg.hashsalt": "fusegen",  # else element names are random
     "svg.fonttype": "none",
     "font.size": 9,
@@ -132,7 +132,7 @@ def bandwidth(rows: Sequence[Row]) -> Any:
             axis = axes[y][x]
             here = [row for row in rows if (row.dtype, row.mode) == (dtype, mode)]
             for name, colour in _COLOURS.items():
-                points = sorted((row.tail_bytes / 2**20, _share(row)) for row in here if row.subject == name)
+                points = sorted(((row.tail_bytes or 0) / 2**20, _share(row)) for row in here if row.subject == name)
                 if points:
                     style = "--" if name == COPY else "-"
                     axis.plot(*zip(*points, strict=True), style, marker=".", color=colour, label=name)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.names import STEP
-from fusegen.bench.work import Work, contraction_work, convolution_work
+from fusegen.bench.work import Call, Work, contraction_work, convolution_work
 from fusegen.plan.composition import Composition, Planned, compiled
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
@@ -102,7 +102,7 @@ def products_work(
 def _operands(step: Any, original: nn.Module, with_bias: bool) -> tuple[Tensor, Tensor | None]:
     """The weight of a linear or matmul step, [out_features, in_features], and its bias."""
     if step.op == "linear":
-        layer = original.get_submodule(step.name)
+        layer: Any = original.get_submodule(step.name)
         weight, bias = layer.weight, layer.bias
     else:
         weight = original.get_parameter(step.parameter)
@@ -111,7 +111,7 @@ def _operands(step: Any, original: nn.Module, with_bias: bool) -> tuple[Tensor, 
     return weight.detach(), bias.detach() if with_bias and bias is not None else None
 
 
-def _product(weight: Tensor, bias: Tensor | None, rows: int, like: Tensor, what: str):
+def _product(weight: Tensor, bias: Tensor | None, rows: int, like: Tensor, what: str) -> Call:
     data, grad = (torch.randn(rows, width, device=like.device, dtype=like.dtype) for width in weight.shape[::-1])
 
     def forward() -> Tensor:

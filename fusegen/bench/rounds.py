@@ -11,6 +11,7 @@ import gc
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fusegen.bench.clock import Clock
@@ -82,8 +83,8 @@ def measure(clock: Clock, works: Mapping[str, Work], failed: Failed) -> dict[str
     for name in list(running):
         for _ in range(WARM_UP):
             if name in running:
-                attempt(name, lambda name=name: clock.wall_us(works[name].call, 1))
-    issue = {name: attempt(name, lambda name=name: clock.issue_us(works[name].call)) for name in list(running)}
+                attempt(name, partial(clock.wall_us, works[name].call, 1))
+    issue = {name: attempt(name, partial(clock.issue_us, works[name].call)) for name in list(running)}
     delays = {name: _DELAY_FACTOR * us for name, us in issue.items() if us is not None}
     collecting = gc.isenabled()
     gc.collect()
@@ -97,7 +98,7 @@ def measure(clock: Clock, works: Mapping[str, Work], failed: Failed) -> dict[str
     found = {}
     for name in list(running):
         work = works[name]
-        peak = None if work.graphs else attempt(name, lambda work=work: clock.peak_bytes(work.call))
+        peak = None if work.graphs else attempt(name, partial(clock.peak_bytes, work.call))
         if name in running:
             found[name] = Measured(Spread.of(device[name]), Spread.of(wall[name]), peak)
     return found
@@ -112,7 +113,7 @@ def _device_rounds(
     while done < rounds and running:
         queued = {}
         for name in list(running):
-            queued[name] = attempt(name, lambda name=name: clock.enqueue(works[name].call, delays[name]))
+            queued[name] = attempt(name, partial(clock.enqueue, works[name].call, delays[name]))
         clock.synchronise()
         for name in running:
             samples[name].append(queued[name]())
@@ -130,7 +131,7 @@ def _wall_rounds(
     samples: dict[str, list[float]] = {name: [] for name in running}
     calls = {}
     for name in list(running):
-        once = attempt(name, lambda name=name: clock.wall_us(works[name].call, _ESTIMATING_CALLS))
+        once = attempt(name, partial(clock.wall_us, works[name].call, _ESTIMATING_CALLS))
         if once is not None:
             calls[name] = _within(_LOOP_US / once, 2, _MOST_CALLS)
 
@@ -140,7 +141,7 @@ def _wall_rounds(
 
     for _ in range(WALL_ROUNDS):
         for name in list(running):
-            took = attempt(name, lambda name=name: sample(name))
+            took = attempt(name, partial(sample, name))
             if took is not None:
                 samples[name].append(took)
     return samples

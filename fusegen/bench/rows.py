@@ -12,7 +12,7 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from fusegen.bench.names import MODES, PRECISIONS, SUBJECTS
 from fusegen.errors import Diagnostic, SpecError
@@ -146,7 +146,7 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _value(name: str, text: str) -> object:
+def _value(name: str, text: str) -> Any:
     kind = _KINDS[name]
     if kind is str:
         return text

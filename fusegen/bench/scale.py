@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from fusegen.plan.shapes import AUTOMATIC
 
@@ -110,7 +110,7 @@ def read_scale(path: Path) -> list[ScaleRow]:
     """The rows of a CSV. What was measured again counts as it was measured last."""
     types = get_type_hints(ScaleRow)
 
-    def value(name: str, text: str) -> object:
+    def value(name: str, text: str) -> Any:
         if types[name] in (str, int, float):
             return types[name](text)
         return float(text) if text else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
 from fusegen.chain.exchange import why_not_exchanged
@@ -13,10 +16,11 @@ from fusegen.ir.graph import Node, verify
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel
 from fusegen.spec.numbers import GIVEN, Numbers
+from fusegen.spec.partial import AnySpec
 from fusegen.spec.validate import merge
 
 
-def build_chain(spec, document, training: bool, over_ranks: bool = False) -> Chain:
+def build_chain(spec: AnySpec, document: Document, training: bool, over_ranks: bool = False) -> Chain:
     """The chain of `spec` for training or evaluation. over_ranks: for training with the statistics of all ranks, as
     leaves, where a batch norm has `sync`. Raises SpecError with all diagnostics."""
     chain, diagnostics = examine_chain(spec, document, training, over_ranks)
@@ -25,10 +29,12 @@ def build_chain(spec, document, training: bool, over_ranks: bool = False) -> Cha
     return chain
 
 
-def examine_chain(spec, document, training: bool, over_ranks: bool = False) -> tuple[Chain, list[Diagnostic]]:
+def examine_chain(
+    spec: AnySpec, document: Document, training: bool, over_ranks: bool = False
+) -> tuple[Chain, list[Diagnostic]]:
     """The chain and all diagnostics. A chain with any is good for nothing but to look for more of them.
 
-    spec: a SpecModel, or a PartialSpec. document: where its fields stand in the file.
+    document: where the spec's fields stand in the file.
     """
     diagnostics = Diagnostics(document, spec.unreadable)
     builder = ChainBuilder(spec, diagnostics, training, over_ranks)
@@ -124,6 +130,6 @@ def _refused(builder: ChainBuilder, diagnostics: Diagnostics, index: int, runnin
     return False
 
 
-def _keeps_dims(steps) -> bool:
+def _keeps_dims(steps: Sequence[Any]) -> bool:
     """Whether what steps make of a row is [rows, 1], not [rows]."""
     return all(getattr(step, "keepdim", True) for step in steps)

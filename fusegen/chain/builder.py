@@ -6,7 +6,7 @@ from typing import Any
 
 from fusegen.chain.anchors import Batched, Contraction, Convolution
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Dropout, RankNorm
+from fusegen.chain.model import Chain, Dropout, RankNorm, certain
 from fusegen.chain.parts import divide, refuse_multiples, why_not_divided
 from fusegen.chain.values import ValuesBuilder
 from fusegen.chain.view import shape_text
@@ -15,13 +15,14 @@ from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
 from fusegen.ir.multiples import part_of
 from fusegen.spec.document import DocumentPath
+from fusegen.spec.partial import AnySpec
 from fusegen.spec.wording import nearest
 
 
 class ChainBuilder(ValuesBuilder):
     """What a step uses to add itself to the graph."""
 
-    def __init__(self, spec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
+    def __init__(self, spec: AnySpec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
         self.over_ranks = over_ranks
@@ -51,7 +52,7 @@ class ChainBuilder(ValuesBuilder):
         self._source = self.graph.tensor(name, self.graph.view)
         return self._source
 
-    def contract(self, step, x: Node | None) -> Node:
+    def contract(self, step: Any, x: Node | None) -> Node:
         """The product of a linear layer with the running value x."""
         self.own(step.name)
         out = self.symbols.size(step.out_features, "out_features")
@@ -64,8 +65,9 @@ class ChainBuilder(ValuesBuilder):
         if out != self.channels:
             self.check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
-        names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
-        self.contraction = Contraction(step.name, source, self.channels, out, *names, f"{step.name}.weight")
+        operand, weight, product = (self.name_of(step.name, key) for key in ("input", "weight", "product"))
+        ends, attribute = (certain(self.channels), certain(out)), f"{step.name}.weight"
+        self.contraction = Contraction(step.name, source, *ends, operand, weight, product, attribute)
         self.places.setdefault(step.name, self.diagnostics.place("name"))
         return self.begin_product(self.contraction)
 
@@ -75,7 +77,7 @@ class ChainBuilder(ValuesBuilder):
         self.channels = made.out_features
         return self.begin(made.product)
 
-    def convolve(self, step, x: Node | None) -> Node:
+    def convolve(self, step: Any, x: Node | None) -> Node:
         """The result of a convolution of the running value x, without its bias."""
         self.own(step.name)
         out = self.symbols.size(step.out_channels, "out_channels")
@@ -88,7 +90,7 @@ class ChainBuilder(ValuesBuilder):
         source = self.inputs[0].name if self.inputs else "x"
         self.positions.check_symbols(("inputs", source), (self.channels, out))
         names = [self.name_of(step.name, key) for key in ("weight", "result")]
-        self.convolution = self.positions.begin(step, source, (self.channels, out), names)
+        self.convolution = self.positions.begin(step, source, (certain(self.channels), certain(out)), names)
         self.places.setdefault(step.name, self.diagnostics.place("name"))
         self.channels = out
         return self.begin(self.convolution.result)
@@ -125,11 +127,11 @@ class ChainBuilder(ValuesBuilder):
         source = self._source or self.begin("x")
         return Chain(
             graph=self.graph,
-            rows=self.rows,
-            channels=self.channels,
+            rows=certain(self.rows),
+            channels=certain(self.channels),
             inputs=self.inputs,
-            leading=self.leading,
-            trailing=self.trailing,
+            leading=tuple(map(certain, self.leading)),
+            trailing=tuple(map(certain, self.trailing)),
             exchanged=self.exchanged,
             source=source,
             running=self.running,

@@ -154,14 +154,15 @@ def positions_behind(step: Any, given: Sequence[int], number: Callable[[Sizing],
 
     number: what an entry of an option stands for.
     """
-    spatial, found = len(given), {}
+    spatial = len(given)
+    found: dict[str, tuple[int, ...]] = {}
     for key in _OPTIONS:
         value, nothing = _option(step, key), 0 if "padding" in key else 1
         value = nothing if value is None else value
         entries = [number(each) for each in (value if isinstance(value, tuple) else (value,) * spatial)]
-        if len(entries) != spatial or None in entries:
+        found[key] = tuple(entry for entry in entries if entry is not None)
+        if not len(found[key]) == len(entries) == spatial:
             return None
-        found[key] = tuple(entries)
     if not spatial or min(found["stride"]) < 1:
         return None
     same = step.padding_word == "same"

@@ -50,7 +50,14 @@ class Diagnostics:
         self.add(code, message, place, hint)
 
     def add(
-        self, code: str, message: str, path: DocumentPath, hint: str | None = None, *, key: bool = False, last=False
+        self,
+        code: str,
+        message: str,
+        path: DocumentPath,
+        hint: str | None = None,
+        *,
+        key: bool = False,
+        last: bool = False,
     ) -> None:
         """Adds an error anywhere. key: at the key of the path. last: unless its place has one already."""
         diagnostic = self.document.diagnostic(code, message, path, key=key, hint=hint)

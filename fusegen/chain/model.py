@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from fusegen.chain.anchors import Batched, Contraction, Convolution
 from fusegen.chain.inputs import Reach
@@ -11,6 +12,11 @@ from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.multiples import times
 from fusegen.spec.document import DocumentPath
+
+
+def certain(size: Dim | None) -> Dim:
+    """The size, which only a chain with diagnostics can lack; these are all that it is good for then."""
+    return cast(Dim, size)
 
 
 @dataclass(frozen=True)
@@ -216,9 +222,8 @@ class Chain:
         if self.loss is not None and self.loss.reduction != "none":
             return ()
         if self.exchanged:
-            return tuple(
-                {ROWS_OF_RESULT: leading[0], CHANNELS_OF_RESULT: channels}.get(each, each) for each in self.exchanged
-            )
+            sizes: dict[Dim, Dim] = {ROWS_OF_RESULT: leading[0], CHANNELS_OF_RESULT: channels}
+            return tuple(sizes.get(each, each) for each in self.exchanged)
         own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
         return (*leading, *own, *positions)
 

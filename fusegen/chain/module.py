@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TypeVar
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Buffer, Constant, Parameter
+from fusegen.chain.model import Buffer, Constant, Parameter, certain
 from fusegen.chain.view import ViewBuilder
 from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
+from fusegen.spec.partial import AnySpec
 
 Owned = TypeVar("Owned", Parameter, Buffer, Constant)
 
@@ -20,7 +22,7 @@ INITS = ("randn", "rand", "ones", "zeros")
 class ModuleBuilder(ViewBuilder):
     """Declares what the module owns, as nodes of the chain's graph."""
 
-    def __init__(self, spec, diagnostics: Diagnostics) -> None:
+    def __init__(self, spec: AnySpec, diagnostics: Diagnostics) -> None:
         super().__init__(spec, diagnostics)
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
@@ -53,7 +55,8 @@ class ModuleBuilder(ViewBuilder):
             return self.stand_in(name)
         self.symbols.constructed(dims, "shape")
         of_trailing = bool(self.trailing) and axes == CHANNEL
-        self._declare(self.parameters, Parameter(name, name, dims, axes, trailing=of_trailing), "parameter")
+        made = Parameter(name, name, tuple(map(certain, dims)), axes, trailing=of_trailing)
+        self._declare(self.parameters, made, "parameter")
         return self.graph.tensor(name, axes)
 
     def _again(self, name: str, init: object) -> Node:
@@ -79,7 +82,7 @@ class ModuleBuilder(ViewBuilder):
         self,
         module: str,
         key: str,
-        shape: tuple[Dim, ...],
+        shape: Sequence[Dim | None],
         axes: Axes,
         in_product: bool = False,
         repeated: bool = False,
@@ -88,7 +91,8 @@ class ModuleBuilder(ViewBuilder):
         name = self.name_of(module, key)
         self.own(module)
         of_trailing = bool(self.trailing) and axes == CHANNEL
-        made = Parameter(name, f"{module}.{key}", shape, axes, in_product, repeated, of_trailing)
+        sizes = tuple(map(certain, shape))
+        made = Parameter(name, f"{module}.{key}", sizes, axes, in_product, repeated, of_trailing)
         self._declare(self.parameters, made, "name")
         return self.graph.tensor(name, axes)
 
@@ -123,7 +127,7 @@ class ModuleBuilder(ViewBuilder):
         """1 / constant. Refuses a number of which a double cannot hold that."""
         if constant.op != "literal":
             return self.graph.add("reciprocal", constant, name=f"inverse_{constant.name}")
-        value = constant.attribute
+        value = constant.number
         inverse = 1.0 / value if value else 0.0
         if value == 0:
             self.refuse("FG205", f"division by the {field} 0", field)

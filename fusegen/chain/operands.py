@@ -10,6 +10,7 @@ from fusegen.chain.module import ModuleBuilder
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
+from fusegen.spec.partial import AnySpec
 
 KEEP = "'keepdim: true' keeps the dimension"
 
@@ -20,7 +21,7 @@ class OperandBuilder(ModuleBuilder):
     tail_inputs, masks, targets, spread: as Chain has them, of the steps so far.
     """
 
-    def __init__(self, spec, diagnostics: Diagnostics) -> None:
+    def __init__(self, spec: AnySpec, diagnostics: Diagnostics) -> None:
         super().__init__(spec, diagnostics)
         self.tail_inputs: dict[str, Node] = {}
         self.masks: dict[str, Node] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from fusegen.chain.anchors import Batched, Contraction
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.model import Parameter
+from fusegen.chain.model import Parameter, certain
 from fusegen.chain.module import INITS
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim
@@ -33,8 +33,8 @@ def multiply(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
     chain.contraction = Contraction(
         name=step.parameter,
         source=chain.inputs[0].name if chain.inputs else "x",
-        in_features=chain.channels or given,
-        out_features=out,
+        in_features=certain(chain.channels or given),
+        out_features=certain(out),
         operand=operand,
         weight=step.parameter,
         product=product,
@@ -74,7 +74,7 @@ def multiply_batches(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
         return chain.begin(step.input)
     result = chain.name_of(step.name, "result")
     source = chain.inputs[0].name
-    chain.batched = Batched(source, step.input, step.transposed, batch, rows, width, out, result)
+    chain.batched = Batched(source, step.input, step.transposed, batch, rows, width, certain(out), result)
     chain.places.setdefault(step.name, chain.diagnostics.place("op"))
     chain.channels = out
     return chain.begin(result)

@@ -52,7 +52,10 @@ class References:
 def _at(data: Any, path: DocumentPath) -> Any:
     """The data at a path, or None: a key that was refused is not in it."""
     for step in path:
-        if not isinstance(data, dict | list) or (isinstance(data, dict) and step not in data):
+        if isinstance(data, dict):
+            data = data.get(step)
+        elif isinstance(data, list) and isinstance(step, int):
+            data = data[step]
+        else:
             return None
-        data = data[step]
     return data

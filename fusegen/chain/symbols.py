@@ -11,6 +11,7 @@ from fusegen.chain.references import References
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import factors, of_product
 from fusegen.spec.names import is_spoilt
+from fusegen.spec.partial import AnySpec
 from fusegen.spec.wording import alternatives, nearest
 
 NO_SIZE = "the constructor needs the size '{}', but no argument gives it"
@@ -31,7 +32,7 @@ def shape_of(spec: Any, given: tuple[Dim, ...] | str | None) -> tuple[Dim, ...] 
 class Symbols:
     """Looks names up for the steps of a chain. None, as a size or an argument, is one that nobody could read."""
 
-    def __init__(self, spec, diagnostics: Diagnostics) -> None:
+    def __init__(self, spec: AnySpec, diagnostics: Diagnostics) -> None:
         self.spec = spec
         self.diagnostics = diagnostics
         self.references = References(diagnostics.document, spec.unreadable)
@@ -94,7 +95,7 @@ class Symbols:
             sizes = [self.typical(each) for each in several]
             return None if None in sizes else math.prod(sizes)  # type: ignore[arg-type]
         number, name = factors(dim)
-        if name in self.spec.dims:
+        if name is not None and name in self.spec.dims:
             size = self.spec.dims[name]
             return None if size is None else number * size
         argument = self.spec.arguments.get(dim)
@@ -109,7 +110,7 @@ class Symbols:
         if ("arguments",) in self.spec.unreadable:
             return []
         names = [factors(dim)[1] for dim in dims if dim is not None]
-        found = [name for name in names if name in self.spec.dims]
+        found = [name for name in names if name is not None and name in self.spec.dims]
         found = [dim for dim in found if dim not in self.spec.arguments and dim not in self._reported]
         self._reported.update(found)
         return found

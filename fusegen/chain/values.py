@@ -9,12 +9,13 @@ from fusegen.chain.operands import KEEP, OperandBuilder
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.model import RESULT, TWICE
+from fusegen.spec.partial import AnySpec
 
 
 class ValuesBuilder(OperandBuilder):
     """What a step uses to save a value, and to go on from one."""
 
-    def __init__(self, spec, diagnostics: Diagnostics) -> None:
+    def __init__(self, spec: AnySpec, diagnostics: Diagnostics) -> None:
         super().__init__(spec, diagnostics)
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None

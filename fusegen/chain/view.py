@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fusegen.chain.convolution import Positions, shape_form
@@ -9,12 +10,13 @@ from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.exchange import exchange
 from fusegen.chain.images import spatial_of
 from fusegen.chain.inputs import Reach, reach
-from fusegen.chain.model import ROWS, Input
+from fusegen.chain.model import ROWS, Input, certain
 from fusegen.chain.symbols import Symbols
 from fusegen.chain.trailing import reach_of_trailing, trailing_dimensions
 from fusegen.ir.axes import CHANNEL, MATRIX, Axes, Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.multiples import product
+from fusegen.spec.partial import AnySpec
 
 
 class ViewBuilder:
@@ -27,7 +29,7 @@ class ViewBuilder:
     leading, trailing, exchanged: as Chain has them.
     """
 
-    def __init__(self, spec, diagnostics: Diagnostics) -> None:
+    def __init__(self, spec: AnySpec, diagnostics: Diagnostics) -> None:
         self.spec = spec
         self.diagnostics = diagnostics
         self.refuse = diagnostics.refuse
@@ -42,8 +44,9 @@ class ViewBuilder:
         form = shape_form(self.spatial) if self.spatial else ("rows", "channels")
         form = ("batch", "rows", "channels") if self.in_batches else form
         of_unknown = bool(spec.chain) and spec.chain[0] is None
-        self.inputs = [Input(name, self.symbols.of_input(name, None if of_unknown else form)) for name in spec.inputs]
-        first: tuple[Any, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
+        shapes = {name: self.symbols.of_input(name, None if of_unknown else form) for name in spec.inputs}
+        self.inputs = [Input(name, tuple(map(certain, shape))) for name, shape in shapes.items()]
+        first: tuple[Dim | None, ...] = self.inputs[0].shape if self.inputs else (None,) * len(form)
         count = self._trailing(len(first))
         self.trailing: tuple[Dim | None, ...] = first[-count:] if count > 1 else ()
         self.of_rows: tuple[Dim | None, ...] = first[:-count]
@@ -136,11 +139,11 @@ class ViewBuilder:
         return found.axes
 
 
-def shape_text(shape: tuple[Dim | None, ...]) -> str:
+def shape_text(shape: Sequence[Dim | None]) -> str:
     return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
-def _names(spec) -> frozenset[str]:
+def _names(spec: AnySpec) -> frozenset[str]:
     """What the spec calls its tensors and constants."""
     steps = [step for step in spec.chain if step is not None]
     operands = [step.parameter or step.name for step in steps if hasattr(step, "parameter")]

@@ -51,7 +51,6 @@ class Buffer:
         self.nbytes = dtype.itemsize
         for size in self.shape:
             self.nbytes *= size
-        self._mapping = None
 
         page = mmap.PAGESIZE
         needed = -(-(self.nbytes + offset_bytes) // _ALIGNMENT) * _ALIGNMENT

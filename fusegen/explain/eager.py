@@ -95,6 +95,7 @@ class _Operator:
     def __init__(self, plan: Plan, variant: Variant, index: int) -> None:
         self.variant, self.chain, self.step = variant, variant.chain, plan.spec.chain[index]
         self.values = [*self.chain.running, self.chain.result]
+        behind = [each for each in self.values[1:] if each is not None]  # all: an anchor is the first step
         diagnostics = Diagnostics(Document("", {}, (), {}, {}), frozenset())
         self.builder = ChainBuilder(plan.spec, diagnostics, self.chain.training)
         # A parameter that an earlier step has made is only named; the step's own is made anew.
@@ -107,13 +108,13 @@ class _Operator:
         self.builder.dropped_channels = any(step.drops_channels for step in plan.spec.chain[:index])
         if index:
             self.builder.channels = self.chain.source_channels if self.step.divides else self.chain.channels
-        for before, step in enumerate(plan.spec.chain[:index], 1):
-            values = self.parts if len(step.saved) > 1 else [self.values[before]]
+        for before, step in enumerate(plan.spec.chain[:index]):
+            values = self.parts if len(step.saved) > 1 else [behind[before]]
             for name, value in zip(step.saved, values, strict=False):
                 self.builder.remember(name, self._leaf(value))
         self.builder.step = index
         self.node = self.step.build(self.builder, running)
-        self.result = Tensor(self._name(self.values[index + 1]), self.node.axes, "activation")
+        self.result = Tensor(self._name(behind[index]), self.node.axes, "activation")
         graph = self.builder.graph
         self.grad = graph.tensor(graph.claim("incoming"), self.node.axes)
         leaves = [n for n in ancestors([self.node]) if n.op == "tensor" and n.attribute not in self.chain.buffers]

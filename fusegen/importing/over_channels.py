@@ -39,7 +39,7 @@ class OverChannels(Operands):
     def _correction(self, node: fx.Node, op: str) -> Number:
         """What a variance is divided by, less than the number of channels."""
         if "correction" in str(node.target):
-            given = node.kwargs.get("correction")
+            given = self._argument(node, 2, "correction")
             correction = 1 if given is None else given
         else:
             correction = 0 if self._argument(node, 2, "unbiased") is False else 1

@@ -182,7 +182,7 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
 
     def _item(self, node: fx.Node) -> Value | None:
         """One of the results of an operator that has several: a part, or the values of max and min."""
-        source, index = self._node(node, 0), node.args[1]
+        source, index = self._node(node, 0), self._argument(node, 1, "")
         if source in self._counts:
             return self._part(node, source, index)
         found = self._found[source]
@@ -198,9 +198,9 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             tensors = (weight.values[0] if by_columns else weight, *bias)
             if all(each.op == "parameter" and "." not in each.name for each in tensors):
                 return self._multiplied(node, x, tensors, transposed=not by_columns)
-        name, keys, tensors = self.owners.step(node, op, x, self._layout, self.arguments)
+        name, keys, given = self.owners.step(node, op, x, self._layout, self.arguments)
         found = self._make(node, op, (x,), keys, name, layout=x.layout)
-        for function, tensor in zip(("mul", "add"), tensors, strict=False):
+        for function, tensor in zip(("mul", "add"), given, strict=False):
             operand = self._found[tensor]
             if not isinstance(operand, Value):
                 raise self._lacking(node, op)

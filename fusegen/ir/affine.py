@@ -136,7 +136,7 @@ def factors_of(node: Node, given: Collection[Node]) -> tuple[Node, ...]:
 def merged_literals(graph: Graph, factors: Iterable[Node]) -> tuple[Node, ...]:
     """The factors with their literals made one, and without a literal 1."""
     factors = tuple(factors)
-    literals = [factor.attribute for factor in factors if factor.op == "literal"]
+    literals = [factor.number for factor in factors if factor.op == "literal"]
     value = math.prod(literals)
     if len(literals) > 1 and not is_moderate(factors):
         return factors  # as PyTorch multiplies them, one after the other
@@ -164,9 +164,9 @@ def written(graph: Graph, form: Form, name: str, temporary: bool) -> Node:
     for position, (op, coefficient) in enumerate(steps):
         last = position == len(steps) - 1
         called = name if last else f"{owner}_{'centered' if op == 'sub' else 'scaled'}"
-        operands = (value,) if coefficient is None else (value, coefficient)
+        operands: tuple[Node, ...] = (value,) if coefficient is None else (value, coefficient)
         if op == "from":
-            op, operands = "sub", (coefficient, value)
+            op, operands = "sub", operands[::-1]
         value = graph.add(op, *operands, name=called, temporary=temporary if last else True)
     return value
 

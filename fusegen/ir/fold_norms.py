@@ -85,9 +85,11 @@ def _through_norm(
         t, scales = s.value(hat), ()
     # The sum comes first: r sum(h (x - m)) is of the size of h, while r times r may leave the range of numbers.
     q = product(s.graph, (*slope, count, *scales), f"{owner}_grad_slope")
+    assert q is not None  # a count, or a sum over all ranks, is among the factors
     removed = s.graph.add("mul", t, q, name=f"{node.name}_slope", temporary=True)
     if mean:
         shift = product(s.graph, (*mean[0], count), f"{owner}_grad_mean")
+        assert shift is not None  # as q
         removed = s.graph.add("add", removed, shift, name=f"{node.name}_removed", temporary=True)
     left = s.graph.add("sub", h, removed, name=f"{node.name}_unscaled", temporary=True)
     return Form(left, scales=(*common, s.value(inverse)), owner=f"{owner}_grad")

@@ -59,6 +59,12 @@ class Node:
     def is_reduction(self) -> bool:
         return self.op in REDUCTIONS
 
+    @property
+    def number(self) -> float:
+        """The value of a literal."""
+        assert isinstance(self.attribute, float)
+        return self.attribute
+
     def __repr__(self) -> str:
         operands = ", ".join(operand.name for operand in self.operands)
         return f"{self.name}{self.axes} = {self.op}({operands})"

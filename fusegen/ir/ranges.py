@@ -32,7 +32,7 @@ _NORMAL = (-126.0, 127.0)
 
 def is_moderate(factors: Iterable[Node]) -> bool:
     """Whether the literals among the factors are together within `CONSTANTS`."""
-    exponents = [_exponent(factor.attribute) for factor in factors if factor.op == "literal"]
+    exponents = [_exponent(factor) for factor in factors if factor.op == "literal"]
     return _within(exponents, (-CONSTANTS, CONSTANTS))
 
 
@@ -43,7 +43,8 @@ def is_in_range(factors: Iterable[Node]) -> bool:
     constants.pop(None, None)
     # Of the constants of a module all together are bounded; one that is there twice counts twice.
     times = max(constants.values(), default=0)
-    low, high = -CONSTANTS * times, CONSTANTS * times
+    high: float = CONSTANTS * times
+    low = -high
     for factor in factors:
         least, most = _bounds(factor)
         low, high = low + min(least, 0), high + max(most, 0)
@@ -76,7 +77,7 @@ def _constant(node: Node) -> str | None:
 def _bounds(node: Node) -> tuple[float, float]:
     match node.op:
         case "literal":
-            exponent = _exponent(node.attribute)
+            exponent = _exponent(node)
             return exponent, exponent
         case "rsqrt":
             return INVERSE_DEVIATION
@@ -87,9 +88,8 @@ def _bounds(node: Node) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def _exponent(value: object) -> float:
-    assert isinstance(value, float)
-    return math.log2(abs(value)) if value else 0.0  # a product with zero is zero in any order
+def _exponent(literal: Node) -> float:
+    return math.log2(abs(literal.number)) if literal.number else 0.0  # a product with zero is zero in any order
 
 
 def _within(exponents: Iterable[float], limits: tuple[float, float]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import CHANNEL, SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
@@ -22,7 +23,7 @@ class Activation(Step):
     op: str
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return chain.graph.add(self.op, x, name=f"{self.op}_value")
 
     def eager(self, x: str) -> str:
@@ -77,7 +78,7 @@ class Silu(Activation):
     op: Literal["silu", "swish"]
     formula = "x sigmoid(x)"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         # A value of its own, as in the classes below: the gradient needs it too, and it costs most of the function.
         gate = chain.graph.add("sigmoid", x, name="gate")
         return chain.graph.add("silu", x, gate, name=f"{self.op}_value")
@@ -90,7 +91,7 @@ class Mish(Activation):
     op: Literal["mish"]
     formula = "x tanh(log(1 + exp(x)))"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         power = chain.graph.add("bounded_exp", x, name="power")
         return chain.graph.add("mish", x, power, name="mish_value")
 
@@ -102,7 +103,7 @@ class Gelu(Activation):
     ] = "none"
     formula = "x Phi(x), with the normal distribution Phi"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         if self.approximate == "tanh":
             return chain.graph.add("gelu_tanh", x, name="gelu_value")
         cdf = chain.graph.add("normal_cdf", x, name="cdf")
@@ -119,7 +120,7 @@ class LeakyRelu(Step):
     kinks = (0,)
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         slope = chain.scalar(self.negative_slope, "negative_slope")
         return chain.graph.add("leaky_relu", x, slope, name="leaky_relu_value")
 
@@ -144,7 +145,7 @@ class Prelu(Step):
     module = "nn.PReLU"
     tensors = ("weight",)
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         size = chain.symbols.size(self.num_parameters, "num_parameters")
         if size not in (1, chain.channels) and None not in (size, chain.channels):
             message = f"prelu has one weight, or one for each channel, of which there are {chain.channels}, not {size}"
@@ -160,7 +161,7 @@ class Prelu(Step):
     def not_over_positions(self) -> None:
         return None
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         return [f"self.{self.name} = nn.PReLU({self.num_parameters}, init={scalar_text(self.init)}, **_factory)"]
 
     def eager(self, x: str) -> str:
@@ -174,7 +175,7 @@ class Elu(Step):
     kinks = (0,)
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         one = chain.graph.literal(1)
         return chain.graph.add("elu", x, one, chain.scalar(self.alpha, "alpha"), one, name="elu_value")
 
@@ -191,7 +192,7 @@ class Celu(Step):
     formula = "x above 0, else alpha (exp(x / alpha) - 1)"
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         graph, alpha = chain.graph, chain.scalar(self.alpha, "alpha")
         return graph.add("elu", x, graph.literal(1), alpha, chain.inverse(alpha, "alpha"), name="celu_value")
 
@@ -212,7 +213,7 @@ class Selu(Step):
     kinks = (0,)
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         factors = [chain.graph.literal(value) for value in (_SELU_SCALE, _SELU_SCALE * _SELU_ALPHA, 1)]
         return chain.graph.add("elu", x, *factors, name="selu_value")
 
@@ -228,7 +229,7 @@ class Softplus(Step):
     autocast = "float32"
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         beta, threshold = chain.scalar(self.beta, "beta"), chain.scalar(self.threshold, "threshold")
         return chain.graph.add("softplus", x, beta, threshold, name="softplus_value")
 

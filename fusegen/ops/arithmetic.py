@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import PrivateAttr
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import StepError
 from fusegen.ir.axes import SCALAR, Dim
 from fusegen.ir.graph import Node
@@ -81,7 +82,7 @@ class Arithmetic(Step):
     def formula_of(cls, op: str) -> str:
         return f"x {_INFIX[op]} operand" if op in _INFIX else _FORMULAS.get(op, f"the {op} of x and operand")
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         self._refuse_keys_of_others(chain)
         operand = self._operand(chain)
         if self.detach:
@@ -102,7 +103,7 @@ class Arithmetic(Step):
             return chain.graph.add("mul", left, chain.inverse(right, "constant"), name=self._result_name())
         return chain.graph.add(self.op, left, right, name=self._result_name())
 
-    def _refuse_keys_of_others(self, chain) -> None:
+    def _refuse_keys_of_others(self, chain: ChainBuilder) -> None:
         """Exactly one operand, and only the keys that go with it."""
         given = [key for key in _OPERANDS if getattr(self, key) is not None]
         if not given:
@@ -122,7 +123,7 @@ class Arithmetic(Step):
         if self.name is not None and not isinstance(self.constant, int | float):
             chain.refuse("FG307", "name goes with a constant that is given as a number", "name")
 
-    def _operand(self, chain) -> Node:
+    def _operand(self, chain: ChainBuilder) -> Node:
         """The operand; of several that were given, each is looked up."""
         found = []
         if self.parameter is not None:
@@ -147,15 +148,16 @@ class Arithmetic(Step):
         verb = {"add": "plus", "sub": "minus", "mul": "times", "div": "over"}.get(self.op, self.op)
         return f"{verb}_{about}" if about else past.get(self.op, f"{self.op}_value")
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         if self.name is not None:
+            assert isinstance(self.constant, int | float)
             return [f"self.{self.name} = {float(self.constant)!r}"]
-        if self.init is None:
+        if self.parameter is None or self.shape is None or self.init is None:
             return []
         return [parameters.made(self.parameter, self.shape, self.init)]
 
     def reset(self) -> list[str]:
-        return [] if self.init is None else [parameters.drawn(self.parameter, self.init)]
+        return [] if self.parameter is None or self.init is None else [parameters.drawn(self.parameter, self.init)]
 
     def eager(self, x: str) -> str:
         operand = self.value or self.input or self.mask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import StepError
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
@@ -21,13 +22,13 @@ class Clamp(Step):
     kinks = ("min", "max")
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
-        if self.min is None and self.max is None:
-            raise StepError("FG307", "clamp needs min, max or both")
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
+        if self.min is None:
+            if self.max is None:
+                raise StepError("FG307", "clamp needs min, max or both")
+            return chain.graph.add("clamp_max", x, chain.scalar(self.max, "max"), name="clamped")
         if self.max is None:
             return chain.graph.add("clamp_min", x, chain.scalar(self.min, "min"), name="clamped")
-        if self.min is None:
-            return chain.graph.add("clamp_max", x, chain.scalar(self.max, "max"), name="clamped")
         bounds = chain.scalar(self.min, "min"), chain.scalar(self.max, "max")
         return chain.graph.add("clamp", x, *bounds, name="clamped")
 
@@ -51,7 +52,7 @@ class Hardtanh(Step):
     kinks = ("min_val", "max_val")
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         if not isinstance(self.min_val, str) and not isinstance(self.max_val, str) and self.min_val > self.max_val:
             raise StepError("FG205", f"min_val {self.min_val} is above max_val {self.max_val}", "min_val")
         bounds = chain.scalar(self.min_val, "min_val"), chain.scalar(self.max_val, "max_val")
@@ -77,7 +78,7 @@ class Relu6(Step):
     kinks = (0, 6)
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return chain.graph.add("hardtanh", x, chain.graph.literal(0), chain.graph.literal(6), name="relu6_value")
 
     def eager(self, x: str) -> str:

@@ -22,8 +22,9 @@ from fusegen.ops import (
     thresholds,
     transcendental,
 )
+from fusegen.ops.step import Step
 
-_OWN = (
+_OWN: tuple[type[Step], ...] = (
     *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *parts.STEPS),
     *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
@@ -53,7 +54,7 @@ class Convolving(Step):
     def submodule(self, spatial: int) -> str:
         return f"nn.Conv{'Transpose' if self.transposed else ''}{self.spatial}d"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         result = chain.convolve(self, x)
         if not self.bias:
             return result

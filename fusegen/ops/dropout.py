@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import scalar_text
@@ -26,10 +27,10 @@ class Drop(Step):
     draws = True
     by_sample: ClassVar[bool]
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return chain.dropout(self.name, self.p, x, self.by_sample)
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         return [f"self.{self.name} = {self.module}({scalar_text(self.p, '')})"]
 
     def reset(self) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
@@ -44,7 +45,7 @@ class Linear(Step):
     matrix_only = "never"
     anchor = True
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         product = chain.contract(self, x)
         if not self.bias:
             return product
@@ -58,7 +59,7 @@ class Linear(Step):
     def is_over_channels(self) -> bool:
         return True
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         bias = "" if self.bias else ", bias=False"
         return [f"self.{self.name} = nn.Linear({channels}, {self.out_features}{bias}, **_factory)"]
 

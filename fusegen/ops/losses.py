@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions import losses
 from fusegen.ir.graph import Node
@@ -44,7 +45,7 @@ class CrossEntropy(Step):
     def drops_channels(self) -> bool:
         return True
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         target = chain.target(self.target, self.reduction, self.ignore_index)
         over = chain.graph.view - CHANNEL
         ignored, smoothing = float(self.ignore_index), self.label_smoothing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Step
@@ -21,7 +22,7 @@ class MaskedFill(Step):
     formula = "constant where mask is true, else x"
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         mask = chain.input(self.mask, "mask")
         is_infinite = self.constant == "-inf"
         constant = chain.graph.literal(-math.inf) if is_infinite else chain.scalar(self.constant, "constant")

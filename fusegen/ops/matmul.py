@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.product import bias_of, multiply, multiply_batches
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
@@ -53,7 +54,7 @@ class Matmul(Step):
             return None
         return self.shape[0 if self.transposed else 1]
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         product = multiply(chain, self, x)
         if self.bias is None and self.bias_init is not None:
             chain.refuse("FG307", "bias_init goes with a bias", "bias_init")
@@ -61,7 +62,7 @@ class Matmul(Step):
             return product
         return chain.graph.add("add", product, bias_of(chain, self), name=f"{self.parameter}_plus_{self.bias}")
 
-    def _has_its_keys(self, chain) -> bool:
+    def _has_its_keys(self, chain: ChainBuilder) -> bool:
         """Whether a bias is one that F.linear adds, and begins with something."""
         if not self.transposed:
             hint = "PyTorch adds it afterwards: write an 'add' with a parameter as the next step"
@@ -80,7 +81,7 @@ class Matmul(Step):
     def is_over_channels(self) -> bool:
         return True
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         lines = [parameters.made(self.parameter, self.shape, self.init)]
         if self.bias is not None and self.bias_init is not None:
             out = f"{self.shape}[0]" if isinstance(self.shape, str) else self.shape[0]
@@ -118,7 +119,7 @@ class Bmm(Step):
     def in_batches(self) -> bool:
         return True
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return multiply_batches(chain, self, x)
 
     def eager(self, x: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
@@ -22,7 +23,7 @@ class Norm(Step):
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the norm", "norm")]
     eps: Annotated[NotNegative | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
     affine: Annotated[bool, meaning("whether a weight (and a bias) of each channel is learnt", False)] = True
-    owns = ("eps",)
+    owns: ClassVar[tuple[str, ...]] = ("eps",)
     needs_elements = True
     passes = 1
 
@@ -30,23 +31,28 @@ class Norm(Step):
         return f"self.{self.name}({x})"
 
     def _affine(
-        self, chain, xhat: Node, bias: bool = True, width: Dim | None = None, shape: tuple[Dim, ...] | None = None
+        self,
+        chain: ChainBuilder,
+        xhat: Node,
+        bias: bool = True,
+        width: Dim | None = None,
+        shape: tuple[Dim | None, ...] | None = None,
     ) -> Node:
         """weight * xhat + bias, as far as the module has them. width: of blocks of channels that share them. shape: of
         both, where it is not that of the channels."""
         if not self.affine:
             return xhat
-        shape, shared = shape or (width or chain.channels,), width is not None
-        weight = chain.owned_parameter(self.name, "weight", shape, CHANNEL, repeated=shared)
+        sizes, shared = shape or (width or chain.channels,), width is not None
+        weight = chain.owned_parameter(self.name, "weight", sizes, CHANNEL, repeated=shared)
         product = chain.graph.add(
             "mul", xhat, weight, name=self.name if not bias else f"{self.name}_scaled", temporary=bias
         )
         if not bias:
             return product
-        shift = chain.owned_parameter(self.name, "bias", shape, CHANNEL, repeated=shared)
+        shift = chain.owned_parameter(self.name, "bias", sizes, CHANNEL, repeated=shared)
         return chain.graph.add("add", product, shift, name=self.name)
 
-    def _eps(self, chain) -> Node:
+    def _eps(self, chain: ChainBuilder) -> Node:
         return chain.owned_scalar(self.eps, self.name, "eps")
 
 
@@ -66,7 +72,7 @@ class BatchNorm(Norm):
     tensors = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
     owns = ("eps", "momentum")
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         eps = self._eps(chain)
         chain.uses_batch_statistics(self.name, self.track_running_stats)
         if chain.over_ranks and self.sync:
@@ -76,8 +82,8 @@ class BatchNorm(Norm):
             if self.track_running_stats:
                 self._update(chain, mean, variance)
         else:
-            running = [chain.buffer(self.name, key) for key in ("running_mean", "running_var")]
-            xhat = normalisation.with_given(chain.graph, x, *running, eps, self.name)
+            mean, variance = (chain.buffer(self.name, key) for key in ("running_mean", "running_var"))
+            xhat = normalisation.with_given(chain.graph, x, mean, variance, eps, self.name)
         return self._affine(chain, xhat)
 
     def refused(self, owner: str, training: bool) -> list[str]:
@@ -87,7 +93,7 @@ class BatchNorm(Norm):
             conditions.append(f"not isinstance({owner}.momentum, (int, float, type(None)))")
         return conditions
 
-    def _update(self, chain, mean: Node, variance: Node) -> None:
+    def _update(self, chain: ChainBuilder, mean: Node, variance: Node) -> None:
         """running = (1 - f) running + f batch, with the unbiased variance, as nn.BatchNorm does."""
         graph, name = chain.graph, self.name
         tracked = chain.buffer(name, "num_batches_tracked", SCALAR)
@@ -133,13 +139,13 @@ class GroupNorm(Norm):
     def not_over_positions(self) -> str:
         return "it needs sums over positions"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         groups: Dim = chain.groups(self.num_groups)
         over = Axes.of("N", C=groups)
         xhat, _, _ = normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)
         return self._affine(chain, xhat)
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", affine=False"
         eps = scalar_text(self.eps, "")
         return [f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={eps}{affine}, **_factory)"]
@@ -172,7 +178,7 @@ class OverChannels(Norm):
     def not_over_positions(self) -> str | None:
         return None if self.is_over_channels else _LAST
 
-    def over(self, chain) -> tuple[Axes, dict[str, Any]]:
+    def over(self, chain: ChainBuilder) -> tuple[Axes, dict[str, Any]]:
         """What there is one value each of that is reduced to, and how the weight lies: the width of a block if there
         are blocks, and its shape where that is given."""
         if self.width is None:
@@ -204,12 +210,12 @@ class LayerNorm(OverChannels):
     module = "nn.LayerNorm"
     tensors = ("weight", "bias")
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         over, lies = self.over(chain)
         xhat, _, _ = normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)
         return self._affine(chain, xhat, self.bias, **lies)
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         options = [f"eps={scalar_text(self.eps, '')}"]
         options += [] if self.affine else ["elementwise_affine=False"]
         options += [] if self.bias else ["bias=False"]
@@ -222,20 +228,20 @@ class RmsNorm(OverChannels):
     """nn.RMSNorm over the channels. It has no bias."""
 
     op: Literal["rms_norm"]
-    eps: Annotated[  # type: ignore[assignment]
+    eps: Annotated[
         NotNegative | Identifier | None,
         meaning("what is added to the mean square; null: the least that counts beside 1 in the dtype", 1e-3),
-    ] = 1e-5
+    ] = 1e-5  # type: ignore[assignment]
     formula = "x / sqrt(mean(x^2) + eps) * weight, by row"
     module = "nn.RMSNorm"
     tensors = ("weight",)
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         over, lies = self.over(chain)
         xhat = normalisation.uncentred(chain.graph, x, over, self._eps(chain), self.name)
         return self._affine(chain, xhat, bias=False, **lies)
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", elementwise_affine=False"
         eps = None if self.eps is None else scalar_text(self.eps, "")
         return [f"self.{self.name} = nn.RMSNorm({self.constructed_shape(channels)}, eps={eps}{affine}, **_factory)"]
@@ -255,7 +261,7 @@ class InstanceNorm(Norm):
     def not_over_positions(self) -> str:
         return "it needs sums over positions"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         if isinstance(self.momentum, str):
             chain.symbols.argument(self.momentum, "momentum", ("float", "int"))
         over = chain.graph.view - CHANNEL
@@ -267,7 +273,7 @@ class InstanceNorm(Norm):
     def refused(self, owner: str, training: bool) -> list[str]:
         return [f"{owner}.track_running_stats"]
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         options = f"eps={scalar_text(self.eps, '')}"
         options += f", momentum={None if self.momentum is None else scalar_text(self.momentum, '')}"
         return [f"self.{self.name} = nn.InstanceNorm2d({channels}, {options}, **_factory)"]

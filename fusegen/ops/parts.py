@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.graph import Node
 from fusegen.ops.activations import Gelu, Relu, Sigmoid, Silu
 from fusegen.ops.step import Step
@@ -36,7 +37,7 @@ class Chunk(Dividing):
     running: Annotated[Given[Identifier], meaning("the part that the next step takes; else the first", "gate")] = None
     formula = "the channels in equal parts"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         if self.save is not None:
             chain.refuse("FG307", "chunk saves its results by the names in 'parts'", "save")
         running = self.running_name
@@ -91,7 +92,7 @@ class GatedLinearUnit(Dividing):
         """What is applied to the gate."""
         return {"glu": Sigmoid(op="sigmoid"), "swiglu": Silu(op="silu"), "reglu": Relu(op="relu")}[self.op]
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         first, last = chain.divide(x, 2)
         value, gate = (first, last) if self.gate == "last" else (last, first)
         return chain.graph.add("mul", value, self.function.build(chain, gate), name=f"{self.op}_value")

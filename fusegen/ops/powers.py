@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number
 from fusegen.ops.step import Step
@@ -17,7 +18,7 @@ class Unary(Step):
     function: ClassVar[str] = ""
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return chain.graph.add(self.function or self.op, x, name=f"{self.op}_value")
 
     def eager(self, x: str) -> str:
@@ -135,7 +136,7 @@ class Pow(Step):
     autocast = "float32"
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         exponents = chain.graph.literal(self.exponent), chain.graph.literal(self.exponent - 1)
         return chain.graph.add("real_power", x, *exponents, name="pow_value")
 

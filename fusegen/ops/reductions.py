@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-from fusegen.ir.axes import CHANNEL, Axes
+from fusegen.chain.builder import ChainBuilder
+from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions import reduced, softmax
-from fusegen.ir.graph import Graph, Node
+from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Step
 from fusegen.spec.base import NO_TRUTH, meaning
@@ -34,7 +34,7 @@ class OverChannels(Step):
     def not_over_positions(self) -> str | None:
         return None if self.dim == 1 else "dimension -1 is one of positions there, 'dim: 1' the channels"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return type(self).make(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value")
 
     def eager(self, x: str) -> str:
@@ -88,7 +88,7 @@ class ToRows(OverChannels):
     def takes_rows(self) -> bool:
         return self.keeps_one
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return super().build(chain, x) if x.is_full else x
 
     @property
@@ -176,10 +176,10 @@ class Spread(ToRows):
         Literal[0, 1], NO_TRUTH, meaning("what is subtracted from the number of channels that divides the squares", 0)
     ] = 1
 
-    measure: ClassVar[Callable[[Graph, Node, Axes, str, int], Node]]
+    measure: ClassVar[reduced.Measure]
     keeps_one = False
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         measure = type(self).measure
         return measure(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.correction)
 
@@ -213,7 +213,7 @@ class VectorNorm(ToRows):
     autocast = "float32"
     keeps_one = False
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return reduced.norm(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.p)
 
     def eager(self, x: str) -> str:
@@ -231,7 +231,7 @@ class Normalize(OverChannels):
     autocast = "float32"
     passes = 1
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         graph, eps = chain.graph, chain.scalar(self.eps, "eps")
         norm = reduced.norm(graph, x, graph.view - CHANNEL, "norm", self.p)
         return graph.add("div", x, graph.add("clamp_min", norm, eps, name="divisor"), name="normalize_value")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -71,6 +71,9 @@ class Step(BaseModel):
     divides: ClassVar[bool] = False
     draws: ClassVar[bool] = False
 
+    if TYPE_CHECKING:
+        op: str  # a field of each subclass, with its own names
+
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
     from_: Annotated[
         Given[Identifier],
@@ -130,7 +133,7 @@ class Step(BaseModel):
             return [f"{result} = {self.eager(f'{x}.movedim(1, -1)')}.movedim(-1, 1)"], result
         return [f"{result} = {self.eager(x)}"], result
 
-    def construct(self, channels: Dim) -> list[str]:
+    def construct_own(self, channels: Dim) -> list[str]:
         """Lines of the constructor that make what the op owns; `channels` is the width of the running value.
 
         `_factory` holds the constructor's device and dtype.
@@ -138,8 +141,8 @@ class Step(BaseModel):
         return []
 
     def construct_over(self, channels: Dim, spatial: int) -> list[str]:
-        """As construct(), in a chain whose values have so many dimensions of positions."""
-        return self.construct(channels)
+        """As construct_own(), in a chain whose values have so many dimensions of positions."""
+        return self.construct_own(channels)
 
     def submodule(self, spatial: int) -> str:
         """The class of the op's submodule in such a chain."""
@@ -180,7 +183,7 @@ class Step(BaseModel):
         return False
 
     def reset(self) -> list[str]:
-        """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""
+        """Lines of reset_parameters() that draw anew what the op owns, as `construct_own` drew it."""
         return [f"self.{self.name}.reset_parameters()"] if self.module else []  # type: ignore[attr-defined]
 
     def refused(self, owner: str, training: bool) -> list[str]:

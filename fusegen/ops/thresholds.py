@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import StepError
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
@@ -22,7 +23,7 @@ class Threshold(Step):
     jumps = True
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         constants = chain.scalar(self.threshold, "threshold"), chain.scalar(self.value, "value")
         return chain.graph.add("threshold", x, *constants, name="threshold_value")
 
@@ -41,7 +42,7 @@ class Hardshrink(Step):
     jumps = True
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         return chain.graph.add("hardshrink", x, chain.scalar(self.lambd, "lambd"), name="hardshrink_value")
 
     def eager(self, x: str) -> str:
@@ -58,7 +59,7 @@ class Softshrink(Step):
     kinks = ("lambd", "-lambd")
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         if not isinstance(self.lambd, str) and not 0 <= self.lambd <= _LARGEST:
             raise StepError("FG205", f"lambd {self.lambd} is negative, or no number of float32", "lambd")
         return chain.graph.add("softshrink", x, chain.scalar(self.lambd, "lambd"), name="softshrink_value")
@@ -81,7 +82,7 @@ class Tanhshrink(Step):
     formula = "x - tanh(x)"
     matrix_only = "never"
 
-    def build(self, chain, x: Node) -> Node:
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
         tanh = chain.graph.add("tanh", x, name="tanh_value")
         return chain.graph.add("tanhshrink", x, tanh, name="tanhshrink_value")
 

@@ -173,7 +173,7 @@ def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bo
 def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document: Document) -> Iterator[Diagnostic]:
     owners: dict[str, int] = {}
     precisions: set[str] = set()
-    parameters: set[str] = set()
+    parameters: set[str | None] = set()
     for index, step in enumerate(spec.chain):
         if step.spatial not in (0, spatial):
             other = next(each.op for each in spec.chain if each.spatial)

@@ -7,6 +7,7 @@ other positions. Those that it makes have symbols, too: two that planning assume
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 from fusegen.chain.convolution import positions_behind
 from fusegen.chain.images import spatial_of_values
@@ -46,7 +47,7 @@ class Images:
     def behind(self, steps: Iterable[Step], shape: Shape) -> Shape:
         """The shape of a value, which steps have made of one of this shape."""
         steps = list(steps)
-        channels = channels_behind(steps, self.channels(shape))
+        channels = cast(Dim, channels_behind(steps, self.channels(shape)))
         if not self.spatial:
             return (*shape[:-1], channels)
         positions = shape[2:]
@@ -57,7 +58,8 @@ class Images:
     def _positions(self, step: Step, positions: Sequence[Dim]) -> tuple[Dim, ...]:
         """Behind a convolution; as in front of it where nobody can tell, which its own chain refuses."""
         given = [dim if isinstance(dim, int) else self.dims.get(dim) for dim in positions]
-        sizes = positions_behind(step, given, self._number) if None not in given else None
+        known = [size for size in given if size is not None]
+        sizes = positions_behind(step, known, self._number) if len(known) == len(given) else None
         if sizes is None or min(sizes) < 1:
             return tuple(positions)
         return tuple(self._symbol(index, size, positions[index]) for index, size in enumerate(sizes))

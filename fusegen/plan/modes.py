@@ -10,13 +10,15 @@ from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic, quote
 from fusegen.ops.step import Dtypes
 from fusegen.plan.model import Mode, Role
+from fusegen.spec.document import Document
+from fusegen.spec.model import SpecModel
 
 VERIFICATION_DTYPE = "float64"
 NARROW = "narrow"
 """In the place of a dtype: that of autocast, one of 16 bits."""
 
 
-def modes(spec, chain: Chain, known: Mapping[str, str] = MappingProxyType({})) -> list[Mode]:
+def modes(spec: SpecModel, chain: Chain, known: Mapping[str, str] = MappingProxyType({})) -> list[Mode]:
     """Plain modes (everything in one dtype), then autocast modes: activations in 16 bits, parameters in float32.
 
     Under autocast a further input may come in float32 or already in the autocast dtype; each is a mode of its
@@ -50,7 +52,9 @@ PARAMETERS = "parameters"
 """What an entry of the spec's `modes` calls them."""
 
 
-def refused_modes(spec, document, chain: Chain, known: Mapping[str, str] = MappingProxyType({})) -> list[Diagnostic]:
+def refused_modes(
+    spec: SpecModel, document: Document, chain: Chain, known: Mapping[str, str] = MappingProxyType({})
+) -> list[Diagnostic]:
     """The entries of the spec's `modes` that no call of the chain can have."""
     if spec.modes is None:
         return []
@@ -82,7 +86,7 @@ def _role(chain: Chain, name: str) -> Role:
     return "parameter" if name == PARAMETERS else "activation"
 
 
-def _autocast_modes(spec, chain: Chain, known: Mapping[str, str]) -> Iterator[Mode]:
+def _autocast_modes(spec: SpecModel, chain: Chain, known: Mapping[str, str]) -> Iterator[Mode]:
     if not chain.has_anchor and any(step.autocast == "16 bits" for step in spec.chain):
         return  # the result has autocast's own dtype, which no tensor at hand tells
     named = {name: known[name] for name in chain.further if name in known}
@@ -111,7 +115,7 @@ def _never(chain: Chain, known: Mapping[str, str], dtype: str) -> bool:
 
 
 def _mode(
-    spec,
+    spec: SpecModel,
     chain: Chain,
     activation: str,
     parameter: str,
@@ -134,7 +138,7 @@ def _mode(
     return Mode(0, name, roles, autocast, plain=not autocast)
 
 
-def eager_dtypes(spec, chain: Chain, mode: Mode, step: int) -> set[str]:
+def eager_dtypes(spec: SpecModel, chain: Chain, mode: Mode, step: int) -> set[str]:
     """What eager PyTorch has the value before a step in: one dtype, unless autocast makes a difference in the mode."""
     activation, parameter = mode.roles["activation"], mode.roles["parameter"]
     given = {name: mode.roles.get(f"input {name}", activation) for name in chain.tail_inputs}
@@ -143,7 +147,7 @@ def eager_dtypes(spec, chain: Chain, mode: Mode, step: int) -> set[str]:
 
 
 def values_under_autocast(
-    spec, chain: Chain, activation: str, given: Mapping[str, str], names: Iterable[str]
+    spec: SpecModel, chain: Chain, activation: str, given: Mapping[str, str], names: Iterable[str]
 ) -> dict[str, str]:
     """The dtypes of values that a chain makes. given: those of its inputs. A name that no step saves is the result's.
 
@@ -163,7 +167,7 @@ def alike(found: Iterable[Mode], names: Iterable[str]) -> list[list[str]]:
 
 
 def _dtypes(
-    spec, chain: Chain, activation: str, parameter: str, given: Mapping[str, str], autocast: bool
+    spec: SpecModel, chain: Chain, activation: str, parameter: str, given: Mapping[str, str], autocast: bool
 ) -> tuple[list[str], dict[str, str]]:
     """Of the value before each step, and of the result; of each value that has a name. given: of further inputs."""
     named = {**given, chain.source.name: activation}

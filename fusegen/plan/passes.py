@@ -101,7 +101,7 @@ class Passes:
     def cached(self) -> dict[Stays, list[set[Node]]]:
         """By pass, the values that earlier passes have cached, of kernels whose elements stay in registers and in
         shared memory."""
-        found = {stays: [set() for _ in self.passes] for stays in (Stays.REGISTERS, Stays.SHARED)}
+        found = {stays: [set[Node]() for _ in self.passes] for stays in (Stays.REGISTERS, Stays.SHARED)}
         for stays, by_pass in found.items():
             kernel = self.kernel(stays)
             for index, nodes in enumerate(cached_values(kernel) if kernel else ()):
@@ -272,7 +272,7 @@ class Passes:
         needed = [*self._needed]
         if tensor.unit in (Unit.ROW, Unit.GROUP):
             stored = [self._with_operands(o for n in nodes for o in n.operands) for nodes in self.finished]
-            needed = [each | set(more) for each, more in zip_longest(needed, stored, fillvalue=())]
+            needed = [each | more for each, more in zip_longest(needed, stored, fillvalue=set[Node]())]
         return sum(1 << i for i, nodes in enumerate(needed) if i > made and tensor.node in nodes)
 
     def tensors_of_elements(self, index: int) -> list[Tensor]:

@@ -20,6 +20,7 @@ from fusegen.plan.proof import prove_saved
 from fusegen.plan.refusals import refusals, synchronised
 from fusegen.plan.same import why_same, with_same
 from fusegen.plan.tuning import Tuning
+from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel
 from fusegen.spec.validate import merge
 
@@ -64,7 +65,7 @@ class Plan:
         return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *others)]
 
 
-def make_plan(spec: SpecModel, document, known: Mapping[str, str] | None = None) -> Plan:
+def make_plan(spec: SpecModel, document: Document, known: Mapping[str, str] | None = None) -> Plan:
     """Plans a validated spec. known: as modes() has it. Raises SpecError where the chain does not fit together or
     cannot be scheduled."""
     training, diagnostics = examine_chain(spec, document, training=True)

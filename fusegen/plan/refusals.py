@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic
 from fusegen.plan.devices import DEVICES, is_known
+from fusegen.spec.document import Document
+from fusegen.spec.partial import AnySpec
 
 # Kernels know passes and the tensors of all elements by masks of 32 bits. Besides the passes of norms and reductions
 # there is the last one, and that over the channels. Besides inputs and parameters there is the product, and backward
@@ -15,8 +17,8 @@ MAX_PASSES = 30
 MAX_FULL_TENSORS = 30
 
 
-def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
-    """Every reason why the chain cannot be planned. spec: a SpecModel or PartialSpec."""
+def refusals(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagnostic]:
+    """Every reason why the chain cannot be planned."""
     yield from _unknown_targets(spec, document)
     yield from _precision_without_float32(spec, document)
     yield from _norms_over_ranks(spec, chain, document)
@@ -27,14 +29,14 @@ def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     yield from _too_many_tensors(spec, chain, document)
 
 
-def _unknown_targets(spec, document) -> Iterator[Diagnostic]:
+def _unknown_targets(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
     for index, target in enumerate(spec.targets):
         if not is_known(target):
             message, hint = f"unsupported target '{target}'", f"supported: {', '.join(DEVICES)}"
             yield document.diagnostic("FG212", message, ("targets", index), hint=hint)
 
 
-def _precision_without_float32(spec, document) -> Iterator[Diagnostic]:
+def _precision_without_float32(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
     if not set(spec.dtypes) <= {"bfloat16", "float16"}:
         return
     for index, step in enumerate(spec.chain):
@@ -44,12 +46,12 @@ def _precision_without_float32(spec, document) -> Iterator[Diagnostic]:
             yield document.diagnostic("FG205", message, ("chain", index, "precision"), hint="add float32 to 'dtypes'")
 
 
-def synchronised(spec) -> list[int]:
+def synchronised(spec: AnySpec) -> list[int]:
     """The steps that take the statistics of all ranks."""
     return [index for index, step in enumerate(spec.chain) if getattr(step, "sync", False)]
 
 
-def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
+def _norms_over_ranks(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagnostic]:
     """Each norm over ranks needs an exchange of its own, between which there would be further programs. The ops between
     exchanges take their source whole, draw nothing, and have no arguments of bool or of fewer rows."""
     steps = synchronised(spec)
@@ -85,7 +87,7 @@ def _norms_over_ranks(spec, chain: Chain, document) -> Iterator[Diagnostic]:
         yield document.diagnostic("FG401", message, ("chain", norms[1], "op"), hint=hint)
 
 
-def _several_results(spec, chain: Chain, document) -> Iterator[Diagnostic]:
+def _several_results(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagnostic]:
     """The ops over ranks return one."""
     if not spec.outputs:
         return
@@ -98,21 +100,21 @@ def _several_results(spec, chain: Chain, document) -> Iterator[Diagnostic]:
         yield document.diagnostic("FG401", message, ("chain", steps[0], "sync"))
 
 
-def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:
+def _numbers_of_groups(chain: Chain, document: Document) -> Iterator[Diagnostic]:
     (first, *others) = [count for count in chain.group_counts if count != 1] or [1]
     for count in others:
         message = f"one chain can normalise by one number of groups, not by {first} and {count}"
         yield document.diagnostic("FG401", message, chain.group_counts[count])
 
 
-def _parameters_of_the_rows(chain: Chain, document) -> Iterator[Diagnostic]:
+def _parameters_of_the_rows(chain: Chain, document: Document) -> Iterator[Diagnostic]:
     for parameter in chain.parameters.values():
         if "N" in parameter.axes and not parameter.axes == chain.graph.view:
             message = f"parameter '{parameter.name}' has one value for each row: no kernel takes its gradient's sums"
             yield document.diagnostic("FG401", message, (*chain.places[parameter.name][:2], "shape"))
 
 
-def _too_many_passes(spec, document) -> Iterator[Diagnostic]:
+def _too_many_passes(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
     passes = 0
     for index, step in enumerate(spec.chain):
         passes += step.passes if step is not None else 0
@@ -122,7 +124,7 @@ def _too_many_passes(spec, document) -> Iterator[Diagnostic]:
             return
 
 
-def _too_many_tensors(spec, chain: Chain, document) -> Iterator[Diagnostic]:
+def _too_many_tensors(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagnostic]:
     names = [name for name, node in {**chain.further, **chain.masks}.items() if node.is_full]
     names += [parameter.name for parameter in chain.parameters.values() if parameter.axes == chain.graph.view]
     stored = [index for index, step in enumerate(spec.chain) if step is not None and step.stores_operand]

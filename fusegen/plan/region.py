@@ -10,6 +10,7 @@ from fusegen.chain.images import spatial_of_values
 from fusegen.chain.parts import why_not_divided
 from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
+from fusegen.ops.convolution import Convolving
 from fusegen.ops.step import Step
 from fusegen.plan.cuts import (
     Width,
@@ -24,6 +25,7 @@ from fusegen.plan.cuts import (
 )
 
 Shape = tuple[Dim, ...]
+"""In a chain that is refused, a size that nobody can tell is None."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,17 @@ class Region:
     def is_layer(self) -> bool:
         """Whether it is a layer alone, with nothing for kernels to do behind it. They add a convolution's bias."""
         first = self.steps[0]
-        is_layer = first.op == "linear" or (first.spatial > 0 and not first.bias)
+        is_layer = first.op == "linear" or (isinstance(first, Convolving) and not first.bias)
         return len(self.steps) == 1 and is_layer
 
     @property
-    def widths(self) -> list[Dim | None]:
+    def widths(self) -> list[Dim]:
         """The channels of the running value in front of each step."""
-        found: list[Dim | None] = [self.channels[0]]
+        found = [self.channels[0]]
         for step in self.steps[:-1]:
-            found.append(channels_behind_step(step, found[-1]))
+            width = channels_behind_step(step, found[-1])
+            assert width is not None
+            found.append(width)
         return found
 
 

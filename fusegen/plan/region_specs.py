@@ -77,7 +77,8 @@ def region_document(document: Document, region: Region) -> Document:
         for path, place in paths.items():
             if path[0:1] == ("chain",) and len(path) > 1:
                 if path[1] in places:
-                    found[("chain", places[path[1]], *path[2:])] = place
+                    here = ("chain", places[path[1]], *path[2:])
+                    found[here] = place
             elif path[0:1] != ("outputs",):
                 found[path] = place
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
@@ -55,7 +55,7 @@ class Partition:
         self._widths, self._behind = widths(spec, self.images.spatial)
         self._of_rows: set[str] = set()
         self._kinds = {spec.running_input: "number"}
-        self._parameters: dict[str, Step] = {}
+        self._parameters: dict[str, dict[str, Any]] = {}
         self._open: list[_Open] = []
         self._walk()
         self.regions = tuple(self._regions())
@@ -144,7 +144,7 @@ class Partition:
         """A step whose operand begins a region: the name of that, and the step with the two exchanged."""
         operand = operand_of(step) or ""
         self.used |= {operand, running}
-        update = {"input": None, "value": running, "swap": not step.swap}  # type: ignore[attr-defined]
+        update = {"input": None, "value": running, "swap": not getattr(step, "swap", False)}
         return operand, step.model_copy(update=update)
 
     def _with_inputs(self, step: Step, index: int, now: _Open) -> Step:
@@ -171,10 +171,10 @@ class Partition:
             self._kind(given, index, key)
             now.inputs.setdefault(given, self._shape(given))
         name = getattr(step, "parameter", None)
-        if name is not None and step.shape is not None and not step.anchor:
-            self._parameters.setdefault(name, step)
+        if name is not None and getattr(step, "shape", None) is not None and not step.anchor:
+            self._parameters.setdefault(name, {key: getattr(step, key, None) for key in ("shape", "init")})
         elif name in self._parameters and not any(getattr(each, "parameter", None) == name for each in now.steps):
-            changes |= {"shape": self._parameters[name].shape, "init": self._parameters[name].init}
+            changes |= self._parameters[name]
         return step.model_copy(update=changes) if changes else step
 
     def _known(self, name: str, index: int, key: str) -> None:
@@ -185,7 +185,7 @@ class Partition:
 
     def _shape(self, name: str) -> Shape:
         """Of an input or a value; of unknown sizes where nobody can tell."""
-        return self.shapes.get(name, (None, None))
+        return self.shapes.get(name, cast(Shape, (None, None)))
 
     def _rows(self, source: str, index: int) -> None:
         """A region has the rows of the first input, or such that its values broadcast to these."""
@@ -207,7 +207,8 @@ class Partition:
     # What regions make
 
     def _name(self, now: _Open) -> str:
-        named = [step.name for step in now.steps if step.anchor] or [step.name for step in now.steps if step.module]
+        named = [getattr(step, "name", "") for step in now.steps if step.anchor]
+        named = named or [getattr(step, "name", "") for step in now.steps if step.module]
         return named[0] if named else f"region_{self._open.index(now) + 1}"
 
     def claim(self, name: str) -> str:
@@ -231,7 +232,7 @@ class Partition:
             self._names.add(name)
             source = self._shape(now.source)
             own = self.images.channels(source)
-            channels = own, channels_behind(now.steps, own)
+            channels = cast(tuple[Dim, Dim], (own, channels_behind(now.steps, own)))
             places = tuple(range(now.first, now.first + len(now.steps)))
             made = (*results, last)
             rows = frozenset(self._of_rows & {*made})

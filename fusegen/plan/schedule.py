@@ -48,7 +48,7 @@ class Scheduler:
         used = set(self.needs.nodes)
         draws = tuple(node for node in self.needs.nodes if node.op == "draw")
         inputs = tuple(t for t in self.inputs if t.node in used or (draws and t.role == "seed"))
-        constants = sorted({node.attribute for node in used if node.op == "scalar"} | {draw_of(n).p for n in draws})
+        constants = sorted({str(n.attribute) for n in used if n.op == "scalar"} | {draw_of(n).p for n in draws})
         groups = [phase.axes.blocks("C") for phase in self.phases] + [n.axes.blocks("C") for n in self.needs.nodes]
         schedules, known = self._schedules()
         scalar_reductions = self.kernels.scalar_reductions(known)

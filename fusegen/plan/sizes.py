@@ -70,7 +70,7 @@ def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
         raise InternalError(f"{plan.spec.name} has no positions")
     batch, _, *given = (value_of(dim, sizes) for dim in plan.chain.inputs[0].shape)
     if c is not None:
-        given = c.positions(given, lambda each: each if isinstance(each, int) else sizes[each])
+        given = [*c.positions(given, lambda each: each if isinstance(each, int) else sizes[each])]
     return batch * math.prod(given)
 
 

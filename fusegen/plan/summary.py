@@ -154,7 +154,7 @@ def _program(plan: Plan, mode: Mode, sizes: Mapping[str, int], program: Program)
 
 
 def _schedule(plan: Plan, mode: Mode, sizes: Mapping[str, int], program: Program, schedule: Schedule) -> dict[str, Any]:
-    kernels = [
+    kernels: list[dict[str, Any]] = [
         {
             "name": kernel.name,
             "kind": kernel.kind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
@@ -58,9 +58,12 @@ class _Measured(SpecPart):
     default_ran: Given[_Told] = None
 
 
-_CHOICES: dict[str, Any] = {"schedule": (Given[Literal[PERSISTENT, L2, TWO_PASS]], None)}  # type: ignore[valid-type]
-_CHOICES |= {name: (Given[Literal[tunable.values]], None) for name, tunable in TUNABLES.items()}  # type: ignore[valid-type]
-_Entry = create_model("_Entry", __base__=_Measured, **_CHOICES)
+_CHOICES = {"schedule": (PERSISTENT, L2, TWO_PASS), **{name: tunable.values for name, tunable in TUNABLES.items()}}
+if TYPE_CHECKING:
+    _Entry = _Measured
+else:
+    _FIELDS = {name: (Given[Literal[values]], None) for name, values in _CHOICES.items()}
+    _Entry = create_model("_Entry", __base__=_Measured, **_FIELDS)
 
 
 class _Machine(SpecPart):
@@ -69,7 +72,7 @@ class _Machine(SpecPart):
     gpu: _Name
     torch: _Name
     cuda: _Name
-    programs: dict[str, Listing[_Entry]]  # type: ignore[valid-type]
+    programs: dict[str, Listing[_Entry]]
 
 
 class _File(SpecPart):
@@ -160,8 +163,8 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
         message = f"{program.name} has one schedule only: there is nothing to choose"
         if names:
             message = f"{program.name} has no schedule {quote(entry.schedule)}"
-        hint = f"it has: {', '.join(names)}" if names else None
-        yield document.diagnostic("FG601", message, (*path, "schedule"), key=True, hint=hint)
+        others = f"it has: {', '.join(names)}" if names else None
+        yield document.diagnostic("FG601", message, (*path, "schedule"), key=True, hint=others)
         return
     for name, tunable in TUNABLES.items():
         blocks = getattr(entry, name) or 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import PydanticCustomError
 
@@ -17,7 +18,7 @@ from fusegen.spec.model import SpecModel
 from fusegen.spec.names import check_spec_name
 from fusegen.spec.text import entry, remark
 
-_STEPS = (
+_STEPS: tuple[dict[str, Any], ...] = (
     {"op": "linear", "name": "fc", "out_features": "hidden"},
     {"op": "batch_norm", "name": "norm"},
     {"op": "add", "parameter": "shift", "shape": ["hidden"], "init": "zeros"},

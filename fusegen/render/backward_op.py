@@ -19,7 +19,7 @@ class BackwardOp(VariantOps):
         op.arguments += [Argument(name, *TENSOR) for name in self.variant.result_gradients]
         c = chain.contraction
         if c:
-            op.arguments += [Argument(self.operand, *OPTIONAL), Argument(c.weight, *OPTIONAL)]
+            op.arguments += [Argument(c.operand, *OPTIONAL), Argument(c.weight, *OPTIONAL)]
         op.arguments += [Argument(t.name, *TENSOR) for t in self.backward_inputs()]
         op.first = self.variant.result_gradient
         self.add_numbers(op, program.constants)
@@ -60,7 +60,8 @@ class BackwardOp(VariantOps):
         """C++: whether a tensor has to be made for the gradient of the product. The op may have it already, as the
         gradient of a result or of an input."""
         c, same = self.chain.contraction, tensor.same_as
-        wanted = f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
+        assert c is not None
+        wanted = f"needs[{index[c.operand]}] || needs[{index[c.weight]}]"
         if same is None:
             return wanted
         there = f"dtypes.{dtype_field(same.role)} == {self.dtype_text(tensor)}"
@@ -112,12 +113,12 @@ class BackwardOp(VariantOps):
                 of_operand, of_weight = f"glue::mm({grad}, weight)", f"glue::mm(glue::transposed({grad}), operand)"
             op.results += [
                 "workspace.reset();  // the products may have its memory: they come later in the stream",
-                f"if (needs[{index[self.operand]}]) {{",
+                f"if (needs[{index[c.operand]}]) {{",
                 f'  const Tensor& weight = args.required("{c.weight}", {arg(c.weight)});',
                 f"  gradients.push_back({of_operand});",
                 "}",
                 f"if (needs[{index[c.weight]}]) {{",
-                f'  const Tensor& operand = args.required("{self.operand}", {arg(self.operand)});',
+                f'  const Tensor& operand = args.required("{c.operand}", {arg(c.operand)});',
                 f"  gradients.push_back({of_weight});",
                 "}",
             ]

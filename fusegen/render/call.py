@@ -131,7 +131,7 @@ class CallRenderer:
         self, renderer: OpRenderer, given: Sequence[str], gradients: Container[str], replaced: dict[str, str]
     ) -> tuple[list[str], list[str]]:
         """The op's arguments as expressions, and those of them that are numbers and have not been looked at."""
-        variant = renderer.variant
+        variant, contraction = renderer.variant, renderer.variant.chain.contraction
         # What the result depends on only through a detach gets no gradient, and autograd must not ask for one.
         constant = {name for name, _, _ in renderer.sources() if name not in gradients}
         seen = {self.chain.name_of(f"{name}.momentum") for name in self.names.tracked()}
@@ -144,11 +144,11 @@ class CallRenderer:
                 numbers.append(source)
             if name in constant:
                 source = f"{source}.detach()"
-            elif variant.chain.contraction and name == self.names.first:
+            elif contraction and name == self.names.first:
                 source = f"{source}.view_as({source})"  # torch.compile takes no tensor twice in one call
             if name == variant.chain.source.name and variant.chain.has_own_images:
                 source = f"_support.Pictured({source})"
-            elif variant.chain.is_over_channels and name == variant.chain.contraction.operand:
+            elif contraction and variant.chain.is_over_channels and name == contraction.operand:
                 source = f"_support.Multiplicand({source})"
             arguments.append(source)
         return arguments, numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegen.ops.convolution import Convolving
 from fusegen.plan.composition import Composition, Part
 from fusegen.plan.region import Shape
 from fusegen.render.functions import as_tuple
@@ -25,7 +26,7 @@ def _behind(part: Part, found: dict[str, _Format], spatial: int) -> _Format:
     made, first = found[next(iter(part.region.inputs))], part.region.steps[0]
     if first.spatial and spatial == 1:
         made = False  # PyTorch's convolution has no other format for one dimension of positions
-    elif first.spatial and not isinstance(made, bool):
+    elif isinstance(first, Convolving) and not isinstance(made, bool):
         made = (made[0], (*made[1], first.name))
     # Those over the channels work on [batch, *positions, channels].
     return any(step.is_over_channels for step in part.region.steps) or made
@@ -58,7 +59,7 @@ def writes(composition: Composition) -> dict[str, int]:
             (taker,) = takers[name]
             source, *further = taker.region.inputs
             made = [each for each in further if each not in composition.spec.inputs]
-            if source != name and made == [name] and _is_tiled(taker) and taker.plan.spec.name in found:
+            if source != name and made == [name] and taker.plan and _is_tiled(taker) and taker.plan.spec.name in found:
                 found[part.plan.spec.name] = found[taker.plan.spec.name]
     return found
 

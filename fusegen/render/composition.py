@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.ir.axes import Dim
+from fusegen.ops.convolution import Convolving
 from fusegen.plan.composition import Composition, Part
 from fusegen.plan.region import Shape
 from fusegen.plan.summary import step_data
@@ -86,7 +87,9 @@ def _maker(part: Part) -> str:
         return "kernels"
     where = f"what is behind it is in {part.region.tail_in}" if part.region.tail_in else "nothing is behind it"
     layer = part.region.steps[0]
-    function = f"conv{'_transpose' if layer.transposed else ''}{layer.spatial}d" if layer.spatial else "linear"
+    function = "linear"
+    if isinstance(layer, Convolving):
+        function = f"conv{'_transpose' if layer.transposed else ''}{layer.spatial}d"
     return f"torch.nn.functional.{function}: {where}"
 
 

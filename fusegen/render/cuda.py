@@ -155,9 +155,10 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
     activation = type_parameter("activation")
     parameters = [f"typename {name}_" if name == activation else f"typename {name}" for name in types]
     in_epilogue = plan.in_epilogue(program)
+    contraction = variant.chain.contraction if in_epilogue else None
     text = render(
         "program.cu.j2",
-        p=StructRenderer(program, variant.chain.contraction.product if in_epilogue else None).text(),
+        p=StructRenderer(program, contraction.product if contraction else None).text(),
         types=", ".join(parameters),
         activation=f"{activation}_",
         visits=visits,

@@ -87,8 +87,9 @@ class Expressions:
 
     def _operand(self, node: Node) -> tuple[str, int]:
         if node.op == "literal":
-            return literal(node.attribute), _ATOM
+            return literal(node.number), _ATOM
         if node.op == "count":
+            assert isinstance(node.attribute, Axes)
             return f"Acc({self._count(node.attribute)})", _ATOM
         if node in self._inline:
             return self._expression(node)

@@ -24,8 +24,8 @@ class ForwardOp(VariantOps):
         op = self.start("forward", program)
         written = self._written()
         mutated = (f"{letter}{number or ''}" for number in count() for letter in ascii_lowercase)
-        if chain.contraction:
-            op.arguments += [Argument(self.operand, *TENSOR), Argument(chain.contraction.weight, *TENSOR)]
+        if c := chain.contraction:
+            op.arguments += [Argument(c.operand, *TENSOR), Argument(c.weight, *TENSOR)]
         op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.sources()]
         op.arguments += [Argument(name, *TENSOR) for name, _ in self.masks()]
         op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.targets()]
@@ -51,8 +51,8 @@ class ForwardOp(VariantOps):
             if not chain.of_rows:
                 op.sizes += self.channels_of(f"{arg(c.weight)}.size(0)")
             expected = self.shape_text((chain.rows, c.in_features), first=True)
-            op.checks.append(f'args.matrix("{self.operand}", {arg(self.operand)}, dtypes.activation, {expected});')
-            op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")
+            op.checks.append(f'args.matrix("{c.operand}", {arg(c.operand)}, dtypes.activation, {expected});')
+            op.checks.append(f"const int64_t in_features = {arg(c.operand)}.size(1);")
             expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
             if chain.of_rows:
                 expected = f"{{{times(chain.number_of_parts, 'channels')}, in_features}}"
@@ -108,8 +108,7 @@ class ForwardOp(VariantOps):
         if self.variant.needs_source and chain.contraction:
             names.insert(len(self.variant.results), chain.contraction.product)
         op.returns = names
-        made = {chain.contraction.product} if chain.contraction else set()
-        op.launched = self.launched(program, made)
+        op.launched = self.launched(program, {chain.contraction.product} if chain.contraction else set())
         op.results = [f"return {{{', '.join(out(name) for name in names)}}};"]
         self.declare_bias(op, program)
 

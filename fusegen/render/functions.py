@@ -82,9 +82,9 @@ def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
         name: _result(dtype_field(role), *(_size(dim, names) for dim in shape))
         for name, role, shape in renderer.sources()
     }
-    if variant.chain.contraction:
-        found[renderer.operand] = _result("activation", "rows", "in_features")
-        found[variant.chain.contraction.weight] = _result("activation", width, "in_features")
+    if c := variant.chain.contraction:
+        found[c.operand] = _result("activation", "rows", "in_features")
+        found[c.weight] = _result("activation", width, "in_features")
     return [found[name] for name in renderer.needs()]
 
 

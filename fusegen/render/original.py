@@ -119,9 +119,9 @@ def shapes(plan: Plan) -> list[str]:
         lines.append(f"Returns {', '.join(each) or text(own)}.")
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
-        leading = chain.inputs[0].shape[0] if chain.batched else chain.rows
+        rows = chain.inputs[0].shape[0] if chain.batched else chain.rows
         any_number = "any number of dimensions" if chain.batched else any_number
-        lines.append(f"In place of {leading} there may be {any_number}, alike for all of these.")
+        lines.append(f"In place of {rows} there may be {any_number}, alike for all of these.")
     return [*lines, *dtypes_text(spec)]
 
 
@@ -173,7 +173,7 @@ def reference(spec: SpecModel, chain: Chain) -> list[str]:
 def reference_lines(spec: SpecModel, spatial: int = 0, aligned: Aligned | None = None) -> list[str]:
     """The same of inputs that all have the dimensions of the first. spatial: how many dimensions of positions there
     are. aligned: gives the dimensions that lack, to what a step takes and to the variable of its running value."""
-    lines, running = [], spec.running_input
+    lines, running = list[str](), spec.running_input
     taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
     for step in spec.chain:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ir.reductions import REDUCTIONS
@@ -76,7 +77,7 @@ class PassRenderer:
             cached_in_shared=cached[Stays.SHARED],
         )
 
-    def _summed(self, sums: Sequence[Node]) -> dict:
+    def _summed(self, sums: Sequence[Node]) -> dict[str, Any]:
         """What is said of the sums of a pass."""
         names = {node: self.names.sum_name(node) for node in sums if self.names.holder(node) is node}
         return dict(
@@ -89,7 +90,7 @@ class PassRenderer:
         """Cached values as bits."""
         return sum(1 << i for i, node in enumerate(self.cached) if node in cached)
 
-    def _after_sums(self, index: int) -> dict[str, list]:
+    def _after_sums(self, index: int) -> dict[str, Any]:
         passes = self.passes
         followed = passes.followed_with(index)
         finished = passes.finished[index] if index < len(passes.finished) else []
@@ -99,14 +100,14 @@ class PassRenderer:
         sinks = [*stores, *(operand for node in finished for operand in node.operands)]
         follow += self.values.small([node for node in followed if not node.is_reduction], sinks)
         finish = self.values.small(finished, stores)
-        stored, taken, taken_early = [], [], []
+        stored, taken, taken_early = list[Stored](), list[str](), list[str]()
         for tensor in results:
             field = value(self.fields[tensor.node])
             if tensor.node not in (*finished, *passes.followed, *passes.derived, *passes.given):
                 early = any(tensor.node in node.operands for node in followed)
                 (taken_early if early else taken).append(self._taken(tensor.node))
             stored.append(Stored(pointer(tensor), f"&{record(tensor.axes)}::{field}"))
-        scratch = []
+        scratch: list[Stored] = []
         for t in passes.scratch[index]:
             where = stored if self.values.is_total(t, index) else scratch
             where.append(Stored(pointer(t), f"&{record(t.axes)}::{value(self.fields[t.node])}"))

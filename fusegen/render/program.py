@@ -31,7 +31,7 @@ class StructRenderer:
 
     def text(self) -> StructText:
         passes = self.passes
-        records = {name: [] for name in ("Scalars", "Channel", "Row", "Group", "Drawn")}
+        records: dict[str, list[str]] = {name: [] for name in ("Scalars", "Channel", "Row", "Group", "Drawn")}
         for node, name in self.fields.items():
             records[record(node.axes)].append(value(name))
         records["Scalars"] += self._inverse_lengths()

@@ -14,7 +14,7 @@ from fusegen.plan.tuning_file import SUFFIX
 from fusegen.render.layout import WIDTH
 from fusegen.render.spelling import type_name
 
-_SCHEDULE = {
+_SCHEDULE: dict[str | int, str] = {
     AUTOMATIC: "kAutomatic",
     TWO_PASS: "kTwoPass",
     PERSISTENT_IF_IT_FITS: "kPersistentIfItFits",

@@ -23,7 +23,6 @@ class VariantOps:
         self.plan, self.variant, self.chain = plan, variant, variant.chain
         self.prefix = f"{variant.name}_" if variant.name else ""
         chain = self.chain
-        self.operand = chain.contraction.operand if chain.contraction else None
         self.samples = variant.forward.draws_samples or variant.backward.draws_samples
         self.groups = variant.forward.groups is not None or variant.backward.groups is not None
         self.constants = sorted({*variant.forward.constants, *variant.backward.constants})

@@ -40,8 +40,8 @@ def fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 def field_type(info: FieldInfo) -> Any:
     """A field's annotation with the metadata that pydantic has split off."""
-    extras = [*info.metadata, *([info] if info.discriminator else [])]
-    return Annotated[(info.annotation, *extras)] if extras else info.annotation  # type: ignore[return-value]
+    parts = (info.annotation, *info.metadata, *([info] if info.discriminator else []))
+    return Annotated[parts] if len(parts) > 1 else info.annotation
 
 
 def resolve_location(model: type[BaseModel], location: Sequence[str | int], data: Any) -> Target:

@@ -31,7 +31,7 @@ def meaning(text: str, *examples: Any) -> Any:
 
 def problem(code: str, message: str, hint: str | None = None) -> PydanticCustomError:
     """The error a validator raises to choose the diagnostic's code and hint itself."""
-    return PydanticCustomError(code, "{message}", {"message": message, "hint": hint})  # type: ignore[arg-type]
+    return PydanticCustomError(code, "{message}", {"message": message, "hint": hint})
 
 
 def _given(value: Any) -> Any:

@@ -150,7 +150,7 @@ class SpecModel(SpecPart):
         meaning("the GPUs that are compiled for, as nvcc calls them", ["sm_90"]),
     ] = ("sm_90",)
     chain: Annotated[
-        Listing[dict[str, Any]],
+        Listing[Any],
         Field(min_length=1, max_length=MAX_STEPS),
         meaning(_CHAIN, [{"op": "relu"}]),
     ]
@@ -249,11 +249,9 @@ def spec_model(step_types: tuple[type[BaseModel], ...], unknown_op: UnknownOp | 
         step: Any = step_types[0]  # pydantic has no discriminated union of one
     else:
         step = Annotated[Union[step_types], Field(discriminator="op")]  # noqa: UP007
-    chain = Annotated[  # type: ignore[valid-type]
-        Listing[step], Field(min_length=1, max_length=MAX_STEPS), meaning(_CHAIN, [{"op": "relu"}])
-    ]
+    chain = Annotated[Listing[step], Field(min_length=1, max_length=MAX_STEPS), meaning(_CHAIN, [{"op": "relu"}])]
     model = create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))
     model.steps = {op: step for step in step_types for op in tags(step, "op")}
     if unknown_op is not None:
-        model.unknown_op = staticmethod(unknown_op)  # type: ignore[assignment]
+        model.unknown_op = staticmethod(unknown_op)
     return model

@@ -27,7 +27,7 @@ class PartialSpec:
     """
 
     dims: Mapping[str, int | None]
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Argument | None]
     inputs: Mapping[str, tuple[int | str, ...] | None]
     chain: tuple[Any, ...]
     outputs: tuple[str, ...] | None
@@ -36,6 +36,9 @@ class PartialSpec:
     unreadable: frozenset[DocumentPath]
     is_region: bool = False
     spatial_of_region: int = 0
+
+
+AnySpec = SpecModel | PartialSpec
 
 
 def read_partly(step_types: Sequence[type[BaseModel]], document: Document) -> PartialSpec:

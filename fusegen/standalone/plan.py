@@ -79,13 +79,13 @@ def _changed(spec: SpecModel, document: Document, dtypes: Sequence[str] | None, 
         changes["dtypes"] = tuple(each for each in spec.dtypes if each in dtypes)
     chain = []
     for index, step in enumerate(spec.chain):
-        own = getattr(step, "precision", None)
+        own: str = getattr(step, "precision", "")
         wanted = (precision or own) if "float32" in (dtypes or spec.dtypes) else IEEE
-        if own is not None and wanted not in (IEEE, SPLIT):
+        if own and wanted not in (IEEE, SPLIT):
             message = f"an exported file has no float32 products by {quote(wanted)}"
             hint = "`--precision ieee` exports PyTorch's own; `fusegen build` makes a package that has them"
             raise SpecError([document.diagnostic("FG510", message, ("chain", index, "precision"), hint=hint)])
-        chain.append(step if own in (None, wanted) else step.model_copy(update={"precision": wanted}))
+        chain.append(step if own in ("", wanted) else step.model_copy(update={"precision": wanted}))
     if any(new is not old for new, old in zip(chain, spec.chain, strict=True)):
         changes["chain"] = tuple(chain)
     return spec.model_copy(update=changes) if changes else spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -39,7 +39,7 @@ class Chain:
                 parameter.copy_(torch.where(parameter < 0, -1.0, 1.0) * parameter.abs().clamp_min(0.25))
         return module.to(getattr(torch, self.mode.roles["parameter"]))
 
-    def programs(self, size: Sizes) -> Iterator[TailProgram]:
+    def programs(self, size: Sizes) -> Generator[TailProgram, None, None]:
         """Every program, one at a time: each is to be let go of before the next is asked for."""
         tail = Tail(self.plan, self.mode, size, self.launchers, self.module(size), self.device)
         for variant in self.plan.variants:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -45,7 +45,7 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
         with tempfile.TemporaryDirectory() as cache:
             for plan in plans:
                 subject = open_subject(plan, output, device=device, cache=Path(cache))
-                suite = ComposedSuite if isinstance(subject, ComposedSubject) else Suite
+                suite: Callable[..., Suite] = ComposedSuite if isinstance(subject, ComposedSubject) else Suite
                 reports.append(suite(subject, seed=seed, full=device == "cuda").report())
                 if not as_json:
                     console.print(table(reports[-1]), markup=False)

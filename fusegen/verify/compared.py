@@ -107,6 +107,8 @@ def compare_runs(
         other = fused.gradients.get(name)
         if value is None or other is None:
             continue
+        expected = exact.run.gradients[name]
+        assert expected is not None
         if name in given_names:
             length = behind
             if name != input_name(0):  # of one that is broadcast: a sum over what it lacks
@@ -118,15 +120,15 @@ def compare_runs(
                 f"grad {name}",
                 other,
                 value,
-                exact.run.gradients[name],
+                expected,
                 dtype=dtype,
                 reduction_length=length,
                 terms=exact.terms.get(name),
                 also=[found for each in also if (found := each.gradients[name]) is not None],
             )
         )
-    others = [each.buffers for each in also]
-    return results + compare_buffers(fused.buffers, eager.buffers, exact.run.buffers, dtype, rows, others)
+    buffers = [each.buffers for each in also]
+    return results + compare_buffers(fused.buffers, eager.buffers, exact.run.buffers, dtype, rows, buffers)
 
 
 def same_state(fused: nn.Module, original: nn.Module) -> bool:

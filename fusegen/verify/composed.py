@@ -124,7 +124,7 @@ class ComposedSubject(Subject):
     def original_class(self) -> Callable[..., nn.Module]:
         """As of one chain; of a user's class one that says that its parameters meet values of several widths."""
         found = super().original_class
-        return of_several_widths(found) if isinstance(self.original, type) else found
+        return of_several_widths(found) if isinstance(self.original, type) and isinstance(found, type) else found
 
     def _chains(self) -> list[Chain]:
         return [plan.chain for plan in self.plan.plans]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -181,7 +182,7 @@ class EmulatedTail:
         return parameter is not None and parameter.repeated
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
-        rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
+        rows, channels = self.rows if "N" in tensor.axes else 1, self.channels if "C" in tensor.axes else 1
         if tensor.compact or tensor.samples:
             return self.samples or self.rows, channels
         if tensor.axes.blocks("C") is not None:
@@ -233,9 +234,9 @@ def tail_reference(
     chain = variant.chain
     exact = copy.deepcopy(module)
     rounded = getattr(torch, mode.roles["parameter"])
-    for tensor in (*exact.parameters(), *exact.buffers()):
-        if tensor.is_floating_point():
-            tensor.data = tensor.data.to(rounded).double()
+    for own in (*exact.parameters(), *exact.buffers()):
+        if own.is_floating_point():
+            own.data = own.data.to(rounded).double()
     exact.train(training)
     replay(exact, chain, type(exact), torch.tensor(SEED))
     owned = dict(exact.named_parameters())
@@ -258,7 +259,8 @@ def tail_reference(
     if trailing:
         inputs = [_with_trailing(x, trailing) for x in inputs]
     with given_result:
-        result = exact.fusegen_reference(*(x.view(*x.shape, *ones) if ones else x for x in inputs))
+        eager: Any = exact.fusegen_reference
+        result = eager(*(x.view(*x.shape, *ones) if ones else x for x in inputs))
     result = result.reshape(len(result), -1)
     result.backward(tensors[variant.result_gradient].double().view_as(result))
     values = {variant.result: result.detach()}

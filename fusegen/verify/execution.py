@@ -83,7 +83,7 @@ def compiled(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) ->
         torch._dynamo.reset()
         wrapped = torch.compile(copy.deepcopy(fused), fullgraph=True, backend=backend)
         with inductor.patch(fallback_random=True):  # draws as eager PyTorch does
-            found = run(wrapped, inputs, grad_output, train=train)
+            found = run(wrapped, inputs, grad_output, train=train)  # type: ignore[arg-type]
         prefix = "_orig_mod."
         found.gradients = {name.removeprefix(prefix): g for name, g in found.gradients.items()}
         found.buffers = {name.removeprefix(prefix): b for name, b in found.buffers.items()}

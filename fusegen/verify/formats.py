@@ -38,18 +38,18 @@ def memory_formats(
         if hasattr(fused, "_fusegen_formats") and not (kept and alike):
             alike = mine.stride() == run(original, given, None, train=False).output.stride()
         found.append(Comparison.statement(f"{label}, the result's format", alike, f"strides {mine.stride()}"))
-    kept = _own_dimensions(fused)
-    batched = [index not in kept and has_batch(x, inputs[0]) for index, x in enumerate(inputs)]
+    own = _own_dimensions(fused)
+    batched = [index not in own and has_batch(x, inputs[0]) for index, x in enumerate(inputs)]
     single = [wanting((x.detach()[0] if has else x.detach()).clone()) for x, has in zip(inputs, batched, strict=True)]
     refusal = _refusal(original, single)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch's operators, which run then
-        mine = _refusal(fused, single)
-        if mine is None and refusal is None:
+        raised = _refusal(fused, single)
+        if raised is None and refusal is None:
             found += summed_up("without a batch", compare_module(fused, original, single, train=False))
         else:
-            note = f"raises {mine and mine.__name__}, eager {refusal and refusal.__name__}"
-            found.append(Comparison.statement("without a batch", mine is refusal, note))
+            note = f"raises {raised and raised.__name__}, eager {refusal and refusal.__name__}"
+            found.append(Comparison.statement("without a batch", raised is refusal, note))
     many = _refusal(fused, [x.detach()[None] if has_batch(x, inputs[0]) else x.detach() for x in inputs])
     return [*found, Comparison.statement("a dimension too many refused", many is ValueError)]
 

@@ -26,13 +26,14 @@ Function = Callable[[Tensor], Tensor]
 @contextlib.contextmanager
 def double_precision(package: ModuleType) -> Iterator[None]:
     """Lets the package's module take float64, whose kernels only verification builds have."""
-    plain = package._MODES
-    key = tuple(torch.float64 for _ in next(iter(plain or package._AUTOCAST_MODES)))
-    package._MODES = plain | {key: len(package._package.dtypes) - 1}
+    generated: Any = package
+    plain = generated._MODES
+    key = tuple(torch.float64 for _ in next(iter(plain or generated._AUTOCAST_MODES)))
+    generated._MODES = plain | {key: len(generated._package.dtypes) - 1}
     try:
         yield
     finally:
-        package._MODES = plain
+        generated._MODES = plain
 
 
 class _Detached(TorchFunctionMode):
@@ -40,7 +41,7 @@ class _Detached(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.recording, self.values, self.given = True, [], 0
+        self.recording, self.values, self.given = True, list[Tensor](), 0
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if func is not Tensor.detach:

@@ -28,7 +28,8 @@ def _table() -> dict[str, type[Step]]:
         if step.kinks:
             op = step.ops()[0]
             # As it would be written with a value for every key; a submodule calls the function of its own name.
-            text = step.model_construct(**dict.fromkeys(step.model_fields, 0.0) | {"op": op}).eager("x")
+            values: dict[str, Any] = dict.fromkeys(step.model_fields, 0.0) | {"op": op}
+            text = step.model_construct(**values).eager("x")
             found[op if step.module else _plain(text.split("(")[0].rpartition(".")[2])] = step
     return found
 

@@ -91,7 +91,7 @@ def _with_channels(result: Tensor, first: Tensor, dim: int) -> Tensor:
 
 def _reads_both(fused: nn.Module) -> bool:
     """Whether the kernels of a generated module read both memory formats."""
-    known = getattr(type(fused)._fusegen_call, "__globals__", {})
+    known = getattr(type(fused)._fusegen_call, "__globals__", {})  # type: ignore[attr-defined]
     return any(getattr(each, "tiled", False) for each in known.values())
 
 

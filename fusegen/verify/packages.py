@@ -46,7 +46,7 @@ def open_subject(
     name = plan.spec.name
     if fresh:
         _refuse_stale(plan, output)
-    subject = ComposedSubject if isinstance(plan, Composition) else Subject
+    subject: Callable[..., Subject] = ComposedSubject if isinstance(plan, Composition) else Subject
     if device == "cpu":
         from fusegen.emulate.package import emulate_package
 

@@ -45,14 +45,14 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
         symbols[made.groups] = source
     groups = _number(made.groups, symbols)
     for dim, count in ((made.in_channels, source), (made.out_channels, channels)):
-        number, name = factors(dim)
-        if name is not None:
-            symbols.setdefault(name, max(1, count // (number * groups)) * groups)
+        number, symbol = factors(dim)
+        if symbol is not None:
+            symbols.setdefault(symbol, max(1, count // (number * groups)) * groups)
     batch, wanted = unequal(rows, made.dimensions)
     (name, _, *positions) = plan.chain.inputs[0].shape
     others = [dim for each in plan.chain.inputs[1:] for dim in each.shape[-made.dimensions :]]
     fixed = any(isinstance(dim, int) and dim != 1 for dim in others)
-    given = tuple(spec.dims[dim] for dim in positions) if fixed else _least_input(plan, wanted, symbols)
+    given = tuple(spec.dims[str(dim)] for dim in positions) if fixed else _least_input(plan, wanted, symbols)
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
     return {**spec.dims, **further_positions(plan, given, symbols), **symbols}
 

@@ -143,8 +143,8 @@ def _judged(
 def with_precision(module: nn.Module, precision: str) -> nn.Module:
     """The module itself, which multiplies in that precision from now on, at small sizes too."""
     if precision != IEEE:
-        module.fusegen_precision = precision
-        module._fusegen_split_always = True
+        module.fusegen_precision = precision  # type: ignore[assignment]
+        module._fusegen_split_always = True  # type: ignore[assignment]
     return module
 
 

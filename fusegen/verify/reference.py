@@ -46,7 +46,7 @@ class _Seen:
     module: Any  # an anchor, a norm or a product; their attributes differ
     input: Tensor
     output: Tensor
-    gradient: Tensor | None = None
+    gradient: Tensor = field(init=False, repr=False)  # of the output, once a backward pass came to it
 
 
 def reference(
@@ -86,7 +86,7 @@ def exact_pass(
     given = tuple(copied.get(input_name(index), x) for index, x in enumerate(inputs64))
     learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
     for module in learnt:
-        module.forward = functools.partial(_prelu, module)
+        module.forward = functools.partial(_prelu, module)  # type: ignore[method-assign]
     try:
         with Kinks(dtype or inputs[0].dtype) as kinks, Products(of_layers) as products:
             output = torch.func.functional_call(exact, spread, given)
@@ -125,10 +125,13 @@ def _backward(
         if item.output.requires_grad:
             item.output.retain_grad()
     output.backward(grad_output, retain_graph=True)
+    reached = []
     for item in seen:
-        item.gradient = item.output.grad
-    anchors = [s for s in seen if isinstance(s.module, (*ANCHORS, Product)) and s.gradient is not None]
-    norms = [s for s in seen if isinstance(s.module, NORMS) and s.gradient is not None]
+        if item.output.grad is not None:
+            item.gradient = item.output.grad
+            reached.append(item)
+    anchors = [s for s in reached if isinstance(s.module, (*ANCHORS, Product))]
+    norms = [s for s in reached if isinstance(s.module, NORMS)]
     squares: dict[Any, Tensor] = {id(s): s.gradient.square() for s in (*anchors, *norms)}
     squares |= {name: copies.grad.square() for name, copies in spread.items() if copies.grad is not None}
     _add_frozen_norms(norms, anchors, spread, squares)
@@ -248,9 +251,9 @@ def _normalized(module: Any) -> tuple[int, ...]:
 def _inverse_deviation(module: Any, x: Tensor) -> Tensor:
     """1 / sqrt(variance + eps), in a shape that broadcasts against the norm's input."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
-        from_batch = module.training or module.running_var is None
+        moved = None if module.training else module.running_var
         of_batch = [index for index in range(x.dim()) if index != 1]
-        variance = x.var(of_batch, correction=0) if from_batch else module.running_var
+        variance = x.var(of_batch, correction=0) if moved is None else moved
         variance = _by_channel(variance, x, module)
     elif isinstance(module, nn.GroupNorm):
         grouped = x.unflatten(1, (module.num_groups, -1))

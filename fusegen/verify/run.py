@@ -73,7 +73,7 @@ def widest(module: nn.Module, inputs: Sequence[Tensor], result: Tensor) -> int:
         return channels
     layers = (each for each in module.modules() if isinstance(each, nn.Linear | nn.modules.conv._ConvNd))
     width = channel_count(inputs[0], dim, dimensions)
-    return next((getattr(each, "out_features", 0) or each.out_channels for each in layers), width)
+    return next((each.out_features if isinstance(each, nn.Linear) else each.out_channels for each in layers), width)
 
 
 def wanting(x: Tensor, want: bool = True) -> Tensor:

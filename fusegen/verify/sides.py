@@ -95,6 +95,7 @@ def room(
                 return None
         apart = combined(lambda a, b: (a - b).double().square() / PAIRS, *runs)
         squares = apart if squares is None else combined(torch.add, squares, apart)
+    assert squares is not None
     return Room(combined(lambda sum_: SEVERAL * sum_.sqrt(), squares), sides.count)
 
 

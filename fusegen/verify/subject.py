@@ -25,7 +25,7 @@ from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import ANCHORS
 from fusegen.verify.run import drawn_like, mark_images, wanting
 from fusegen.verify.sizes import Sizes
-from fusegen.verify.targets import make_targets, with_targets
+from fusegen.verify.targets import Made, make_targets, with_targets
 
 _LOWER_BOUNDS = ("min", "min_val")
 
@@ -57,11 +57,12 @@ class Subject:
         """The original, or the generated module with its `fusegen_reference` as forward."""
         if self.original is not None:
             # Where rows come behind the channels, not all parameters meet values of the result's shape.
-            exchanged = isinstance(self.original, type) and any(chain.exchanged for chain in self._chains())
-            return self._with_targets(of_several_widths(self.original) if exchanged else self.original)
+            if isinstance(self.original, type) and any(chain.exchanged for chain in self._chains()):
+                return self._with_targets(of_several_widths(self.original))
+            return self._with_targets(self.original)
         return self._with_targets(eager_class(self._generated))
 
-    def _with_targets(self, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    def _with_targets(self, made: Made) -> Made:
         return with_targets(self.plan, made)
 
     @property
@@ -146,7 +147,7 @@ class Subject:
         found: dict[str, Any] = {}
         for name, argument in self.plan.spec.arguments.items():
             if argument.type == "shape":
-                found[name] = tuple(sizes.symbols.get(dim, dim) for dim in argument.is_)
+                found[name] = tuple(d if isinstance(d, int) else sizes.symbols.get(d, d) for d in argument.is_)
             elif argument.type == "float":
                 usual = -1.0 if name in lower else 0.25 if name in shares else 1.0
                 found[name] = (usual if argument.default is None else argument.default) * numbers.uniform(0.8, 1.25)
@@ -180,6 +181,7 @@ def spread_out(module: nn.Module) -> None:
             for parameter in part.parameters(recurse=False):
                 parameter.add_(torch.randn_like(parameter), alpha=0.3)
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:
+            assert part.running_var is not None and part.num_batches_tracked is not None
             part.running_mean.normal_(0.0, 0.2)
             part.running_var.uniform_(0.3, 1.5)
             part.num_batches_tracked.add_(5)

@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,8 +61,10 @@ _BEHAVIOUR: dict[str, Check] = {
 }
 _WITH_L2 = ("bitwise", "other stream", "CUDA graph")
 # Of a module that multiplies by pieces, besides its numerics and its training. Its pieces take memory.
-_OF_SPLIT = ("bitwise", "strides", "frozen parameters", "NaN and infinity", "other stream", "CUDA graph", "opcheck")
-_OF_SPLIT += ("torch.compile",)
+_OF_SPLIT = (
+    *("bitwise", "strides", "frozen parameters", "NaN and infinity"),
+    *("other stream", "CUDA graph", "opcheck", "torch.compile"),
+)
 
 
 @dataclass
@@ -150,7 +153,7 @@ class Suite:
     def _without_autocast(self) -> bool:
         """Whether the modules run PyTorch's operators under autocast."""
         named = {step.op for step in self.subject.plan.spec.chain}
-        return "rms_norm" in named and TorchVersion(torch.__version__) < (2, 12)
+        return "rms_norm" in named and TorchVersion(torch.__version__) < "2.12"
 
     def other_precisions(self) -> Iterator[Finding]:
         """Products of float32 that are not PyTorch's own. fp32_split is judged as float32: it loses no more."""
@@ -246,7 +249,9 @@ class Suite:
         chosen = [self.subject.choice(program, mode, size) for program in self.subject.plan.programs]
         return [(c.schedule, [(each.kernel, each.passes, each.grid[2]) for each in c.launches]) for c in chosen]
 
-    def _one(self, check: str, size: Sizes, mode: Mode | None, place: str, work: Callable, *args) -> Iterator[Finding]:
+    def _one(
+        self, check: str, size: Sizes, mode: Mode | None, place: str, work: Callable, *args: Any
+    ) -> Iterator[Finding]:
         dtypes = mode.name if mode else ""
         try:
             found = work(*args)
@@ -262,7 +267,7 @@ class Suite:
     ) -> list[Comparison]:
         fused, original, inputs = self._pair("numerics", size, mode, precision)
         # Else PyTorch's operators could take the place of the kernels, and would be compared with themselves.
-        fused.fusegen_strict = self.strict
+        fused.fusegen_strict = self.strict  # type: ignore[assignment]
         behaviour.poison(*inputs)
         return compare_module(
             fused,

@@ -83,7 +83,7 @@ def sweep(fused: nn.Module, original: nn.Module, dtype: torch.dtype, device: str
         "gradient": lambda one: _gradient(one),
     }
     return {
-        name: _judged(where, *(of(each).flatten().double() for each in (mine, theirs, exact)), of(theirs).dtype)
+        name: _judged(where, *(of(each).flatten().double() for each in (mine, theirs, exact)), dtype=of(theirs).dtype)
         for name, of in quantities.items()
     }
 
@@ -122,7 +122,7 @@ def _gradient(one: Run) -> Tensor:
     return gradient
 
 
-def _judged(x: Tensor, mine: Tensor, theirs: Tensor, exact: Tensor, dtype: torch.dtype) -> Tail:
+def _judged(x: Tensor, mine: Tensor, theirs: Tensor, exact: Tensor, *, dtype: torch.dtype) -> Tail:
     fused, eager = (_ulps(x, value, exact, dtype) for value in (mine, theirs))
     # Eager's worst among neighbours: that a single result of it is right by chance asks for nothing.
     around = _NEIGHBOURS[dtype]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +13,22 @@ from torch import Tensor, nn
 from fusegen.chain.model import Chain
 from fusegen.plan.composition import Composition, Planned
 
+Made = TypeVar("Made", bound=Callable[..., nn.Module])
 _BITS = 12
 
 
-def with_targets(plan: Planned, made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+def with_targets(plan: Planned, made: Made) -> Made:
     """The class of a module, or what makes one, whose forward takes no targets. What it makes has `known_targets`,
     which replace those that it would make in each call."""
     targets = loss_chain(plan).targets
     if not targets:
         return made
     places = [index for index, name in enumerate(plan.spec.inputs) if name in targets]
-    cls = made if isinstance(made, type) else None
+    if not isinstance(made, type):
+        raise TypeError("the original of a chain with a loss has to be a class")
+    cls: type[nn.Module] = made
 
-    def whole(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+    def whole(module: Any, inputs: tuple[Tensor, ...]) -> list[Tensor]:
         if module.known_targets is None:
             targets = make_targets(plan, module, inputs[0])
         else:
@@ -39,14 +42,12 @@ def with_targets(plan: Planned, made: Callable[..., nn.Module]) -> Callable[...,
         return cls.forward(self, *whole(self, inputs))
 
     def fusegen_kernels(self: nn.Module, *inputs: Tensor) -> Any:
-        return cls.fusegen_kernels(self, *whole(self, inputs))
+        return cls.fusegen_kernels(self, *whole(self, inputs))  # type: ignore[attr-defined]
 
-    if cls is None:
-        raise TypeError("the original of a chain with a loss has to be a class")
     members: dict[str, Any] = {"forward": forward, "known_targets": None, "__module__": cls.__module__}
     if hasattr(cls, "fusegen_kernels"):
         members["fusegen_kernels"] = fusegen_kernels
-    return type(cls.__name__, (cls,), members)
+    return type(cls.__name__, (cls,), members)  # type: ignore[return-value]
 
 
 def loss_chain(plan: Planned) -> Chain:
@@ -58,6 +59,7 @@ def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
     """A target for each row, of the signs of its first values: rows in another order have theirs in that order, and
     rounding changes none. Some of them are the one that is ignored."""
     chain = loss_chain(plan)
+    assert chain.loss is not None
     x = x.detach() if x.dim() > 1 else x.detach()[None]
     values = x.flatten(1)[:, :_BITS]
     digits = (values > 0).long() * 2 ** torch.arange(values.shape[1], device=x.device)
@@ -85,7 +87,8 @@ def _channels(plan: Planned, module: nn.Module, x: Tensor) -> int:
     if product is not None:
         width = attrgetter(product.attribute)(module).shape[1 if product.by_columns else 0]
     elif convolution is not None:
-        width = module.get_submodule(convolution.name).out_channels
+        layer: Any = module.get_submodule(convolution.name)
+        width = layer.out_channels
     return width // plan.chain.number_of_parts
 
 
@@ -94,7 +97,7 @@ def _channels_of_regions(plan: Composition, module: nn.Module, x: Tensor) -> int
     wanted = plan.parts[-1].region.channels[1]
     for part in plan.parts:
         if part.region.steps[0].anchor and part.region.channels[1] == wanted:
-            layer = part.region.steps[0]
+            layer: Any = part.region.steps[0]
             own = attrgetter(layer.name if layer.module else layer.parameter)(module)
             weight = own.weight if layer.module else own
             return weight.shape[1 if layer.op == "matmul" and not layer.transposed else 0] // layer.number_of_parts
@@ -109,7 +112,8 @@ def _positions(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
     known = {next(iter(plan.spec.inputs)): x[:1]}
     value = x[:1]
     for part in plan.parts:  # those that begin with another input have the positions of what they meet
-        value, layer = known.get(next(iter(part.region.inputs)), value), part.region.steps[0]
+        layer: Any = part.region.steps[0]
+        value = known.get(next(iter(part.region.inputs)), value)
         value = _behind(module, layer.name, value) if layer.spatial else value
         known |= dict.fromkeys(part.region.results, value)
     return value[0, 0]
@@ -117,6 +121,6 @@ def _positions(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
 
 def _behind(module: nn.Module, name: str, x: Tensor) -> Tensor:
     """What a convolution makes of images of such positions."""
-    layer = module.get_submodule(name)
+    layer: Any = module.get_submodule(name)
     like = layer.weight
     return layer(like.new_zeros((1, layer.in_channels, *x.shape[2:])))

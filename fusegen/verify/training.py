@@ -64,9 +64,10 @@ def compare_steps(
         grad_output = grad_output / rows**0.5
         dtype = autocast_dtype or inputs[0].dtype
         plain = [x.detach() for x in inputs]
+        runs: list[tuple[nn.Module, Tensor | slice, list[Tensor]]]
         runs = [(fused, slice(None), plain), (original, slice(None), plain)]
-        for module, order in zip(reordered, orders, strict=True):
-            runs.append((module, order, [ulp_away(x, torch.finfo(dtype).eps, generator) for x in plain]))
+        for module, other in zip(reordered, orders, strict=True):
+            runs.append((module, other, [ulp_away(x, torch.finfo(dtype).eps, generator) for x in plain]))
         for module, order, given in runs:
             module.train().zero_grad(set_to_none=True)
             with autocast(module, inputs, autocast_dtype), seeded(module, inputs[0]):
@@ -119,8 +120,8 @@ def _compare_step(
                 scale=max(1.0, _rounded(before, original[name].dtype, dtype) / size) if size else 1.0,
             )
         )
-    buffers = [{k: b for k, b in m.named_buffers()} for m in modules[:3]]
-    return results + compare_buffers(*buffers, dtype, rows, prefix=f"step {step} ")
+    of_fused, of_original, of_exact = (dict(m.named_buffers()) for m in modules[:3])
+    return results + compare_buffers(of_fused, of_original, of_exact, dtype, rows, prefix=f"step {step} ")
 
 
 def _rounded(before: Tensor, stored: torch.dtype, dtype: torch.dtype) -> float:

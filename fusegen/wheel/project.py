@@ -125,8 +125,8 @@ def _require_licenses(made: Path, wheel: Wheel) -> None:
     with zipfile.ZipFile(made) as archive:
         names = {name.rpartition("/licenses/")[2] for name in archive.namelist()}
     if missing := sorted({path.name for path in wheel.license_files} - names):
-        names = ", ".join(missing)
-        raise WheelError(f"hatchling left out {names}: it takes [, * and ? in the path of the wheel for a pattern")
+        listed = ", ".join(missing)
+        raise WheelError(f"hatchling left out {listed}: it takes [, * and ? in the path of the wheel for a pattern")
 
 
 def _oldest_torch() -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from fusegen.ir.axes import Axes
 from fusegen.ir.functions.function import Function
@@ -10,7 +11,14 @@ from fusegen.ir.functions.gradients import through_output
 from fusegen.ir.functions.normalisation import count
 from fusegen.ir.graph import Graph, Node
 
-Reduce = Callable[[Graph, Node, Axes, str], Node]
+
+# No Callable: as an attribute of a class, that would be a method to a type checker.
+class Reduce(Protocol):
+    def __call__(self, graph: Graph, x: Node, over: Axes, name: str, /) -> Node: ...
+
+
+class Measure(Protocol):
+    def __call__(self, graph: Graph, x: Node, over: Axes, name: str, correction: int, /) -> Node: ...
 
 
 def total(graph: Graph, x: Node, over: Axes, name: str) -> Node:
