@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+EXTRAS = ("test", "nvcc", "wheel", "dev")  # of CI
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:
@@ -43,7 +44,7 @@ def test_every_dependency_is_pinned() -> None:
         line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
     )
     normal = {name.lower().replace("_", "-").replace(".", "-") for name in pins}
-    for requirement in (*project["dependencies"], *extras["test"], *extras["nvcc"], *extras["wheel"]):
+    for requirement in (*project["dependencies"], *(each for name in EXTRAS for each in extras[name])):
         name = re.split(r"[<>=]", requirement)[0].lower().replace(".", "-")
         assert name in normal, requirement
     assert all(re.fullmatch(r"[0-9.]+", version) for version in pins.values())
