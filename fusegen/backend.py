@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from fusegen.capture.exported import with_ops
 from fusegen.capture.inductor import announce_ops
 from fusegen.capture.lower import NotLowered, lower
+from fusegen.capture.measure import Measurements
 from fusegen.capture.packages import SPECS, Build, Packages
 from fusegen.capture.products import Precision
 from fusegen.capture.report import Report
@@ -35,9 +36,10 @@ class Backend:
 
     directory: has, or gets, `specs/<name>.yaml` and `generated/<name>/`, to be committed. build: "now" writes what is
     not there, and compiles it where there is a GPU; "never" takes the packages that are there. rest: "inductor" or
-    "eager". choose: "faster" takes chains whose kernels are expected to be, "all" takes each. precision: how linear
-    layers multiply float32: "ieee" is PyTorch's way, and "fp32_split" takes pieces of fp16 on tensor cores, as accurate
-    as float32. options: those of torch._inductor.config, for the rest. `report` tells what became of the graphs so far.
+    "eager". choose: "faster" takes chains whose kernels are expected to be, "measure" those that are on the GPU at
+    hand, "all" takes each. precision: how linear layers multiply float32: "ieee" is PyTorch's way, and "fp32_split"
+    takes pieces of fp16 on tensor cores, as accurate as float32. options: those of torch._inductor.config, for the
+    rest. `report` tells what became of the graphs so far.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Backend:
         self.rest, self.options = rest, _options(None, options)
         self.wanted = Wanted(choose, precision)
         self.report = Report(Path(directory) / SPECS)
+        self._measurements = Measurements(self.packages, self._alone)
 
     def __deepcopy__(self, _: dict[int, Any]) -> Backend:
         """Copies of a compiled model, such as averages of its weights, have the same packages and report."""
@@ -69,14 +72,7 @@ class Backend:
         """What torch.compile runs in the place of a graph. Raises SpecError and BuildError."""
         self.report.graphs += 1
         module = self._rewritten(module)
-        if self.rest == "eager":
-            from torch._dynamo.backends.debugging import aot_eager
-
-            return aot_eager(module, list(inputs))
-        from torch._inductor.compile_fx import compile_fx
-
-        announce_ops()
-        return compile_fx(module, inputs, config_patches=self.options or None)  # type: ignore[return-value]
+        return self._compiled(module, inputs, self.options)
 
     def export(self, program: ExportedProgram) -> ExportedProgram:
         """A program of torch.export with kernels, for inference: it calls the ops of packages, which have to be loaded
@@ -85,6 +81,21 @@ class Backend:
         made = with_ops(program, self._rewritten)
         announce_ops()
         return made
+
+    def _compiled(self, module: fx.GraphModule, inputs: Sequence[Any], options: Mapping[str, Any]) -> Compiled:
+        """What runs a graph, by `rest`."""
+        if self.rest == "eager":
+            from torch._dynamo.backends.debugging import aot_eager
+
+            return aot_eager(module, list(inputs))
+        from torch._inductor.compile_fx import compile_fx
+
+        announce_ops()
+        return compile_fx(module, inputs, config_patches=dict(options) or None)  # type: ignore[return-value]
+
+    def _alone(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+        """What runs a region that is measured: without CUDA graphs, which belong to a thread."""
+        return self._compiled(module, inputs, {**self.options, "triton.cudagraphs": False})
 
     def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
         """The graph with calls of packages; as it was where it cannot be lowered."""
@@ -95,7 +106,7 @@ class Backend:
             if why.__cause__ is not None:
                 _log.warning("a graph is left to PyTorch's compiler: %s", why)
             return module
-        rewrite(lowered, self.packages, self.report, self.wanted)
+        rewrite(lowered, self.packages, self.report, self.wanted, self._measurements)
         _log.info("%s", self.report)
         return lowered
 

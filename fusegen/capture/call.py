@@ -52,9 +52,19 @@ class Call(nn.Module):
     def extra_repr(self) -> str:
         return self._chain
 
+    @property
+    def op(self) -> str:
+        """The name of the forward op, which has the digest of its sources."""
+        return str(self._operator.forward)
+
+    @property
+    def results(self) -> int:
+        """How many tensors it returns."""
+        return len(self._results)
+
     def __getstate__(self) -> dict[str, Any]:
-        """For the keys of PyTorch's caches of compiled graphs: an op's name has the digest of its sources."""
-        return self.__dict__ | {"_operator": str(self._operator.forward)}
+        """For the keys of PyTorch's caches of compiled graphs."""
+        return self.__dict__ | {"_operator": self.op}
 
     def __deepcopy__(self, _: dict[int, Any]) -> Call:
         """Copies of a graph have the same ops."""

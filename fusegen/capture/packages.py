@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -43,8 +43,7 @@ class Packages:
     def prepare(self, place: Callable[[Specs], Sequence[str]]) -> dict[str, ModuleType | str]:
         """The Python modules of the packages that `place` names, by their names, or why there is none. place: puts
         chains into the specs of the directory. Raises SpecError and BuildError."""
-        hint = "give a directory= that can be written, or build='never', which takes the packages that are there"
-        with nullcontext() if self.build == "never" else locked(self.output, hint):
+        with self.locked():
             specs = Specs(self.directory / SPECS, [planned_target()])
             names = list(dict.fromkeys(place(specs)))
             missing = [name for name in names if name not in self._modules]
@@ -56,6 +55,11 @@ class Packages:
             if reasons[name] is None:
                 self._modules[name] = import_package(self.output, name)
         return {name: reasons[name] or self._modules[name] for name in names}
+
+    def locked(self) -> AbstractContextManager[None]:
+        """One process at a time writes into the directory."""
+        hint = "give a directory= that can be written, or build='never', which takes the packages that are there"
+        return nullcontext() if self.build == "never" else locked(self.output, hint)
 
     def _obstacle(self, specs: Specs, name: str) -> str | None:
         """Why a package cannot be used."""

@@ -15,11 +15,13 @@ _SHOWN = 2
 
 @dataclass(frozen=True)
 class Taken:
-    """A region that runs as a package's ops. place: the line of the user's source that its first operator is from."""
+    """A region that runs as a package's ops. place: the line of the user's source that its first operator is from.
+    measured: what it takes, where that was asked for."""
 
     spec: str
     ops: tuple[str, ...]
     place: str
+    measured: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Report:
         for spec, group in kinds.items():
             lines.append(f"  {self.specs / spec}.yaml: {', '.join(group[0].ops)}")
             lines.append(f"      {_places([each.place for each in group])}")
+            lines += [f"      {text}" for text in dict.fromkeys(each.measured for each in group) if text]
         reasons: dict[tuple[str, tuple[str, ...]], list[Left]] = {}
         for left in self.left:
             reasons.setdefault((left.reason, left.ops), []).append(left)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from torch import fx
 
 from fusegen.aten.nodes import value_of
-from fusegen.capture.call import call_of
+from fusegen.capture.call import Call, call_of
 from fusegen.capture.losses import TOO_SMALL, is_large, loss_chain, losses
 from fusegen.capture.lower import NotLowered, bodies
+from fusegen.capture.measure import Measurements, NotMeasured, Times
 from fusegen.capture.packages import Packages, planned_target
 from fusegen.capture.partition import Region, partition
 from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_chain, products, write_products
@@ -82,8 +83,11 @@ def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[tuple
     return placed
 
 
-def rewrite(module: fx.GraphModule, packages: Packages, report: Report, wanted: Wanted) -> None:
-    """Puts calls of packages in the place of regions, and tells the report of each."""
+def rewrite(
+    module: fx.GraphModule, packages: Packages, report: Report, wanted: Wanted, measurements: Measurements
+) -> None:
+    """Puts calls of packages in the place of regions, and tells the report of each. measurements: asked where it is
+    wanted that kernels were measured."""
     found = chains_in(module, report, wanted)
     if not found:
         return
@@ -100,17 +104,30 @@ def rewrite(module: fx.GraphModule, packages: Packages, report: Report, wanted: 
             package = modules[name]
             if isinstance(package, str):
                 raise NotAChain(package)
-            call, nodes = call_of(each.region, each.chain, package, name)
+            call, given = call_of(each.region, each.chain, package, name)
+            nodes = [replaced.get(node, node) for node in given]
+            times = _times(each, call, nodes, measurements) if wanted.choose == "measure" else None
         except NotAChain as why:
             report.left.append(_left(each.region, why))
             continue
         each.owner.add_submodule(f"fusegen_{index}", call)
-        _put(each.owner.graph, each, f"fusegen_{index}", [replaced.get(node, node) for node in nodes], replaced)
-        report.taken.append(taken(each, name))
+        _put(each.owner.graph, each, f"fusegen_{index}", nodes, replaced)
+        report.taken.append(taken(each, name, times))
     for owner in {each.owner for each in found}:
         _order(owner.graph.nodes)
         owner.graph.lint()
         owner.recompile()
+
+
+def _times(found: Found, call: Call, nodes: Sequence[fx.Node], measurements: Measurements) -> Times:
+    """What was measured. Raises NotAChain where it does not pay."""
+    try:
+        times = measurements.times(found.region, call, nodes, with_gradients(found.owner.graph))
+    except NotMeasured as why:
+        raise NotAChain(str(why)) from None
+    if not times.pays:
+        raise NotAChain(str(times))
+    return times
 
 
 def _put(graph: fx.Graph, found: Found, name: str, nodes: Sequence[fx.Node], replaced: dict[fx.Node, fx.Node]) -> None:
@@ -155,8 +172,8 @@ def _dtypes(found: Found) -> set[str]:
     return set(map(name_of, dtypes))
 
 
-def taken(found: Found, spec: str) -> Taken:
-    return Taken(spec, tuple(found.region.ops), place_of(found.region.nodes))
+def taken(found: Found, spec: str, times: Times | None = None) -> Taken:
+    return Taken(spec, tuple(found.region.ops), place_of(found.region.nodes), None if times is None else str(times))
 
 
 def left_whole(module: fx.GraphModule, why: NotLowered) -> Left:

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from fusegen.aten.nodes import shape_of, value_of
 from fusegen.capture.partition import Region
 
-Choose = Literal["faster", "all"]
+Choose = Literal["faster", "measure", "all"]
 
 # docs/performance.md has norms beside torch.compile: faster in a training step, as fast or slower in a forward pass.
 NO_GRADIENT = "no gradient flows through it, and PyTorch's compiler fuses a forward pass as well"

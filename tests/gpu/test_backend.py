@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import fusegen  # noqa: E402
+from fusegen.capture.measure import FILE  # noqa: E402
 from tests.capture.models import PostNorm, PreNorm, Residual  # noqa: E402
 from tests.capture.test_backend import check, step  # noqa: E402
 from tests.capture.test_products import Convolved  # noqa: E402
@@ -107,3 +108,16 @@ def test_aot_inductor(directory: Path, tmp_path: Path) -> None:
     run, exact = torch._inductor.aoti_load_package(path), copy.deepcopy(model).double()
     for each in (x, torch.randn(7, 200, 256, device="cuda")):
         torch.testing.assert_close(run(each).double(), exact(each.double()), rtol=1e-5, atol=1e-4)
+
+
+def test_measured(tmp_path: Path) -> None:
+    """Whatever the verdict is, it is one, and kept."""
+    model, x = nn.Sequential(nn.Linear(512, 512), nn.BatchNorm1d(512), nn.GELU()).cuda(), torch.randn(2048, 512).cuda()
+    for known in (False, True):
+        torch._dynamo.reset()
+        backend = fusegen.Backend(tmp_path / "fused", choose="measure")
+        before = (tmp_path / "fused" / FILE).read_bytes() if known else b""
+        torch.compile(model, backend=backend)(x).sum().backward()
+        after = (tmp_path / "fused" / FILE).read_bytes()
+        assert len(backend.report.taken) + len(backend.report.left) == 1 and (after == before) == known
+        assert "PyTorch's compiler" in str(backend.report) and "cannot be measured" not in str(backend.report)
