@@ -19,10 +19,12 @@ from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from fusegen.bench.clock import CudaClock
 from fusegen.bench.rounds import measure
 from fusegen.bench.work import Work
+from fusegen.build.progress import shown
 from fusegen.capture.call import Call
 from fusegen.capture.packages import Packages
 from fusegen.capture.partition import Region
 from fusegen.files import parse_json, write
+from fusegen.progress import tell
 
 FILE = "measured.json"
 # Of PyTorch's time: who gains less than a hundredth is not worth a package.
@@ -65,9 +67,10 @@ class Measurements:
         taken = _taken(region, nodes)
         key = _key(call, [_text(node, node in trained) for node in taken])
         if key not in self._known:
-            with self._packages.locked():  # all processes of a distributed run have one answer
+            with self._packages.locked(), shown():  # all processes of a distributed run have one answer
                 self._known |= self._read()
                 if key not in self._known:
+                    tell(f"measuring {call.extra_repr()}")
                     self._known[key] = _Task(region, call, nodes, taken, trained, self._compile).result()
                     self._write()
         return self._known[key]
