@@ -62,7 +62,7 @@ class Backend:
         self.rest, self.options = rest, _options(None, options)
         self.wanted = Wanted(choose, precision)
         self.report = Report(Path(directory) / SPECS)
-        self._measurements = Measurements(self.packages, self._alone)
+        self._measurements = Measurements(self.packages, self._alone, self._compiler)
 
     def __deepcopy__(self, _: dict[int, Any]) -> Backend:
         """Copies of a compiled model, such as averages of its weights, have the same packages and report."""
@@ -78,7 +78,11 @@ class Backend:
         """A program of torch.export with kernels, for inference: it calls the ops of packages, which have to be loaded
         where it runs. The program itself where no chain is taken. Raises SpecError and BuildError."""
         self.report.graphs += 1
-        made = with_ops(program, self._rewritten)
+        try:
+            made = with_ops(program, self._rewritten)
+        except NotLowered as why:
+            self.report.left.append(left_whole(program.graph_module, why))
+            return program
         announce_ops()
         return made
 
@@ -96,6 +100,12 @@ class Backend:
     def _alone(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
         """What runs a region that is measured: without CUDA graphs, which belong to a thread."""
         return self._compiled(module, inputs, {**self.options, "triton.cudagraphs": False})
+
+    def _compiler(self) -> str:
+        """What _alone() compiles by, for people."""
+        return (
+            "eager" if self.rest == "eager" else " ".join(["inductor", *(f"{k}={v}" for k, v in self.options.items())])
+        )
 
     def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
         """The graph with calls of packages; as it was where it cannot be lowered."""

@@ -23,10 +23,16 @@ def value_of(node: Any) -> Tensor | None:
 
 
 def elements_of(node: Any) -> int:
-    """The number of elements of the node's tensor in the call that was traced. To know a symbol so adds no guard."""
+    """The number of elements of the node's tensor in the call that was traced; 0 where that depends on values."""
     value = value_of(node)
-    count: Any = 0 if value is None else value.numel()
-    return count if isinstance(count, int) else int(count.node.hint)
+    return 0 if value is None else known(value.numel()) or 0
+
+
+def known(size: Any) -> int | None:
+    """What a size is in the call that was traced; None where that depends on values. To know a symbol so adds no
+    guard."""
+    hint = size if isinstance(size, int) else size.node.hint
+    return None if hint is None else int(hint)
 
 
 def memory_of(node: Any) -> int | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from fusegen.bench.clock import Clock
-from fusegen.bench.work import Work
+from fusegen.bench.work import Call, Work
 
 WARM_UP = 4
 # Rounds at the start in which the clocks settle, as many as this takes, within limits; their samples are dropped.
@@ -80,21 +81,10 @@ def measure(clock: Clock, works: Mapping[str, Work], failed: Failed) -> dict[str
             running.pop(name, None)
             return None
 
-    for name in list(running):
-        for _ in range(WARM_UP):
-            if name in running:
-                attempt(name, partial(clock.wall_us, works[name].call, 1))
-    issue = {name: attempt(name, partial(clock.issue_us, works[name].call)) for name in list(running)}
-    delays = {name: _DELAY_FACTOR * us for name, us in issue.items() if us is not None}
-    collecting = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
+    delays = _warmed_up(clock, works, running, attempt)
+    with _uncollected():
         device = _device_rounds(clock, works, running, delays, attempt)
         wall = _wall_rounds(clock, works, running, attempt)
-    finally:
-        if collecting:
-            gc.enable()
     found = {}
     for name in list(running):
         work = works[name]
@@ -102,6 +92,45 @@ def measure(clock: Clock, works: Mapping[str, Work], failed: Failed) -> dict[str
         if name in running:
             found[name] = Measured(Spread.of(device[name]), Spread.of(wall[name]), peak)
     return found
+
+
+def device_times(clock: Clock, calls: Mapping[str, Call]) -> dict[str, float]:
+    """Milliseconds that the device takes for each of some calls, by its name: the median of rounds. What a call raises
+    is raised."""
+
+    def attempt(_: str, what: Callable[[], Any]) -> Any:
+        return what()
+
+    works = {name: Work(call) for name, call in calls.items()}
+    delays = _warmed_up(clock, works, works, attempt)
+    with _uncollected():
+        samples = _device_rounds(clock, works, works, delays, attempt)
+    return {name: Spread.of(each).median for name, each in samples.items()}
+
+
+def _warmed_up(
+    clock: Clock, works: Mapping[str, Work], running: Mapping[str, Work], attempt: _Attempt
+) -> dict[str, float]:
+    """Calls all that runs a few times, and returns the delays in front of samples, in microseconds."""
+    for name in list(running):
+        for _ in range(WARM_UP):
+            if name in running:
+                attempt(name, partial(clock.wall_us, works[name].call, 1))
+    issue = {name: attempt(name, partial(clock.issue_us, works[name].call)) for name in list(running)}
+    return {name: _DELAY_FACTOR * us for name, us in issue.items() if us is not None}
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without Python's garbage collection, behind one."""
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _device_rounds(

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
+from torch._export.passes.replace_autocast_with_hop_pass import replace_autocast_with_hop_pass
 from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_enabled
 from torch._subclasses import FakeTensor
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, ModuleCallEntry
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from fusegen.capture.call import Call
+from fusegen.capture.lower import NotLowered
 
 # What stands for a block of a program, and the place of the block's graph among its operands.
 _BLOCKS = {wrap_with_autocast: 4, wrap_with_set_grad_enabled: 1}
@@ -25,8 +28,10 @@ _BLOCKS = {wrap_with_autocast: 4, wrap_with_set_grad_enabled: 1}
 def with_ops(program: ExportedProgram, rewritten: Callable[[fx.GraphModule], fx.GraphModule]) -> ExportedProgram:
     """The program with a graph of its own, which `rewritten` makes of a copy; itself if that puts no Calls into it.
 
-    The graph is lowered as it runs: under the autocast that it has inside, and for inference.
+    The graph is lowered as it runs: under the autocast that it has inside, and for inference. Raises NotLowered.
     """
+    if any(free_unbacked_symbols(node.meta.get("val")) for node in program.graph.nodes):
+        raise NotLowered("it has sizes that depend on values")
     traced = _without_blocks(program.graph_module)
     for old, new in zip(_inputs(program.graph), _inputs(traced.graph), strict=True):
         new.meta = old.meta | {"example_value": old.meta["val"]}
@@ -37,18 +42,19 @@ def with_ops(program: ExportedProgram, rewritten: Callable[[fx.GraphModule], fx.
         for part in list(module.modules()):
             if isinstance(part, fx.GraphModule):
                 _write_ops(part)
-    for node, before in zip(_inputs(module.graph), _inputs(program.graph), strict=True):
-        if node.name != before.name:
-            node._rename(before.name)
-            node.target = node.name
-    module.recompile()
+    module = _named(module, _inputs(program.graph))
+    signature = _signature(program.graph_signature, module.graph)
+    if any(node.target is _enter_autocast for node in module.graph.nodes):
+        module, made = replace_autocast_with_hop_pass(module, signature)  # as programs are saved
+        signature = made or signature
+    module.meta.update(program.graph_module.meta)
     return ExportedProgram(
         root=module,
         graph=module.graph,
-        graph_signature=_signature(program.graph_signature, module.graph),
+        graph_signature=signature,
         state_dict=program.state_dict,
         range_constraints=program.range_constraints,
-        module_call_graph=program.module_call_graph,
+        module_call_graph=[_without_signature(entry) for entry in program.module_call_graph],
         example_inputs=program.example_inputs,
         constants=program.constants,
         verifiers=program.verifiers,
@@ -122,13 +128,27 @@ def _write_ops(module: fx.GraphModule) -> None:
     module.recompile()
 
 
+def _named(module: fx.GraphModule, inputs: Sequence[fx.Node]) -> fx.GraphModule:
+    """A graph with the names that inputs have in another."""
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node, before in zip(_inputs(module.graph), inputs, strict=True):
+        copies[node] = graph.create_node("placeholder", before.target)
+        copies[node].name = before.name  # which may be that of a function, as `input`
+        copies[node].meta = dict(before.meta)
+    graph.output(graph.graph_copy(module.graph, copies))
+    return fx.GraphModule(module, graph)
+
+
 def _signature(before: ExportGraphSignature, graph: fx.Graph) -> ExportGraphSignature:
-    """With the names that inputs and outputs have in a graph."""
-    inputs = [_named(*each) for each in zip(before.input_specs, _inputs(graph), strict=True)]
+    """With the names that results have in a graph."""
     nodes: Any = graph.output_node().args[0]
-    results = [_named(*each) for each in zip(before.output_specs, nodes, strict=True)]
-    return ExportGraphSignature(inputs, results)
+    results = [
+        replace(spec, arg=replace(spec.arg, name=node.name)) if isinstance(node, fx.Node) else spec
+        for spec, node in zip(before.output_specs, nodes, strict=True)
+    ]
+    return ExportGraphSignature(list(before.input_specs), results)
 
 
-def _named(spec: Any, node: Any) -> Any:
-    return replace(spec, arg=replace(spec.arg, name=node.name)) if isinstance(node, fx.Node) else spec
+def _without_signature(entry: ModuleCallEntry) -> ModuleCallEntry:
+    """Of a part of a model, whose values a graph may have no more."""
+    return replace(entry, signature=None) if entry.fqn else entry

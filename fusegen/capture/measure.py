@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,14 @@ from torch._guards import tracing
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 
+from fusegen.aten.nodes import known
 from fusegen.bench.clock import CudaClock
-from fusegen.bench.rounds import measure
-from fusegen.bench.work import Work
+from fusegen.bench.rounds import device_times
 from fusegen.build.progress import shown
 from fusegen.capture.call import Call
 from fusegen.capture.packages import Packages
 from fusegen.capture.partition import Region
-from fusegen.files import parse_json, write
+from fusegen.files import parse_json, write, writing
 from fusegen.progress import tell
 
 FILE = "measured.json"
@@ -50,30 +51,36 @@ class Times:
         return self.ours < _GAIN * self.theirs
 
     def __str__(self) -> str:
-        return f"its kernels take {self.ours:.3f} ms, and PyTorch's compiler {self.theirs:.3f} ms"
+        return f"its kernels take {self.ours:.3f} ms, and PyTorch's {self.theirs:.3f} ms"
 
 
 class Measurements:
     """Of the regions of a directory. Each kind of region is measured once, for each of its sizes: an entry is known by
-    the op, whose name has the digest of its sources, the tensors, the GPU and the version of PyTorch."""
+    the op, whose name has the digest of its sources, the tensors, what it is compared with, the GPU and the version of
+    PyTorch."""
 
-    def __init__(self, packages: Packages, compile: Compile) -> None:
-        """compile: what the rest of a graph is compiled by."""
-        self._packages, self._compile = packages, compile
-        self._known: dict[str, Times] = {}
+    def __init__(self, packages: Packages, compile: Compile, compiler: Callable[[], str]) -> None:
+        """compile: what the rest of a graph is compiled by. compiler: returns the name of that."""
+        self._packages, self._compile, self._compiler = packages, compile, compiler
+        self._known: dict[str, Times | str] = {}  # or why there are none, in this process
 
     def times(self, region: Region, call: Call, nodes: Sequence[fx.Node], trained: Collection[fx.Node]) -> Times:
-        """nodes: what the call takes. trained: what with_gradients() returns for the graph. Raises NotMeasured."""
-        taken = _taken(region, nodes)
-        key = _key(call, [_text(node, node in trained) for node in taken])
+        """nodes: what the call takes. trained: those of the graph through which a backward pass runs. Raises
+        NotMeasured, and SpecError where the file cannot be written."""
+        task = _Task(region, call, nodes, trained, self._compile)
+        products = f"float32 products {torch.get_float32_matmul_precision()}"
+        key = f"{task} beside {self._compiler()}, {products}, on {_gpu(task.device)}, torch {torch.__version__}"
         if key not in self._known:
             with self._packages.locked(), shown():  # all processes of a distributed run have one answer
                 self._known |= self._read()
                 if key not in self._known:
                     tell(f"measuring {call.extra_repr()}")
-                    self._known[key] = _Task(region, call, nodes, taken, trained, self._compile).result()
+                    self._known[key] = task.result()
                     self._write()
-        return self._known[key]
+        times = self._known[key]
+        if isinstance(times, str):
+            raise NotMeasured(times)
+        return times
 
     @property
     def _path(self) -> Path:
@@ -89,42 +96,64 @@ class Measurements:
 
     def _write(self) -> None:
         if self._packages.build == "now":
-            entries = {key: {_OURS: times.ours, _THEIRS: times.theirs} for key, times in self._known.items()}
-            write(self._path, json.dumps(entries, indent=2, sort_keys=True) + "\n")
+            entries = {
+                key: {_OURS: times.ours, _THEIRS: times.theirs}
+                for key, times in self._known.items()
+                if isinstance(times, Times)
+            }
+            with writing(self._path):
+                write(self._path, json.dumps(entries, indent=2, sort_keys=True) + "\n")
 
 
-def _key(call: Call, tensors: Sequence[str]) -> str:
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    return f"{call.op}({', '.join(tensors)}) on {gpu}, torch {torch.__version__}"
+def _gpu(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def _taken(region: Region, nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    """The nodes outside that the region or its call take."""
-    inside = set(region.nodes)
-    found = dict.fromkeys(each for node in region.nodes for each in node.all_input_nodes if each not in inside)
-    return list(found | dict.fromkeys(nodes))
+@dataclass(frozen=True)
+class _Operand:
+    """What a region takes in the call that was traced. value: a number, or a tensor without memory."""
+
+    value: Any
+    is_trained: bool
+
+    @classmethod
+    def of(cls, node: fx.Node, is_trained: bool) -> _Operand:
+        value = node.meta["val"]
+        if not isinstance(value, Tensor):
+            return cls(_number(value), False)
+        sizes, strides = (tuple(map(_number, each)) for each in (value.shape, value.stride()))
+        return cls(torch.empty_strided(sizes, strides, dtype=value.dtype, device="meta"), is_trained)
+
+    def __str__(self) -> str:
+        if not isinstance(self.value, Tensor):
+            return str(self.value)
+        order = "" if self.value.is_contiguous() else f" by {list(self.value.stride())}"
+        return f"{_name(self.value.dtype)}{list(self.value.shape)}{order}{' with gradient' * self.is_trained}"
+
+    def filled(self, device: torch.device) -> Any:
+        """With values that every operator takes: positive, and in range as numbers of channels."""
+        value = self.value
+        if not isinstance(value, Tensor):
+            return value
+        reach = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+        memory = torch.zeros(max(1 + reach, 0), dtype=value.dtype, device=device)
+        if memory.is_floating_point():
+            memory.uniform_(0.5, 1.5)
+        return memory.as_strided(value.shape, value.stride()).requires_grad_(self.is_trained)
 
 
-def _text(node: fx.Node, is_trained: bool) -> str:
-    value = _concrete(node)
-    if not isinstance(value, Tensor):
-        return str(value)
-    order = "" if value.is_contiguous() else f" by {list(value.stride())}"
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}{order}{' with gradient' * is_trained}"
-
-
-def _concrete(node: fx.Node) -> Any:
-    """What a node has in the call that was traced; of a tensor one without memory."""
-    value = node.meta["val"]
-    if not isinstance(value, Tensor):
-        return _number(value)
-    sizes, strides = (tuple(map(_number, each)) for each in (value.shape, value.stride()))
-    return torch.empty_strided(sizes, strides, dtype=value.dtype, device="meta")
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _number(value: Any) -> Any:
-    """To know a symbol so adds no guard."""
-    return int(value.node.hint) if isinstance(value, torch.SymInt) else value
+    """Raises NotMeasured for a size that depends on values."""
+    if not isinstance(value, torch.SymInt):
+        return value
+    size = known(value)
+    if size is None:
+        raise NotMeasured("it cannot be measured: its sizes depend on values")
+    return size
 
 
 def _autocast_of(region: Region, device: str) -> torch.autocast:
@@ -143,59 +172,58 @@ def _autocast_of(region: Region, device: str) -> torch.autocast:
 
 
 class _Task:
-    """Measures a region while a graph is compiled, outside of the modes that hold there."""
+    """Measures a region while a graph is compiled, outside of the modes that hold there. Its text is what is measured.
+
+    Raises NotMeasured.
+    """
 
     def __init__(
-        self,
-        region: Region,
-        call: Call,
-        nodes: Sequence[fx.Node],
-        taken: Sequence[fx.Node],
-        trained: Collection[fx.Node],
-        compile: Compile,
+        self, region: Region, call: Call, nodes: Sequence[fx.Node], trained: Collection[fx.Node], compile: Compile
     ) -> None:
-        self._values = {node: _concrete(node) for node in taken}
-        self._trained = [node in trained for node in taken]
-        self._device = region.nodes[0].meta["val"].device
-        self._autocast = _autocast_of(region, self._device.type)
+        inside = set(region.nodes)
+        outside = [each for node in region.nodes for each in node.all_input_nodes if each not in inside]
+        has_backward = any(node in trained for node in region.nodes)
+        self._operands = {
+            node: _Operand.of(node, has_backward and node in trained) for node in dict.fromkeys((*outside, *nodes))
+        }
+        self.device = region.nodes[0].meta["val"].device
+        self._op, self._dtypes = call.op, [node.meta["val"].dtype for node in region.results]
+        self._autocast = _autocast_of(region, self.device.type)
         self._graphs = {_OURS: self._with_call(call, nodes), _THEIRS: self._with_nodes(region)}
         self._compile = compile
-        self._dtypes = [node.meta["val"].dtype for node in region.results]
 
-    def result(self) -> Times:
-        """Raises NotMeasured."""
-        devices = [self._device] if self._device.type == "cuda" else []
-        # The backward pass runs in a thread of its own. To be compiled there, it would wait for the graph at hand.
-        at_once = functorch.patch(force_non_lazy_backward_lowering=True)
-        outside = tracing(None), unset_fake_temporarily(), torch.enable_grad(), self._autocast
+    def __str__(self) -> str:
+        return f"{self._op}({', '.join(map(str, self._operands.values()))}) -> {', '.join(map(_name, self._dtypes))}"
+
+    def result(self) -> Times | str:
+        """What was measured, or why nothing was."""
         try:
-            with ExitStack() as stack:
-                for each in (torch.random.fork_rng(devices), at_once, *outside):
-                    stack.enter_context(each)
+            with self._alone():
                 return self._measured()
         except Exception as error:  # of compilers, of the device
             first = str(error).partition("\n")[0]
-            raise NotMeasured(f"it cannot be measured: {type(error).__name__}: {first}") from error
+            return f"it cannot be measured: {type(error).__name__}: {first}"
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Without what holds where a graph is compiled, under the autocast that holds for the region."""
+        is_cuda = self.device.type == "cuda"
+        with (
+            torch.cuda.device(self.device) if is_cuda else nullcontext(),
+            torch.random.fork_rng([self.device] if is_cuda else []),
+            # The backward pass runs in a thread of its own. To be compiled there, it would wait for the graph at hand.
+            functorch.patch(force_non_lazy_backward_lowering=True),
+            tracing(None),
+            unset_fake_temporarily(),
+            torch.enable_grad(),
+            self._autocast,
+        ):
+            yield
 
     def _measured(self) -> Times:
-        given = zip(self._values.values(), self._trained, strict=True)
-        inputs = [self._filled(value, is_trained) for value, is_trained in given]
-        calls = {name: self._step(graph, inputs) for name, graph in self._graphs.items()}
-
-        def failed(_: str, error: Exception) -> None:
-            raise error
-
-        found = measure(CudaClock(), {name: Work(call) for name, call in calls.items()}, failed)
-        return Times(*(round(found[name].device.median, 4) for name in (_OURS, _THEIRS)))
-
-    def _filled(self, value: Any, is_trained: bool) -> Any:
-        """A tensor with values that every operator takes: positive, and in range as numbers of channels."""
-        if not isinstance(value, Tensor):
-            return value
-        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=self._device)
-        if not made.is_floating_point():
-            return made.zero_()
-        return made.uniform_(0.5, 1.5).requires_grad_(is_trained)
+        inputs = [each.filled(self.device) for each in self._operands.values()]
+        times = device_times(CudaClock(), {name: self._step(graph, inputs) for name, graph in self._graphs.items()})
+        return Times(*(round(times[name], 4) for name in (_OURS, _THEIRS)))
 
     def _step(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[], Any]:
         run = self._compile(graph, inputs)
@@ -215,8 +243,9 @@ class _Task:
 
     def _with_call(self, call: Call, nodes: Sequence[fx.Node]) -> fx.GraphModule:
         graph, holders = self._empty()
-        result: Any = graph.call_module("call", tuple(holders[node] for node in nodes))
-        graph.output((result,) if call.results == 1 else tuple(result[at] for at in range(call.results)))
+        result = graph.call_module("call", tuple(holders[node] for node in nodes))
+        several = range(call.results) if call.results > 1 else ()
+        graph.output(tuple(graph.call_function(operator.getitem, (result, at)) for at in several) or (result,))
         return fx.GraphModule({"call": call}, graph)
 
     def _with_nodes(self, region: Region) -> fx.GraphModule:
@@ -229,4 +258,4 @@ class _Task:
     def _empty(self) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
         """A graph with inputs for what is taken."""
         graph = fx.Graph()
-        return graph, {node: graph.placeholder(f"x{index}") for index, node in enumerate(self._values)}
+        return graph, {node: graph.placeholder(f"x{index}") for index, node in enumerate(self._operands)}

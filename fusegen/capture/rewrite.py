@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import fx
@@ -19,7 +19,7 @@ from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_cha
 from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
 from fusegen.capture.steps import Chain, NotAChain, chain_of, name_of
-from fusegen.capture.worth import Choose, obstacle, with_gradients
+from fusegen.capture.worth import PADDED, Choose, obstacle, with_gradients
 from fusegen.importing.places import of_trace
 
 
@@ -49,8 +49,10 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
         module.recompile()
     for region, written, why_not in _regions(module.graph, wanted):
         try:
-            if why_not is not None and wanted.choose == "faster":
-                raise NotAChain(why_not)
+            if why_not is not None and (
+                wanted.choose == "faster" or (wanted.choose == "measure" and why_not is PADDED)
+            ):
+                raise NotAChain(why_not)  # measured alone, nothing has room behind its rows
             found.append(Found(region, written(region), module))
         except NotAChain as why:
             report.left.append(_left(region, why))
@@ -99,6 +101,7 @@ def rewrite(
 
     modules = packages.prepare(place)
     replaced: dict[fx.Node, fx.Node] = {}  # of regions before the one at hand, by what is in their place
+    trained = set[fx.Node]().union(*(with_gradients(each.owner.graph) for each in found))
     for index, (each, name) in enumerate(placed):
         try:
             package = modules[name]
@@ -106,12 +109,13 @@ def rewrite(
                 raise NotAChain(package)
             call, given = call_of(each.region, each.chain, package, name)
             nodes = [replaced.get(node, node) for node in given]
-            times = _times(each, call, nodes, measurements) if wanted.choose == "measure" else None
+            times = _times(each, call, nodes, trained, measurements) if wanted.choose == "measure" else None
         except NotAChain as why:
             report.left.append(_left(each.region, why))
             continue
         each.owner.add_submodule(f"fusegen_{index}", call)
         _put(each.owner.graph, each, f"fusegen_{index}", nodes, replaced)
+        trained |= {new for old, new in replaced.items() if old in trained}
         report.taken.append(taken(each, name, times))
     for owner in {each.owner for each in found}:
         _order(owner.graph.nodes)
@@ -119,10 +123,12 @@ def rewrite(
         owner.recompile()
 
 
-def _times(found: Found, call: Call, nodes: Sequence[fx.Node], measurements: Measurements) -> Times:
+def _times(
+    found: Found, call: Call, nodes: Sequence[fx.Node], trained: Collection[fx.Node], measurements: Measurements
+) -> Times:
     """What was measured. Raises NotAChain where it does not pay."""
     try:
-        times = measurements.times(found.region, call, nodes, with_gradients(found.owner.graph))
+        times = measurements.times(found.region, call, nodes, trained)
     except NotMeasured as why:
         raise NotAChain(str(why)) from None
     if not times.pays:

@@ -101,11 +101,12 @@ class Autocast(Block):
             return super().forward(x, more, scale)
 
 
-def test_autocast_of_a_program(backend: Make) -> None:
+def test_autocast_of_a_program(backend: Make, tmp_path: Path) -> None:
     model, given = Autocast(12).eval(), batch(5)
     program = backend(choose="all").export(exported(model, *given))
     assert len(ops_of(program)) == 3, program
-    for each in (program, program.run_decompositions()):
+    torch.export.save(program, tmp_path / "program.pt2")
+    for each in (program, program.run_decompositions(), torch.export.load(tmp_path / "program.pt2")):
         torch.testing.assert_close(each.module()(*given), model(*given), rtol=2e-2, atol=2e-2)
 
 
@@ -127,3 +128,38 @@ def test_graphs_within_a_graph(backend: Make) -> None:
         wanted = model(x, given[1])
         for each in (program, program.run_decompositions()):
             torch.testing.assert_close(each.module()(x, given[1]), wanted, rtol=2e-2, atol=2e-2)
+
+
+class Named(nn.Module):
+    """Inputs with names that operators have, a result that is one of them, and a weight that is there twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.inner = nn.LayerNorm(6), nn.Linear(6, 6)
+        self.again = self.inner
+
+    def forward(self, linear: Tensor, layer_norm: Tensor, none: Tensor | None = None) -> tuple[Tensor | None, ...]:
+        result = self.norm(self.inner(linear) + self.again(layer_norm.expand(3, 6)))
+        return result, linear, result, none
+
+
+def test_names_stay(backend: Make, tmp_path: Path) -> None:
+    model, given = Named(), (torch.randn(3, 6), torch.randn(1, 6))
+    before = torch.export.export(model, given, preserve_module_call_signature=("norm",))
+    program = backend(choose="all").export(before)
+    assert ops_of(program) == ["add_layer_norm"]
+    assert program.graph_signature.user_inputs == before.graph_signature.user_inputs == ("linear", "layer_norm")
+    assert program.graph_signature.parameters == before.graph_signature.parameters
+    torch.export.save(program, tmp_path / "program.pt2")
+    for each in (program, torch.export.load(tmp_path / "program.pt2")):
+        torch.testing.assert_close(each.module()(*given), model(*given))
+
+
+@pytest.mark.parametrize("precision", ["ieee", "fp32_split"])
+def test_sizes_that_depend_on_values(backend: Make, precision: str) -> None:
+    """A program with these stays: a new trace would have others."""
+    model = Named()
+    model.forward = lambda x: model.norm(model.inner(x[x[:, 0] > 0]))  # type: ignore[method-assign]
+    program, own = torch.export.export(model, (torch.randn(9, 6),)), backend(choose="all", precision=precision)
+    assert own.export(program) is program
+    assert [each.reason for each in own.report.left] == ["it has sizes that depend on values"]

@@ -70,7 +70,7 @@ def test_what_is_faster_is_taken(
     asked, own = clocks(ours, theirs), measured()
     torch.compile(nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.GELU()), backend=own)(torch.randn(5, 6))
     assert len(asked) == 1 and (len(own.report.taken), len(own.report.left)) == (is_taken, not is_taken)
-    assert f"its kernels take {ours:.3f} ms, and PyTorch's compiler {theirs:.3f} ms" in str(own.report)
+    assert f"its kernels take {ours:.3f} ms, and PyTorch's {theirs:.3f} ms" in str(own.report)
 
 
 @pytest.mark.parametrize("rest", ["eager", "inductor"])
@@ -105,9 +105,15 @@ def test_each_kind_is_measured_once(measured: Callable[..., Backend], clocks: Cl
     assert len(entries) == 2 and list(entries.values()) == [{"fusegen": 1.0, "pytorch": 2.0}] * 2
     assert all("float32[4, 6] with gradient" in key or "float32[9, 6] with gradient" in key for key in entries)
     asked = clocks(1.0, 2.0)
-    with torch.no_grad():  # another kind: without a backward pass
+    with torch.no_grad():  # another kind: without a backward pass, for the weights either
         torch.compile(model, backend=measured())(torch.randn(4, 6))
-    assert len(asked) == 1
+    assert len(asked) == 1 and len(entries := json.loads((fused / measure.FILE).read_text())) == 3
+    assert sum("with gradient" not in key for key in entries) == 1
+    for options in ({"rest": "inductor"}, {"rest": "inductor", "options": {"max_autotune": True}}):
+        asked = clocks(1.0, 2.0)
+        torch._dynamo.reset()
+        torch.compile(model, backend=measured(**options), dynamic=False)(torch.randn(4, 6)).sum().backward()
+        assert len(asked) == 1, options
 
 
 def test_a_program_draws_nothing(measured: Callable[..., Backend], clocks: Clocks) -> None:
@@ -136,14 +142,41 @@ def test_the_autocast_of_a_region() -> None:
 
 
 def test_what_cannot_be_measured_stays(measured: Callable[..., Backend], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is not tried again."""
+    tried = []
+
     def broken() -> Any:
+        tried.append(1)
         raise RuntimeError("out of memory\nfor ever")
 
     monkeypatch.setattr(measure, "CudaClock", broken)
     own = measured()
-    torch.compile(nn.LayerNorm(6), backend=own)(torch.randn(5, 6))
-    (left,) = own.report.left
-    assert left.reason == "it cannot be measured: RuntimeError: out of memory"
+    torch.compile(nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 6), nn.LayerNorm(6)), backend=own)(torch.randn(5, 6))
+    assert [each.reason for each in own.report.left] == ["it cannot be measured: RuntimeError: out of memory"] * 2
+    assert 1 <= len(tried) <= 2  # the first has no gradient of its input
+
+
+def test_what_a_region_takes(measured: Callable[..., Backend], clocks: Clocks, fused: Path) -> None:
+    """An operand that is expanded, and values of a region that is replaced, which have gradients."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.first, self.second = nn.Linear(6, 6), nn.LayerNorm(6), nn.LayerNorm(6)
+            self.row = nn.Parameter(torch.randn(1, 6))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            total = self.inner(x) + self.row.expand(5, 6)
+            other = torch.sort(total).values
+            return self.first(total), self.second(other)
+
+    asked, own = clocks(1.0, 2.0), measured()
+    for each in torch.compile(Model(), backend=own)(torch.randn(5, 6)):
+        each.sum().backward(retain_graph=True)
+    assert len(asked) == len(own.report.taken) == 2, str(own.report)
+    keys = list(json.loads((fused / measure.FILE).read_text()))
+    assert any("float32[5, 6] by [0, 1] with gradient" in key or "float32[1, 6] with gradient" in key for key in keys)
+    assert all(key.count("with gradient") >= 3 for key in keys), keys
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"a": 1}', '{"a": {"fusegen": "x", "pytorch": 1}}'])

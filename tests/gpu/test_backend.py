@@ -120,4 +120,4 @@ def test_measured(tmp_path: Path) -> None:
         torch.compile(model, backend=backend)(x).sum().backward()
         after = (tmp_path / "fused" / FILE).read_bytes()
         assert len(backend.report.taken) + len(backend.report.left) == 1 and (after == before) == known
-        assert "PyTorch's compiler" in str(backend.report) and "cannot be measured" not in str(backend.report)
+        assert "PyTorch's 0." in str(backend.report) and "cannot be measured" not in str(backend.report)
