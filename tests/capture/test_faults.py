@@ -33,7 +33,7 @@ def compiled(backend: Any, **given: Any) -> Any:
         ({"direktory": "fused"}, "no option is called direktory: fusegen has directory, build, rest, choose"),
         ({"build": "maybe"}, "build must be one of now, never, got 'maybe'"),
         ({"build": None}, "build must be one of now, never, got None"),
-        ({"choose": "some"}, "choose must be one of faster, all, got 'some'"),
+        ({"choose": "some"}, "choose must be one of faster, measure, all, got 'some'"),
     ],
 )
 def test_options_that_are_none(tmp_path: Path, options: dict[str, Any], message: str) -> None:
