@@ -7,10 +7,10 @@ other positions. Those that it makes have symbols, too: two that planning assume
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
 
 from fusegen.chain.convolution import positions_behind
 from fusegen.chain.images import spatial_of_values
+from fusegen.chain.model import certain
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
 from fusegen.plan.region import Shape, channels_behind
@@ -47,7 +47,7 @@ class Images:
     def behind(self, steps: Iterable[Step], shape: Shape) -> Shape:
         """The shape of a value, which steps have made of one of this shape."""
         steps = list(steps)
-        channels = cast(Dim, channels_behind(steps, self.channels(shape)))
+        channels = certain(channels_behind(steps, self.channels(shape)))
         if not self.spatial:
             return (*shape[:-1], channels)
         positions = shape[2:]

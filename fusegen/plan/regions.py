@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
+from fusegen.chain.model import certain
 from fusegen.errors import Diagnostic
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
@@ -185,7 +186,7 @@ class Partition:
 
     def _shape(self, name: str) -> Shape:
         """Of an input or a value; of unknown sizes where nobody can tell."""
-        return self.shapes.get(name, cast(Shape, (None, None)))
+        return self.shapes.get(name, (certain(None), certain(None)))
 
     def _rows(self, source: str, index: int) -> None:
         """A region has the rows of the first input, or such that its values broadcast to these."""
@@ -232,7 +233,7 @@ class Partition:
             self._names.add(name)
             source = self._shape(now.source)
             own = self.images.channels(source)
-            channels = cast(tuple[Dim, Dim], (own, channels_behind(now.steps, own)))
+            channels = certain(own), certain(channels_behind(now.steps, own))
             places = tuple(range(now.first, now.first + len(now.steps)))
             made = (*results, last)
             rows = frozenset(self._of_rows & {*made})
