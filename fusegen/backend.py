@@ -83,7 +83,8 @@ class Backend:
         except NotLowered as why:
             self.report.left.append(left_whole(program.graph_module, why))
             return program
-        announce_ops()
+        if made is not program:
+            announce_ops()
         return made
 
     def _compiled(self, module: fx.GraphModule, inputs: Sequence[Any], options: Mapping[str, Any]) -> Compiled:
@@ -103,9 +104,8 @@ class Backend:
 
     def _compiler(self) -> str:
         """What _alone() compiles by, for people."""
-        return (
-            "eager" if self.rest == "eager" else " ".join(["inductor", *(f"{k}={v}" for k, v in self.options.items())])
-        )
+        options = [] if self.rest == "eager" else [f"{name}={value}" for name, value in self.options.items()]
+        return " ".join([self.rest, *options])
 
     def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
         """The graph with calls of packages; as it was where it cannot be lowered."""

@@ -24,6 +24,7 @@ from fusegen.build.progress import shown
 from fusegen.capture.call import Call
 from fusegen.capture.packages import Packages
 from fusegen.capture.partition import Region
+from fusegen.capture.steps import name_of
 from fusegen.files import parse_json, write, writing
 from fusegen.progress import tell
 
@@ -128,7 +129,7 @@ class _Operand:
         if not isinstance(self.value, Tensor):
             return str(self.value)
         order = "" if self.value.is_contiguous() else f" by {list(self.value.stride())}"
-        return f"{_name(self.value.dtype)}{list(self.value.shape)}{order}{' with gradient' * self.is_trained}"
+        return f"{name_of(self.value.dtype)}{list(self.value.shape)}{order}{' with gradient' * self.is_trained}"
 
     def filled(self, device: torch.device) -> Any:
         """With values that every operator takes: positive, and in range as numbers of channels."""
@@ -140,10 +141,6 @@ class _Operand:
         if memory.is_floating_point():
             memory.uniform_(0.5, 1.5)
         return memory.as_strided(value.shape, value.stride()).requires_grad_(self.is_trained)
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _number(value: Any) -> Any:
@@ -193,7 +190,7 @@ class _Task:
         self._compile = compile
 
     def __str__(self) -> str:
-        return f"{self._op}({', '.join(map(str, self._operands.values()))}) -> {', '.join(map(_name, self._dtypes))}"
+        return f"{self._op}({', '.join(map(str, self._operands.values()))}) -> {', '.join(map(name_of, self._dtypes))}"
 
     def result(self) -> Times | str:
         """What was measured, or why nothing was."""

@@ -19,7 +19,7 @@ from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_cha
 from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
 from fusegen.capture.steps import Chain, NotAChain, chain_of, name_of
-from fusegen.capture.worth import PADDED, Choose, obstacle, with_gradients
+from fusegen.capture.worth import Choose, is_overruled, obstacle, with_gradients
 from fusegen.importing.places import of_trace
 
 
@@ -33,11 +33,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Found:
-    """A region that is a chain. owner: the module of its graph."""
+    """A region that is a chain. owner: the module of its graph. trained: what with_gradients() returns for that."""
 
     region: Region
     chain: Chain
     owner: fx.GraphModule
+    trained: set[fx.Node]
 
 
 def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Found]:
@@ -47,13 +48,12 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
     if wanted.precision == "fp32_split":
         write_products(module.graph)
         module.recompile()
-    for region, written, why_not in _regions(module.graph, wanted):
+    trained = with_gradients(module.graph)
+    for region, written, why_not in _regions(module.graph, trained, wanted.precision):
         try:
-            if why_not is not None and (
-                wanted.choose == "faster" or (wanted.choose == "measure" and why_not is PADDED)
-            ):
-                raise NotAChain(why_not)  # measured alone, nothing has room behind its rows
-            found.append(Found(region, written(region), module))
+            if why_not is not None and not is_overruled(why_not, wanted.choose):
+                raise NotAChain(why_not)
+            found.append(Found(region, written(region), module, trained))
         except NotAChain as why:
             report.left.append(_left(region, why))
     for body in bodies(module):
@@ -61,14 +61,15 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
     return found
 
 
-def _regions(graph: fx.Graph, wanted: Wanted) -> Iterator[tuple[Region, Callable[[Region], Chain], str | None]]:
+def _regions(
+    graph: fx.Graph, trained: Collection[fx.Node], precision: Precision
+) -> Iterator[tuple[Region, Callable[[Region], Chain], str | None]]:
     """All regions, what writes their chains, and why their kernels would not be faster."""
-    trained = with_gradients(graph)
     for region in partition(graph):
         yield region, chain_of, obstacle(region, trained)
     for region in losses(graph):
         yield region, loss_chain, obstacle(region, trained) or (None if is_large(region) else TOO_SMALL)
-    if wanted.precision == "fp32_split":
+    if precision == "fp32_split":
         targets = [planned_target()]
         for region in products(graph):
             yield region, product_chain, None if is_worth(region, trained, targets) else NOT_WORTH
@@ -101,7 +102,6 @@ def rewrite(
 
     modules = packages.prepare(place)
     replaced: dict[fx.Node, fx.Node] = {}  # of regions before the one at hand, by what is in their place
-    trained = set[fx.Node]().union(*(with_gradients(each.owner.graph) for each in found))
     for index, (each, name) in enumerate(placed):
         try:
             package = modules[name]
@@ -109,13 +109,12 @@ def rewrite(
                 raise NotAChain(package)
             call, given = call_of(each.region, each.chain, package, name)
             nodes = [replaced.get(node, node) for node in given]
-            times = _times(each, call, nodes, trained, measurements) if wanted.choose == "measure" else None
+            times = _times(each, call, nodes, measurements) if wanted.choose == "measure" else None
         except NotAChain as why:
             report.left.append(_left(each.region, why))
             continue
         each.owner.add_submodule(f"fusegen_{index}", call)
         _put(each.owner.graph, each, f"fusegen_{index}", nodes, replaced)
-        trained |= {new for old, new in replaced.items() if old in trained}
         report.taken.append(taken(each, name, times))
     for owner in {each.owner for each in found}:
         _order(owner.graph.nodes)
@@ -123,12 +122,10 @@ def rewrite(
         owner.recompile()
 
 
-def _times(
-    found: Found, call: Call, nodes: Sequence[fx.Node], trained: Collection[fx.Node], measurements: Measurements
-) -> Times:
+def _times(found: Found, call: Call, nodes: Sequence[fx.Node], measurements: Measurements) -> Times:
     """What was measured. Raises NotAChain where it does not pay."""
     try:
-        times = measurements.times(found.region, call, nodes, trained)
+        times = measurements.times(found.region, call, nodes, found.trained)
     except NotMeasured as why:
         raise NotAChain(str(why)) from None
     if not times.pays:
@@ -150,6 +147,8 @@ def _put(graph: fx.Graph, found: Found, name: str, nodes: Sequence[fx.Node], rep
         new.meta = dict(old.meta)
         old.replace_all_uses_with(new)
         replaced[old] = new
+        if old in found.trained:
+            found.trained.add(new)
     for node in reversed(found.region.nodes):
         graph.erase_node(node)
 

@@ -25,6 +25,12 @@ def obstacle(region: Region, trained: Collection[fx.Node]) -> str | None:
     return PADDED if _is_padded(region) else None
 
 
+def is_overruled(why_not: str, choose: Choose) -> bool:
+    """Whether a region is tried although its kernels are not expected to be faster. why_not: says the reason. What is
+    measured alone has no room behind its rows, so that padded ones would seem faster than they are."""
+    return choose == "all" or (choose == "measure" and why_not != PADDED)
+
+
 def _is_padded(region: Region) -> bool:
     """Whether Inductor gives long rows, of a product say, a stride of whole lines of a cache."""
     from torch._inductor import config
