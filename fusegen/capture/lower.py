@@ -19,6 +19,7 @@ from fusegen.aten.nodes import memory_of
 from fusegen.capture.casts import write_casts
 from fusegen.capture.losses import write_losses
 from fusegen.capture.parts import divided, parts
+from fusegen.capture.sources import keep_sources
 
 _CONTEXT = "_checkpoint_context_fn"
 _CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
@@ -63,6 +64,7 @@ def _in_parts(module: fx.GraphModule) -> fx.GraphModule | None:
             found = True
     if outer is not None:
         outer.meta.update(module.meta)
+        keep_sources(module, outer)
     return outer if found else None
 
 
@@ -129,6 +131,7 @@ def _lowered(module: fx.GraphModule) -> fx.GraphModule:
         lowered = make_fx(run, pre_dispatch=True)(*given)
     for old, new in zip(holders, lowered.graph.find_nodes(op="placeholder"), strict=True):
         new.meta = {**old.meta, "val": old.meta["example_value"]}
+    keep_sources(module, lowered)
     for body in lowered.modules():
         if isinstance(body, fx.GraphModule) and body.meta.get(_CONTEXT) is _all_again:
             del body.meta[_CONTEXT]
