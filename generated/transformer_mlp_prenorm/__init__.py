@@ -58,11 +58,11 @@ _region_norm = _region(
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "11fdf8d042e0",
+    "6e9748b25004",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "d957bee5045d",
+    "bcb5b51f1440",
 )
 
 _package = _support.Composition(

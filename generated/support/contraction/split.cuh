@@ -22,40 +22,45 @@ __global__ void __launch_bounds__(kSplitThreads)
     split_rows(const float* values, int64_t columns, bool aligned, const int* folded, Pieces to) {
   wait_for_earlier_kernels();
   const int64_t row = blockIdx.x;
-  const float* const from = values + row * columns;
-  const auto fold = [&](int64_t column) {
-    return kFolds && column < columns ? fold_of(folded, column) : 0;
+  const auto elements = [&](int64_t column) {
+    return load_four(values + row * columns, column, columns, aligned);
+  };
+  const auto folds = [&](int64_t column) {
+    return kFolds ? load_folds(folded, column, columns, aligned) : make_int4(0, 0, 0, 0);
   };
   float4 kept[kKept];
+  int4 kept_folds[kKept];
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
     const int64_t column = 4 * (threadIdx.x + int64_t(i) * blockDim.x);
-    if (column < columns) kept[i] = load_four(from, column, columns, aligned);
+    if (column >= columns) continue;
+    kept[i] = elements(column);
+    kept_folds[i] = folds(column);
   }
   // Without exponents to fold in that of the largest element is the largest.
   int largest = kFolds ? kNoExponent : 0;
-  const auto look = [&](float x, int64_t column) {
+  const auto look = [&](float x, int fold) {
     if constexpr (kFolds) {
-      if (is_finite(x) && x != 0) largest = max(largest, exponent_of(x) - fold(column));
+      if (is_finite(x) && x != 0) largest = max(largest, exponent_of(x) - fold);
     } else {
       if (is_finite(x)) largest = max(largest, __float_as_int(fabsf(x)));
     }
   };
-  const auto take = [&](const float4& x, int64_t column) {
-    look(x.x, column);
-    look(x.y, column + 1);
-    look(x.z, column + 2);
-    look(x.w, column + 3);
+  const auto take = [&](const float4& x, const int4& fold) {
+    look(x.x, fold.x);
+    look(x.y, fold.y);
+    look(x.z, fold.z);
+    look(x.w, fold.w);
   };
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
     const int64_t column = 4 * (threadIdx.x + int64_t(i) * blockDim.x);
-    if (column < columns) take(kept[i], column);
+    if (column < columns) take(kept[i], kept_folds[i]);
   }
   const int64_t first_again = int64_t(4 * kKept) * blockDim.x;
   for (int64_t column = first_again + 4 * threadIdx.x; column < columns;
        column += 4 * blockDim.x) {
-    take(load_four(from, column, columns, aligned), column);
+    take(elements(column), folds(column));
   }
   int* const shared = shared_memory<int>();
   reduce_over_block<LargestExponent>(shared, largest);
@@ -63,10 +68,9 @@ __global__ void __launch_bounds__(kSplitThreads)
   const int e = row_exponent(largest);
 
   unsigned lost = 0;
-  const auto put = [&](const float4& x, int64_t column) {
-    const Split s[4] = {split_folded(x.x, e, fold(column)), split_folded(x.y, e, fold(column + 1)),
-                        split_folded(x.z, e, fold(column + 2)),
-                        split_folded(x.w, e, fold(column + 3))};
+  const auto put = [&](const float4& x, const int4& fold, int64_t column) {
+    const Split s[4] = {split_folded(x.x, e, fold.x), split_folded(x.y, e, fold.y),
+                        split_folded(x.z, e, fold.z), split_folded(x.w, e, fold.w)};
 #pragma unroll
     for (int i = 0; i < 4; ++i) lost = AddLost::combine(lost, s[i].lost);
     store_four(to, row * to.stride + column, s);
@@ -74,11 +78,11 @@ __global__ void __launch_bounds__(kSplitThreads)
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
     const int64_t column = 4 * (threadIdx.x + int64_t(i) * blockDim.x);
-    if (column < columns) put(kept[i], column);
+    if (column < columns) put(kept[i], kept_folds[i], column);
   }
   for (int64_t column = first_again + 4 * threadIdx.x; column < columns;
        column += 4 * blockDim.x) {
-    put(load_four(from, column, columns, aligned), column);
+    put(elements(column), folds(column), column);
   }
   reduce_over_block<AddLost>(reinterpret_cast<unsigned*>(shared), lost);
   if (threadIdx.x != 0) return;

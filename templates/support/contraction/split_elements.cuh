@@ -49,11 +49,24 @@ __device__ __forceinline__ void store_four(const Pieces& to, int64_t at, const S
 // rows. An element that meets a row of zeros is divided by more than any number has: it does not
 // count for the exponent of its own row, which would else be its.
 constexpr int kMeetsZeros = 1 << 20;
-__device__ __forceinline__ int fold_of(const int* folded, int64_t index) {
-  if (folded == nullptr) return 0;
-  const int largest = __ldg(folded + index);
+__device__ __forceinline__ int fold_by(int largest) {
   return largest <= kNoExponent ? kMeetsZeros : row_exponent(largest);
 }
+__device__ __forceinline__ int fold_of(const int* folded, int64_t index) {
+  return folded == nullptr ? 0 : fold_by(__ldg(folded + index));
+}
+
+// Those of four neighbouring columns, which load_four() has the elements of.
+__device__ __forceinline__ int4 load_folds(
+    const int* folded, int64_t column, int64_t columns, bool aligned) {
+  if (aligned) {
+    const int4 four = __ldg(reinterpret_cast<const int4*>(folded + column));
+    return make_int4(fold_by(four.x), fold_by(four.y), fold_by(four.z), fold_by(four.w));
+  }
+  const auto at = [&](int64_t i) { return column + i < columns ? fold_of(folded, column + i) : 0; };
+  return make_int4(at(0), at(1), at(2), at(3));
+}
+
 __device__ __forceinline__ Split split_folded(float x, int exponent, int fold) {
   return split(fold == kMeetsZeros && is_finite(x) ? 0.0f : x, exponent - fold);
 }
