@@ -40,7 +40,9 @@ class KernelKind:
 
 KERNELS = {
     "pointwise": KernelKind(tunables={"pointwise_blocks": Tunable((0, 2, 4, 8, 16, 32), sums=True)}),
-    "tile": KernelKind(),  # in place of the pointwise one: no program has a schedule of its own with it
+    # In place of the pointwise one: no program has a schedule of its own with them.
+    "tile": KernelKind(),
+    "plane": KernelKind(),
     "row": KernelKind(
         Stays.REGISTERS, along_rows=True, tunables={"row_waves": Tunable((1, 2)), "row_share": Tunable((0, 1, 2))}
     ),

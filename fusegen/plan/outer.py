@@ -2,8 +2,8 @@
 
 A convolution's result and its gradient are [batch * positions, channels] in any case: in channels_last. What comes from
 outside or goes there is so, too, where the module's result is in channels_last. Where it is contiguous, the passes that
-meet such tensors run as tile kernels, which read and write both orders. An input with fewer rows is read as
-[rows, channels] in any case, and its gradient is made so.
+meet such tensors run as tile kernels, which read and write both orders, or as plane kernels, where they meet no others.
+An input with fewer rows is read as [rows, channels] in any case, and its gradient is made so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fusegen.chain.model import Chain
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.units import Unit
 
-TILES = "contiguous results, gradients and further inputs go through tiles in shared memory: the kernels copy nothing"
+AS_SUCH = "contiguous results, gradients and further inputs are read and written as such: the kernels copy nothing"
 COPIES = "contiguous results, gradients and further inputs are copied: "
 DEPTHWISE = (
     "the convolution is depthwise: in float32 its gradient is copied into contiguous memory for that of the weight, "
@@ -43,7 +43,7 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     if not chain.spatial:
         return forward, backward
     why = _why_copies(chain, forward, backward, saved)
-    reason = TILES if why is None else COPIES + why
+    reason = AS_SUCH if why is None else COPIES + why
     if chain.convolution and chain.convolution.may_have_few_channels:
         forward = replace(forward, reasons=(*forward.reasons, FEW_CHANNELS))
     inner = {*chain.compact, *([] if chain.has_own_images else [chain.source.name])}
@@ -59,7 +59,7 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
 
 
 def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequence[Tensor]) -> str | None:
-    """Why the programs of a variant cannot be tile kernels."""
+    """Why the programs of a variant cannot be tile or plane kernels."""
     if chain.contraction:
         return "the product has the channels innermost"
     if chain.of_rows:

@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "d17d833c6126",
+    "e384e7a38277",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "6e9748b25004",
+    "ce37ddf111fc",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "bcb5b51f1440",
+    "ffec6d24c807",
 )
 
 _package = _support.Composition(

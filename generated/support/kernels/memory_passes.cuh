@@ -11,6 +11,7 @@
 #include "../launch.cuh"
 #include "../shapes.cuh"
 #include "final_reduction.cuh"
+#include "plane.cuh"
 #include "pointwise.cuh"
 #include "program.cuh"
 #include "row_reduction.cuh"
@@ -81,9 +82,15 @@ class MemoryPasses {
   cudaError_t over_memory() {
     if constexpr (kMayMeetTiles<kPass>) {
       if (p_.positions > 0) {
-        explain_next("tile", kPass, kPass);
+        const TileShape shape = tile_shape_of<kPass>();
         const bool aligned = kPacked || vector_end_ > 0;
-        return launch_tile<kPass, kVec, kPacked>(p_, tile_shape_of<kPass>(), aligned, stream_);
+        if constexpr (kOnPlanes<P, kPass>) {
+          explain_next("plane", kPass, kPass);
+          return launch_plane<kPass, kVec>(p_, shape, aligned, stream_);
+        } else {
+          explain_next("tile", kPass, kPass);
+          return launch_tile<kPass, kVec, kPacked>(p_, shape, aligned, stream_);
+        }
       }
     }
     explain_next("pointwise", kPass, kPass);
@@ -141,17 +148,22 @@ class MemoryPasses {
                         P::kTarget.multiprocessors);
   }
 
-  // Whether a pass over memory may meet tensors of both orders; if it does in this call.
+  // Whether a pass over memory may meet outer tensors; if it does in this call.
   template <int kPass>
   static constexpr bool kMayMeetTiles =
       (kOuterReadsOf<P, kPass> | kOuterWritesOf<P, kPass>) != 0;
   template <int kPass>
   TileShape tile_shape_of() const {
+    constexpr int kMultiprocessors = P::kTarget.multiprocessors;
+    if constexpr (kOnPlanes<P, kPass>) {
+      return plane_shape(shapes_, p_.rows, p_.positions, p_.channels, kVec,
+                         pointwise_work<P, kPass>(), kMultiprocessors);
+    }
     const TileShape shape = tile_shape(
         shapes_, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
-        kTileBytes<P, kPass>, pointwise_work<P, kPass>(), P::kTarget.multiprocessors);
+        kTileBytes<P, kPass>, pointwise_work<P, kPass>(), kMultiprocessors);
     if constexpr (!kSumsSamples<P, kPass>) return shape;
-    return tile_shape_of_samples(shape, shapes_, P::kTarget.multiprocessors);
+    return tile_shape_of_samples(shape, shapes_, kMultiprocessors);
   }
 
   // Partial results of the column sums of a pass over memory, of each column.

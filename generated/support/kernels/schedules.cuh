@@ -5,7 +5,8 @@
 //   l2         groups of columns stay in the L2
 //   two-pass   any size: a pass over memory for each reduction, then one for the results
 //   pointwise  the same where nothing is reduced before the results
-//   tile       one of the last two where outer tensors are [batch, channels, positions]
+//   tile       one of the last two where outer tensors are [batch, channels, positions]: with tile
+//              and plane kernels
 //
 // Passes before P::kFirstResident reduce something else than the last ones; all schedules take them
 // from memory.

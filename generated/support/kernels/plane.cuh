@@ -1,0 +1,208 @@
+// The plane kernel: one pass over memory in which all tensors of all elements are [batch, channels,
+// positions].
+//
+// A thread has vectors of neighbouring positions of one channel, of one image after the other. So
+// it loads the values of its channel once, and sums them by itself; the threads that share the
+// channel are neighbours in a warp. Nothing goes through shared memory. Where images have no whole
+// vectors, a thread has single positions, whose neighbours the neighbouring threads have. Which
+// positions a thread has does not depend on where tensors begin: neither do the sums' bits.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <cuda_runtime.h>
+
+#include "../launch.cuh"
+#include "../plane_shapes.cuh"
+#include "../reduce_lanes.cuh"
+#include "elements.cuh"
+#include "program.cuh"
+#include "tile_arrays.cuh"
+
+namespace fusegen {
+
+// Whether a pass that meets outer tensors meets nothing else of a value per row or element.
+template <class P, int kPass>
+constexpr bool kOnPlanes = (P::kReadBy[kPass] & ~P::kOuterReads) == 0 &&
+    (kPass < P::kPasses - 1 || P::kOuterWrites == (1u << Results<P>::kFields) - 1u) &&
+    P::kRowTensorsBy[kPass] == 0 && !kSumsSamples<P, kPass>;
+
+// Adds the terms of an element to a thread's sums; see add_term().
+struct AddTerm {
+  bool first;
+
+  template <int kField, typename Sum, typename Acc>
+  __device__ __forceinline__ void operator()(Index<kField>, Sum& sum, const Acc& term) const {
+    add_term(sum, term, first);
+  }
+};
+
+// One thread of the kernel. kPacked: an image has whole vectors; aligned: they are in memory, too.
+template <class P, int kPass, int kVec, bool kPacked>
+class PlaneThread {
+ public:
+  using Acc = typename P::Acc;
+
+  __device__ __forceinline__ PlaneThread(const P& p, const ImageTiles& tiles, bool aligned)
+      : p_(p),
+        tiles_(tiles),
+        aligned_(aligned),
+        channel_(int64_t(blockIdx.x) * blockDim.y + threadIdx.y) {}
+
+  __device__ __forceinline__ void run() {
+    const bool active = channel_ < p_.channels;
+    set_scalars(p_, known_);
+    load_channels<kPass, 1u << kPass>(p_, Columns<1, true>{channel_, 1, active}, active, known_);
+    derive_channels(p_, known_);
+    const int64_t begin = blockIdx.y * tiles_.per_block;
+    const int64_t end =
+        begin + tiles_.per_block < tiles_.count ? begin + tiles_.per_block : tiles_.count;
+    image_ = begin / tiles_.per_image;
+    tile_ = begin - image_ * tiles_.per_image;
+    if (active) {
+      for (int64_t left = end - begin; left > 0; left -= kPlaneVectors) {
+        run_tiles(left < kPlaneVectors ? int(left) : kPlaneVectors);
+      }
+    }
+    if constexpr (Terms<P, kPass>::kFields > 0) leave_sums(active);
+  }
+
+ private:
+  static constexpr bool kStores = kPass == P::kPasses - 1;
+  using Vectors = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
+  using Positions = Columns<kVec, kPacked>;
+
+  // The next tiles, at most kPlaneVectors of them. All loads are in flight together.
+  __device__ __forceinline__ void run_tiles(int count) {
+    Vectors vectors[kPlaneVectors];
+    Positions positions[kPlaneVectors];
+    int64_t plane[kPlaneVectors];
+#pragma unroll
+    for (int u = 0; u < kPlaneVectors; ++u) {
+      positions[u] = {};
+      if (u >= count) continue;
+      plane[u] = (image_ * p_.channels + channel_) * tiles_.positions;
+      positions[u] = columns_of<kVec, kPacked>(
+          tile_ * tiles_.size(), tiles_.positions, threadIdx.x, blockDim.x);
+      if (positions[u].any()) {
+        each(LoadOuter{positions[u], plane[u], aligned_}, vectors[u], p_.reads);
+      }
+      if (++tile_ == tiles_.per_image) {
+        tile_ = 0;
+        ++image_;
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kPlaneVectors; ++u) {
+      if (positions[u].any()) use(positions[u], plane[u], vectors[u]);
+    }
+  }
+
+  struct LoadOuter {
+    const Positions& positions;
+    int64_t plane;
+    bool aligned;
+
+    template <int kField, typename Vector, typename Pointer>
+    __device__ __forceinline__ void operator()(
+        Index<kField>, Vector& vector, const Pointer& from) const {
+      if constexpr (has_bit(P::kReadBy[kPass], kField)) {
+        if constexpr (kPacked) {
+          if (!aligned) {
+            constexpr MaskedVector<kVec> kAll{0, 0, (1u << kVec) - 1u};
+            vector = load_single(kAll, from + plane + positions.first);
+            return;
+          }
+        }
+        vector = load_pack(positions, from + plane);
+      }
+    }
+  };
+
+  // Computes the elements of a vector, which lie in the plane of the channel that begins there.
+  __device__ __forceinline__ void use(
+      const Positions& positions, int64_t plane, const Vectors& vectors) {
+    [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      if (!positions.has(v)) continue;
+      Elements<P> x{};
+      each(TakeElement<P::kReadBy[kPass]>{v}, x, vectors);
+      typename P::Cached cached;
+      Terms<P, kPass> term;
+      Results<P> y;
+      p_.template element<kPass, 0u>(x, known_[0], cached, term, y);
+      each(AddTerm{seen_ == 0}, sums_, term);
+      ++seen_;
+      if constexpr (kStores) each(PutElement{v}, out, y);
+    }
+    if constexpr (kStores) {
+      each(
+          [&](auto i, const auto& vector, const auto& to) {
+            constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
+            if (kMayLack && to == nullptr) return;
+            if (kPacked && !aligned_) {
+#pragma unroll
+              for (int v = 0; v < kVec; ++v) to[plane + positions.at(v)] = vector[v];
+            } else {
+              store_pack(positions, to + plane, vector);
+            }
+          },
+          out, p_.writes);
+    }
+  }
+
+  // Stores the sums of the threads that share the channel as partial results of the block.
+  __device__ __forceinline__ void leave_sums(bool active) {
+    const int64_t all = tiles_.rows_of_block(blockIdx.y);
+    int64_t slot = int64_t(blockIdx.y) * Terms<P, kPass>::kComponents;
+    const auto store = [&](Acc value) {
+      if (active && threadIdx.x == 0) p_.partials[slot * p_.channels + channel_] = value;
+      ++slot;
+    };
+    each(
+        [&](auto, auto& sum) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(sum)>, Acc>) {
+            sum_in_warp(blockDim.x, sum);
+            store(sum);
+          } else {
+            Moments<Acc> moments[1] = {moments_of(sum, Acc(seen_))};
+            moments_of_parts(
+                moments, [&](int) { return Acc(seen_); }, [&](int) { return Acc(1) / Acc(all); },
+                [](auto&... values) { sum_in_warp(blockDim.x, values[0]...); });
+            store(moments[0].mean);
+            store(moments[0].m2);
+          }
+        },
+        sums_);
+  }
+
+  const P& p_;
+  const ImageTiles& tiles_;
+  const bool aligned_;
+  const int64_t channel_;
+  int64_t image_, tile_;  // of the next tile
+  int seen_ = 0;          // elements of the thread, so far
+  Known<P> known_[1];
+  Running<P, kPass> sums_ = {};
+};
+
+template <class P, int kPass, int kVec, bool kPacked>
+__global__ void __launch_bounds__(kPlaneThreads)
+    plane_kernel(
+        const __grid_constant__ P p, const __grid_constant__ ImageTiles tiles, bool aligned) {
+  wait_for_earlier_kernels();
+  PlaneThread<P, kPass, kVec, kPacked>(p, tiles, aligned).run();
+}
+
+// aligned: whether vectors may move the tensors.
+template <int kPass, int kVec, class P>
+cudaError_t launch_plane(const P& p, const TileShape& shape, bool aligned, cudaStream_t stream) {
+  return launch(
+      p.positions % kVec == 0 ? plane_kernel<P, kPass, kVec, true>
+                              : plane_kernel<P, kPass, kVec, false>,
+      shape.grid, shape.block, 0, stream, p, shape.tiles, aligned);
+}
+
+}  // namespace fusegen

@@ -1,0 +1,155 @@
+// A small program for plane kernels: in both passes tensors that are [batch, channels, positions];
+// moments beside a plain sum in the first, stored elements and a sum in the last.
+#include <cstdint>
+
+#include "../support/kernels/final_reduction.cuh"
+#include "../support/kernels/plane.cuh"
+#include "../support/kernels/pointwise.cuh"
+#include "records.cuh"
+
+namespace toy {
+using namespace fusegen;
+
+template <typename Y, typename W, template <typename> class Of>
+struct RecordYW {
+  static constexpr int kFields = 2;
+  Of<Y> y_v;
+  Of<W> w_v;
+  FUSEGEN_EACH { f(Index<0>(), r.y_v...), f(Index<1>(), r.w_v...); }
+};
+
+// h = x + bias + z, its moments and its sum; then y = (h - mean) * inverse and its sum, and
+// w = x * z. z and w have another type.
+template <typename T_, typename Z>
+struct Planes : Program {
+  using T = T_;
+  using Acc = Accumulate<T>;
+  static constexpr int kPasses = 2;
+  static constexpr Target kTarget{8, 232448, 1 << 25, 8};
+  static constexpr Unit kUnit[] = {Unit::kChannel, Unit::kChannel};
+  static constexpr unsigned kReadBy[] = {0b11, 0b11};
+  static constexpr unsigned kOuterReads = 0b11, kOuterWrites = 0b11, kOptionalWrites = 0b11;
+
+  template <template <typename> class Of>
+  using Reads = RecordXZ<T, Z, Of>;
+  Reads<ReadPointer> reads;
+  template <template <typename> class Of>
+  using Writes = RecordYW<T, Z, Of>;
+  Writes<WritePointer> writes;  // may be null
+  const T* bias_ptr;            // [channels]
+  Acc* mean_ptr;
+  Acc* inverse_ptr;
+  Acc* sum_ptr;
+  Acc* y_sum_ptr;
+  Acc* partials;
+
+  struct Channel {
+    Acc bias_v, mean_v, inverse_v, sum_v, y_sum_v;
+  };
+  template <int kFrom, typename F>
+  FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b11>(), bias_ptr, true, &Channel::bias_v);
+    if constexpr (kFrom > 0) {
+      f(Uses<0b10>(), mean_ptr, true, &Channel::mean_v);
+      f(Uses<0b10>(), inverse_ptr, true, &Channel::inverse_v);
+    }
+  }
+
+  template <template <typename> class Of>
+  struct SumAndMoments {
+    static constexpr int kFields = 2, kComponents = 3;
+    Of<Sum> sum_v;
+    Of<MeanAndSquares> moments_v;
+    FUSEGEN_EACH { f(Index<0>(), r.sum_v...), f(Index<1>(), r.moments_v...); }
+  };
+  template <int kPass, template <typename> class Of>
+  using Sums = std::conditional_t<kPass == 0, SumAndMoments<Of>, OneSum<Of>>;
+
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& term, Y& y) const {
+    const Acc h_v = x.x_v + k.bias_v + x.z_v;
+    if constexpr (kPass == 0) {
+      term.moments_v = h_v;
+      term.sum_v = h_v;
+    } else {
+      y.y_v = (h_v - k.mean_v) * k.inverse_v;
+      y.w_v = x.x_v * x.z_v;
+      term.sum_v = y.y_v * y.y_v;
+    }
+  }
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
+    if constexpr (kPass == 0) {
+      k.mean_v = total.moments_v.mean;
+      k.inverse_v = Acc(1) / (Acc(1) + total.moments_v.m2 / Acc(rows));
+    }
+  }
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
+    if constexpr (kPass == 0) {
+      k.sum_v = total.sum_v;
+    } else {
+      k.y_sum_v = total.sum_v;
+    }
+  }
+  template <int kPass, bool kResident, typename F>
+  FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      f(mean_ptr, &Channel::mean_v);
+      f(inverse_ptr, &Channel::inverse_v);
+      f(sum_ptr, &Channel::sum_v);
+    } else {
+      f(y_sum_ptr, &Channel::y_sum_v);
+    }
+  }
+};
+
+template <int kPass, int kVec, class P>
+cudaError_t launch_pass(const P& p, const Shapes& shapes, bool aligned) {
+  static_assert(kOnPlanes<P, kPass>);
+  const TileShape shape = plane_shape(
+      shapes, p.rows, p.positions, p.channels, kVec, pointwise_work<P, kPass>(),
+      p.kTarget.multiprocessors);
+  const cudaError_t error = launch_plane<kPass, kVec>(p, shape, aligned, nullptr);
+  if (error != cudaSuccess) return error;
+  if constexpr (kPass == 0) return launch_final_reduction_of_tiles<kPass>(p, shape, nullptr);
+  return launch_final_reduction<kPass>(p, int64_t(shape.grid.y), 0, 1, nullptr);
+}
+
+template <typename T, typename Z, int kArrays, typename Acc = Accumulate<T>>
+cudaError_t planes(
+    const void* x, const void* z, const void* bias, void* y, void* w, void* mean, void* inverse,
+    void* sum, void* y_sum, void* partials, int64_t batch, int64_t positions, int64_t channels,
+    int64_t blocks) {
+  Planes<T, Z> p{};
+  static_cast<Sizes&>(p) = {batch * positions, channels, 1, channels, positions};
+  p.reads = {static_cast<const T*>(x), static_cast<const Z*>(z)};
+  p.writes = {static_cast<T*>(y), static_cast<Z*>(w)};
+  p.bias_ptr = static_cast<const T*>(bias);
+  p.mean_ptr = static_cast<Acc*>(mean);
+  p.inverse_ptr = static_cast<Acc*>(inverse);
+  p.sum_ptr = static_cast<Acc*>(sum);
+  p.y_sum_ptr = static_cast<Acc*>(y_sum);
+  p.partials = static_cast<Acc*>(partials);
+  Shapes shapes;
+  shapes.pointwise_blocks = blocks;
+  constexpr int kVec = kVectorOf<T, kArrays>;
+  const bool aligned = aligned_to_16(x, z, y, w);
+  const cudaError_t error = launch_pass<0, kVec>(p, shapes, aligned);
+  return error != cudaSuccess ? error : launch_pass<1, kVec>(p, shapes, aligned);
+}
+
+}  // namespace toy
+
+// kind: the types of x and z, and with it how many positions a vector has.
+extern "C" int planes(
+    int kind, const void* x, const void* z, const void* bias, void* y, void* w, void* mean,
+    void* inverse, void* sum, void* y_sum, void* partials, int64_t batch, int64_t positions,
+    int64_t channels, int64_t blocks) {
+  using BF16 = __nv_bfloat16;
+  constexpr decltype(&toy::planes<float, float, 3>) kAll[] = {
+      toy::planes<float, float, 3>, toy::planes<BF16, BF16, 3>, toy::planes<BF16, float, 5>,
+      toy::planes<double, double, 3>};
+  return kAll[kind](
+      x, z, bias, y, w, mean, inverse, sum, y_sum, partials, batch, positions, channels, blocks);
+}
