@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from fusegen.capture.exported import with_ops
 from fusegen.capture.inductor import announce_ops
+from fusegen.capture.layouts import in_channels_last
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.measure import Measurements
 from fusegen.capture.packages import SPECS, Build, Packages
@@ -71,7 +72,7 @@ class Backend:
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Compiled:
         """What torch.compile runs in the place of a graph. Raises SpecError and BuildError."""
         self.report.graphs += 1
-        module = self._rewritten(module)
+        module = self._rewritten(module, self.rest == "inductor")
         return self._compiled(module, inputs, self.options)
 
     def export(self, program: ExportedProgram) -> ExportedProgram:
@@ -107,8 +108,8 @@ class Backend:
         options = [] if self.rest == "eager" else [f"{name}={value}" for name, value in self.options.items()]
         return " ".join([self.rest, *options])
 
-    def _rewritten(self, module: fx.GraphModule) -> fx.GraphModule:
-        """The graph with calls of packages; as it was where it cannot be lowered."""
+    def _rewritten(self, module: fx.GraphModule, by_inductor: bool = False) -> fx.GraphModule:
+        """The graph with calls of packages; as it was where it cannot be lowered. by_inductor: whether that runs it."""
         try:
             lowered = lower(module)
         except NotLowered as why:
@@ -116,6 +117,8 @@ class Backend:
             if why.__cause__ is not None:
                 _log.warning("a graph is left to PyTorch's compiler: %s", why)
             return module
+        if by_inductor:
+            lowered = in_channels_last(lowered, self.options)
         rewrite(lowered, self.packages, self.report, self.wanted, self._measurements)
         _log.info("%s", self.report)
         return lowered

@@ -125,7 +125,7 @@ def _lowered(module: fx.GraphModule) -> fx.GraphModule:
 
     def run(*inputs: Any) -> Any:
         with fx.traceback.preserve_node_meta():
-            return _UnderModes(module).run(*inputs)
+            return UnderModes(module).run(*inputs)
 
     with mode:
         lowered = make_fx(run, pre_dispatch=True)(*given)
@@ -148,7 +148,7 @@ def _lowered(module: fx.GraphModule) -> fx.GraphModule:
     return lowered
 
 
-class _UnderModes(fx.Interpreter):
+class UnderModes(fx.Interpreter):
     """Runs under the autocast of the graph, which a trace notes and would not enter: a cast is none where it is off."""
 
     def __init__(self, module: fx.GraphModule) -> None:
@@ -171,7 +171,7 @@ class _UnderModes(fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-class _Values(_UnderModes):
+class _Values(UnderModes):
     """Notes the fake of each node's value.
 
     functional: of operators in place those that make a new value of the same dtype and strides. seen: this run, and

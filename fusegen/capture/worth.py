@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, fx
 
 from fusegen.aten.nodes import shape_of, value_of
+from fusegen.capture.layouts import changes_format, is_last
 from fusegen.capture.partition import Region
 
 Choose = Literal["faster", "measure", "all"]
 
 # docs/performance.md has norms beside torch.compile: faster in a training step, as fast or slower in a forward pass.
 NO_GRADIENT = "no gradient flows through it, and PyTorch's compiler fuses a forward pass as well"
+OTHER_FORMAT = "PyTorch's compiler brings images into channels_last here, and the kernels would wait for copies"
 PADDED = "PyTorch's compiler has room behind rows of this length, and the kernels would wait for copies without"
 
 
@@ -22,13 +24,16 @@ def obstacle(region: Region, trained: Collection[fx.Node]) -> str | None:
     """Why a region's kernels would not be faster. trained: what with_gradients() returns for its graph."""
     if not any(node in trained for node in region.nodes):
         return NO_GRADIENT
+    is_contiguous = region.frame.form == "images" and not any(map(is_last, region.nodes))
+    if is_contiguous and changes_format(region.nodes[0].graph):
+        return OTHER_FORMAT
     return PADDED if _is_padded(region) else None
 
 
 def is_overruled(why_not: str, choose: Choose) -> bool:
     """Whether a region is tried although its kernels are not expected to be faster. why_not: says the reason. What is
-    measured alone has no room behind its rows, so that padded ones would seem faster than they are."""
-    return choose == "all" or (choose == "measure" and why_not != PADDED)
+    measured alone has no room behind its rows and no convolution beside it, so that it would seem faster than it is."""
+    return choose == "all" or (choose == "measure" and why_not not in (PADDED, OTHER_FORMAT))
 
 
 def _is_padded(region: Region) -> bool:

@@ -1,0 +1,169 @@
+"""Images in channels_last, where PyTorch's compiler would have them so.
+
+Inductor chooses the memory format of convolutions when it has the graph, which is too late for calls of packages: their
+operands have the format that was traced, and would be copied from one format to the other and back. So the graph gets
+channels_last before it is divided: a copy where images come in, and one where they leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._inductor import config
+from torch._subclasses import FakeTensor
+
+from fusegen.aten.nodes import argument, memory_of, operator_of, shape_of, value_of
+from fusegen.capture.lower import UnderModes
+from fusegen.capture.sources import keep_sources
+
+_CONVOLUTIONS = ("conv2d", "conv_transpose2d")
+_BY_STRIDES = ("as_strided", "set_", "resize_", "stride", "sym_stride", "storage_offset", "sym_storage_offset")
+_SMALL = 64  # channels
+
+
+def in_channels_last(module: fx.GraphModule, options: Mapping[str, Any]) -> fx.GraphModule:
+    """The lowered graph with its images in channels_last, whose results are those that it had, with their strides; the
+    graph itself where that would not be faster. options: Inductor's."""
+    convolutions = _convolutions(module.graph)
+    is_wanted = options.get("layout_optimization", config.layout_optimization)
+    is_faster = is_wanted and (_is_of_16_bits(convolutions) or _by_inductor(convolutions, options))
+    if not is_faster or not _is_plain(module.graph):
+        return module
+    nodes: dict[fx.Node, fx.Node] = {}
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(module.graph, nodes))
+    made = fx.GraphModule(module, graph)
+    made.meta.update(module.meta)
+    keep_sources(module, made)
+    given = [node.meta["example_value"] for node in graph.find_nodes(op="placeholder")]
+    mode = next(x.fake_mode for x in given if isinstance(x, FakeTensor))
+    with mode, torch.set_grad_enabled(torch.is_grad_enabled()):
+        _Images(made).run(*given)
+        kept = _keep_strides(graph, {new: old for old, new in nodes.items()})
+    if not kept:
+        return module
+    graph.lint()
+    made.recompile()
+    return made
+
+
+def changes_format(graph: fx.Graph) -> bool:
+    """Whether Inductor brings contiguous images of the graph into channels_last."""
+    return _by_inductor(_convolutions(graph), {})
+
+
+def is_last(node: Any) -> bool:
+    """Whether the node's tensor is an image in channels_last."""
+    value = value_of(node)
+    return value is not None and value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)
+
+
+def _convolutions(graph: fx.Graph) -> list[fx.Node]:
+    """Those of images, where some of these are not in channels_last; else none."""
+    found = [node for node in graph.nodes if _is_of_images(node)]
+    return [] if all(is_last(node.args[0]) for node in found) else found
+
+
+def _is_of_16_bits(convolutions: Sequence[fx.Node]) -> bool:
+    """Whether tensor cores multiply: what they take is in channels_last, so that cuDNN copies contiguous operands and
+    results in each call. Groups of several channels have no such kernels. By the results, as autocast has the operands
+    cast only when they are used."""
+    return bool(convolutions) and all(
+        (value := value_of(node)) is not None and value.dtype.itemsize == 2 and not _is_grouped(node)
+        for node in convolutions
+    )
+
+
+def _by_inductor(convolutions: Sequence[fx.Node], options: Mapping[str, Any]) -> bool:
+    """Whether Inductor would bring the images of a training step into channels_last: decide_layout_opt() of its
+    graph.py."""
+
+    def option(name: str) -> bool:
+        return bool(options.get(name, getattr(config, name)))
+
+    shapes = [shape_of(given) for node in convolutions for given in node.args[:2]]
+    if not shapes or not option("layout_optimization"):
+        return False
+    if not all(isinstance(size, int) for sizes in shapes for size in sizes):
+        return False
+    narrowing = any(2 * out <= given and height > 1 for out, given, height, _ in shapes[1::2])  # type: ignore[operator]
+    small = all(out <= _SMALL and given <= _SMALL for out, given, *_ in shapes[1::2])  # type: ignore[operator]
+    return option("force_layout_optimization") or not (narrowing or small or any(map(_is_grouped, convolutions)))
+
+
+def _is_of_images(node: fx.Node) -> bool:
+    """Whether it is a convolution of [batch, channels, height, width]."""
+    return operator_of(node)[1] in _CONVOLUTIONS and len(shape_of(node.args[0])) == 4
+
+
+def _is_grouped(node: fx.Node) -> bool:
+    """Whether a convolution has groups of several channels."""
+    return argument(node, 6, "groups", 1) != 1 and shape_of(node.args[1])[1] != 1
+
+
+def _is_plain(graph: fx.Graph) -> bool:
+    """Whether no operator has strides that were traced, and no graph within the graph has values of such strides."""
+    return not any(
+        isinstance(node.target, torch._ops.HigherOrderOperator) or operator_of(node)[1] in _BY_STRIDES
+        for node in graph.nodes
+    )
+
+
+class _Images(UnderModes):
+    """Notes the fakes of all values, where each convolution has its operand in channels_last."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self._copies: dict[fx.Node, fx.Node] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        if _is_of_images(n):
+            self._bring(n)
+        if n.target is torch.ops.aten.view.default:
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            if not args[0].is_contiguous():
+                n.target = torch.ops.aten.reshape.default  # a view where it can be one
+        value = super().run_node(n)
+        if isinstance(value, Tensor) and n.op == "call_function":
+            n.meta["val"] = value.detach()
+        return value
+
+    def _bring(self, node: fx.Node) -> None:
+        given = node.args[0]
+        assert isinstance(given, fx.Node)
+        value = self.env[given]
+        if value.is_contiguous(memory_format=torch.channels_last):
+            return  # others before it have brought it there
+        if given not in self._copies:
+            with node.graph.inserting_before(node):
+                copied = _clone(node.graph, given, torch.channels_last)
+            self.env[copied] = value.clone(memory_format=torch.channels_last)
+            copied.meta["val"] = self.env[copied].detach()
+            self._copies[given] = copied
+        node.replace_input_with(given, self._copies[given])
+
+
+def _clone(graph: fx.Graph, node: fx.Node, memory_format: torch.memory_format) -> fx.Node:
+    return graph.call_function(torch.ops.aten.clone.default, (node,), {"memory_format": memory_format})
+
+
+def _keep_strides(graph: fx.Graph, before: Mapping[fx.Node, fx.Node]) -> bool:
+    """Brings results back to the strides that they had. before: the nodes of the graph as it was. Returns whether that
+    could be: not where a copy would part results that share memory."""
+    end = graph.output_node()
+    results = list(dict.fromkeys(end.all_input_nodes))
+    memory = [memory_of(node) for node in results]
+    for node in results:
+        new, old = value_of(node), value_of(before[node])
+        if new is None or old is None or new.stride() == old.stride():
+            continue
+        if not old.is_contiguous() or memory.count(memory_of(node)) > 1:
+            return False
+        with graph.inserting_before(end):
+            copied = _clone(graph, node, torch.contiguous_format)
+        copied.meta["val"] = new.clone(memory_format=torch.contiguous_format)
+        end.replace_input_with(node, copied)
+    return True

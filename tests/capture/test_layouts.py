@@ -1,0 +1,162 @@
+"""Images that come in contiguous are in channels_last between the convolutions, and leave as they would have been."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, fx, nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from fusegen.backend import Backend  # noqa: E402
+from fusegen.capture.layouts import in_channels_last  # noqa: E402
+from fusegen.capture.lower import lower  # noqa: E402
+from fusegen.capture.partition import partition  # noqa: E402
+from fusegen.capture.worth import OTHER_FORMAT, obstacle, with_gradients  # noqa: E402
+from tests.capture.test_backend import check, step  # noqa: E402
+
+LAST = torch.channels_last
+
+
+class Images(nn.Module):
+    """Convolutions of more than 64 channels, with a shortcut, and a `view` of images that are larger than one
+    position."""
+
+    def __init__(self, width: int = 72) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = (nn.Conv2d(given, width, 3, padding=1, bias=False) for given in (3, width))
+        self.bn1, self.bn2, self.head = nn.BatchNorm2d(width), nn.BatchNorm2d(width), nn.Linear(width * 9, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)) + y)
+        return y, self.head(F.adaptive_avg_pool2d(y, 3).view(len(x), -1))
+
+
+class Both(nn.Module):
+    """Returns an image and a view of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 72, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.conv(x)
+        return y, y[1:]
+
+
+def graphs(model: nn.Module, *inputs: Tensor, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+    """The lowered graph, and what becomes of it."""
+    found: list[Any] = []
+
+    def backend(module: fx.GraphModule, given: Sequence[Any]) -> Any:
+        lowered = lower(module)
+        found.extend([lowered, in_channels_last(lowered, options or {})])
+        return module
+
+    torch._dynamo.reset()
+    torch.compile(model, backend=backend, dynamic=False)(*inputs)
+    return found[0], found[1]
+
+
+def values(module: fx.GraphModule, name: str) -> list[Tensor]:
+    """Of the nodes of an operator."""
+    return [node.meta["val"] for node in module.graph.nodes if name in str(node.target)]
+
+
+def results(module: fx.GraphModule) -> list[Tensor]:
+    return [node.meta["val"] for node in module.graph.output_node().args[0]]
+
+
+def whole(model: Callable[..., tuple[Tensor, Tensor]]) -> Callable[[Tensor], Tensor]:
+    """The image, with the other result in it."""
+
+    def call(x: Tensor) -> Tensor:
+        image, head = model(x)
+        return image + head.sum()
+
+    return call
+
+
+def test_one_copy_where_images_come_in_and_one_where_they_leave() -> None:
+    lowered, made = graphs(Images(), torch.randn(2, 3, 6, 6))
+    assert all(each.is_contiguous() for each in values(lowered, "conv2d"))
+    for name in ("conv2d", "batch_norm", "relu"):
+        assert values(made, name) and all(each.is_contiguous(memory_format=LAST) for each in values(made, name)), name
+    assert [each.shape[1] for each in values(made, "clone")] == [3, 72]
+    assert [each.stride() for each in results(made)] == [each.stride() for each in results(lowered)]
+    assert [each.stride() for each in values(lowered, "relu")][0] == (72 * 36, 36, 6, 1)  # the lowered one is as it was
+
+
+def test_values_gradients_and_strides(backend: Callable[..., Backend]) -> None:
+    torch.manual_seed(0)
+    eager = Images()
+    exact, fused = copy.deepcopy(eager).double(), copy.deepcopy(eager)
+    compiled = torch.compile(fused, backend=backend(rest="inductor", choose="all"))
+    x = torch.randn(4, 3, 6, 6)
+    assert [each.stride() for each in compiled(x)] == [each.stride() for each in eager(x)]
+    x, grad = torch.randn(4, 3, 6, 6), torch.randn(4, 72, 6, 6)
+    mine, theirs = (step(one, whole(two), x, grad) for one, two in ((fused, compiled), (eager, eager)))
+    check(mine, theirs, step(exact, whole(exact), x.double(), grad.double()))
+
+
+NARROWING = nn.Sequential(nn.Conv2d(3, 160, 3), nn.Conv2d(160, 80, 3))
+DEPTHWISE = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.ConvTranspose2d(8, 3, 2))
+
+
+@pytest.mark.parametrize("model", [NARROWING, DEPTHWISE])
+def test_what_tensor_cores_multiply(model: nn.Module) -> None:
+    """In float32 it stays."""
+    x = torch.randn(2, 3, 9, 9)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, made = graphs(model, x)
+        lowered, left = graphs(model, x, options={"layout_optimization": False})
+    images = [each for each in values(made, "conv") if each.dim() == 4]
+    assert images and all(each.is_contiguous(memory_format=LAST) for each in images)
+    assert results(made)[0].is_contiguous()
+    assert left is lowered
+    lowered, made = graphs(model, x)
+    assert made is lowered
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (lambda: nn.Conv2d(3, 72, 3), {"layout_optimization": False}),
+        (lambda: nn.Conv2d(3, 64, 3), {}),  # few channels
+        (lambda: nn.Sequential(nn.Conv2d(3, 72, 1), nn.Conv2d(72, 72, 3, groups=2)), {}),
+        (Both, {}),  # copies would no longer share memory
+    ],
+)
+def test_what_stays(model: Callable[[], nn.Module], options: dict[str, Any]) -> None:
+    lowered, made = graphs(model(), torch.randn(2, 3, 9, 9), options=options)
+    assert made is lowered
+
+
+def test_groups_of_channels_stay() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        lowered, made = graphs(
+            nn.Sequential(nn.Conv2d(3, 72, 1), nn.Conv2d(72, 72, 3, groups=2)), torch.randn(2, 3, 9, 9)
+        )
+    assert made is lowered
+
+
+@pytest.mark.parametrize(("width", "why_not"), [(72, OTHER_FORMAT), (64, None)])
+def test_regions_that_inductor_brings_into_another_format(width: int, why_not: str | None) -> None:
+    """Where the graph could not be brought there before."""
+    model = nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.ReLU())
+    lowered, made = graphs(model, torch.randn(2, 3, 9, 9))
+    for module, expected in ((lowered, why_not), (made, None)):
+        (region,) = partition(module.graph)
+        assert obstacle(region, with_gradients(module.graph)) == expected
+
+
+def test_what_is_in_channels_last_stays() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 72, 3), nn.Conv2d(72, 72, 3))
+    lowered, made = graphs(model.to(memory_format=LAST), torch.randn(2, 3, 6, 6).to(memory_format=LAST))
+    assert made is lowered
