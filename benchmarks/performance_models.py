@@ -16,10 +16,14 @@ and with `backend="fusegen"`, torch {torch}: device time in ms, the sum of the k
 amp is autocast to bfloat16 with float32 parameters, bf16 has parameters of bfloat16. Memory is the
 most that a step allocates beside weights, gradients and the batch: torch.compile's, and with
 fusegen. The CSV of `benchmarks/models.py` has host and wall times as well; these differ by up to a
-third from run to run, so that no ratio is made of them.
+third from run to run, so that no ratio is made of them. Liger patches a model that is not compiled:
+there transformers calls Llama's attention as causal, and under torch.compile with a mask, which takes
+longer.
 """
 _SPLIT = """Models in float32, which TF32 does not round, by `torch.compile` in ieee and by
 `precision="fp32_split"`:
+"""
+_GRAPHS = """With `mode="reduce-overhead"`, CUDA graphs, wall time of a step in a row of steps, in ms:
 """
 
 
@@ -33,35 +37,42 @@ def models_section(lines: Sequence[Line], markdown: Markdown) -> str:
                 models.setdefault(line["model"], {})[line["route"]] = line
         torch = ", ".join(dict.fromkeys(line["torch"] for line in lines if line["gpu"] == gpu))
         parts.append(_HEAD.format(gpu=gpu, torch=torch))
-        parts.append(_table(models, "fusegen", markdown))
-        split = _table(models, "fusegen_split", markdown)
+        parts.append(_table(models, "fusegen", "compile", markdown))
+        split = _table(models, "fusegen_split", "compile", markdown)
         parts += [_SPLIT, split] if split else []
+        graphs = _table(models, "fusegen_graphs", "compile_graphs", markdown, of_graphs=True)
+        parts += [_GRAPHS, graphs] if graphs else []
     return "\n".join(parts)
 
 
-def _table(models: Mapping[str, Mapping[str, Line]], route: str, markdown: Markdown) -> str:
-    """Of the models that have the route and torch.compile beside it."""
+def _table(
+    models: Mapping[str, Mapping[str, Line]], route: str, peer: str, markdown: Markdown, *, of_graphs: bool = False
+) -> str:
+    """Of the models that have the route and torch.compile's, `peer`, beside it. of_graphs: wall times, without memory,
+    which a pool of graphs has."""
     table, ratios = [], []
     for model, found in models.items():
-        if route not in found or "compile" not in found:
+        if route not in found or peer not in found:
             continue
-        ours, theirs = found[route], found["compile"]
-        ratio = float(ours["device_ms"]) / float(theirs["device_ms"])
+        ours, theirs = found[route], found[peer]
+        column = "wall_ms" if of_graphs else "device_ms"
+        ratio = float(ours[column]) / float(theirs[column])
         ratios.append(ratio)
-        memory = float(ours["peak_mib"]) / float(theirs["peak_mib"])
-        table.append(
-            {
-                "model": model,
-                "precision": ours["precision"],
-                "eager": found["eager"]["device_ms"] if "eager" in found else "",
-                "torch.compile": theirs["device_ms"],
-                "fusegen": ours["device_ms"],
-                "fusegen / torch.compile": f"{ratio:.3f}",
+        line = {"model": model, "precision": ours["precision"]}
+        if not of_graphs:
+            line |= {name: found[name.lower()][column] if name.lower() in found else "" for name in ("eager", "Liger")}
+        line |= {
+            "torch.compile": theirs[column],
+            "fusegen": ours[column],
+            "fusegen / torch.compile": f"{ratio:.3f}",
+        }
+        if not of_graphs:
+            memory = float(ours["peak_mib"]) / float(theirs["peak_mib"])
+            line |= {
                 "memory, MiB": f"{theirs['peak_mib']}, {ours['peak_mib']}",
                 "memory / torch.compile's": f"{memory:.2f}",
-                "places": ours["places"],
             }
-        )
+        table.append(line | {"places": ours["places"]})
     if not table:
         return ""
     mean = statistics.geometric_mean(ratios)

@@ -13,6 +13,7 @@ from fusegen.errors import SpecError
 from fusegen.explain.text import report
 from fusegen.ops.step import Step
 from fusegen.plan.load import plan_document, plan_file
+from fusegen.plan.outer import AS_SUCH
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import positions_of, typical
 from fusegen.plan.summary import summary
@@ -108,7 +109,7 @@ def test_what_may_be_contiguous(name: str, tmp_path: Path) -> None:
             why = f"are copied: {of_rows if name == 'smallest_tanh' else f'{variant.forward.name} reduces each row'}"
             assert all(not program.outer and why in program.reasons[-1] for program in programs)
             continue
-        assert all("through tiles in shared memory" in program.reasons[-1] for program in programs)
+        assert all(AS_SUCH in program.reasons[-1] for program in programs)
         assert variant.forward.outer == (*further, variant.result)
         gradients = {variant.gradients[each].name for each in further}
         read = {tensor.name for tensor in variant.backward.inputs} & {*further}
