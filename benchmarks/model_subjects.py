@@ -232,6 +232,8 @@ SUBJECTS: dict[str, Subject] = {
         inputs=2,
     ),
 }
+# As most people have them.
+SUBJECTS |= {f"{name}_contiguous": replace(SUBJECTS[name], images=False) for name in ("unet", "resnet50")}
 # In float32, which TF32 does not round, with the sizes that they have in 16 bits.
 SUBJECTS |= {
     f"{name}_fp32": replace(SUBJECTS[name], precision="fp32")

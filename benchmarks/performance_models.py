@@ -12,7 +12,7 @@ _HEAD = """
 ## Whole models: {gpu}
 
 A training step (forward, loss, backward) of whole models by PyTorch, by `torch.compile` as it is,
-and with `backend="fusegen"`, torch {torch}: device time in ms, the sum of the kernels' times.
+and with `backend="fusegen"`, torch {torch}: device time in ms.
 amp is autocast to bfloat16 with float32 parameters, bf16 has parameters of bfloat16. Memory is the
 most that a step allocates beside weights, gradients and the batch: torch.compile's, and with
 fusegen. The CSV of `benchmarks/models.py` has host and wall times as well; these differ by up to a

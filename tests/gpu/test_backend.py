@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,7 +99,21 @@ def test_a_later_start_compiles_nothing(directory: Path, monkeypatch: pytest.Mon
     assert len(backend.report.taken) == count, str(backend.report)
 
 
+ALONE = """
+import sys
+import torch
+
+model, x = torch.nn.Linear(8, 8).cuda(), torch.randn(4, 8, device="cuda")
+program = torch.export.export(model, (x,))
+torch._inductor.aoti_load_package(torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[1]))(x)
+"""
+
+
 def test_aot_inductor(directory: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ALONE, str(tmp_path / "alone.pt2")]
+    alone = subprocess.run(command, capture_output=True, text=True)
+    if alone.returncode != 0:  # as on an H200 with torch 2.11
+        pytest.skip(f"PyTorch's own programs end with {alone.returncode}: {alone.stderr[-200:]}")
     torch.manual_seed(0)
     model, x = Convolved(256).cuda().eval(), torch.randn(3, 200, 256, device="cuda")
     backend = fusegen.Backend(directory, precision="fp32_split", choose="all")
