@@ -7,7 +7,7 @@ channels_last before it is divided: a copy where images come in, and one where t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,38 +15,38 @@ from torch import Tensor, fx
 from torch._inductor import config
 from torch._subclasses import FakeTensor
 
-from fusegen.aten.nodes import argument, memory_of, operator_of, shape_of, value_of
-from fusegen.capture.lower import UnderModes
+from fusegen.aten.nodes import argument, changed_memory, memory_of, operator_of, shape_of, value_of
+from fusegen.capture.lower import CHECKPOINT, UnderModes, checkpoints
 from fusegen.capture.sources import keep_sources
 
 _CONVOLUTIONS = ("conv2d", "conv_transpose2d")
 _BY_STRIDES = ("as_strided", "set_", "resize_", "stride", "sym_stride", "storage_offset", "sym_storage_offset")
+_CLONE, _PERMUTE = torch.ops.aten.clone.default, torch.ops.aten.permute.default
 _SMALL = 64  # channels
 
 
 def in_channels_last(module: fx.GraphModule, options: Mapping[str, Any]) -> fx.GraphModule:
     """The lowered graph with its images in channels_last, whose results are those that it had, with their strides; the
-    graph itself where that would not be faster. options: Inductor's."""
-    convolutions = _convolutions(module.graph)
+    graph itself where that would not be faster, or could not be. options: Inductor's."""
+    graphs = [module.graph, *(body.graph for body in _all_checkpoints(module))]
+    convolutions = _convolutions(*graphs)
     is_wanted = options.get("layout_optimization", config.layout_optimization)
     is_faster = is_wanted and (_is_of_16_bits(convolutions) or _by_inductor(convolutions, options))
-    if not is_faster or not _is_plain(module.graph):
+    if not is_faster or not all(map(_is_plain, graphs)):
         return module
-    nodes: dict[fx.Node, fx.Node] = {}
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(module.graph, nodes))
-    made = fx.GraphModule(module, graph)
-    made.meta.update(module.meta)
+    made, nodes = _copied(module)
     keep_sources(module, made)
-    given = [node.meta["example_value"] for node in graph.find_nodes(op="placeholder")]
+    given = [node.meta["example_value"] for node in made.graph.find_nodes(op="placeholder")]
     mode = next(x.fake_mode for x in given if isinstance(x, FakeTensor))
-    with mode, torch.set_grad_enabled(torch.is_grad_enabled()):
-        _Images(made).run(*given)
-        kept = _keep_strides(graph, {new: old for old, new in nodes.items()})
-    if not kept:
+    try:
+        with mode, torch.set_grad_enabled(torch.is_grad_enabled()):
+            _Images(made).run(*given)
+            _keep_strides(made.graph, {new: old for old, new in nodes.items()})
+    except _Stays:
         return module
-    graph.lint()
-    made.recompile()
+    for each in (made, *_all_checkpoints(made)):
+        each.graph.lint()
+        each.recompile()
     return made
 
 
@@ -61,9 +61,30 @@ def is_last(node: Any) -> bool:
     return value is not None and value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)
 
 
-def _convolutions(graph: fx.Graph) -> list[fx.Node]:
+class _Stays(Exception):
+    """A graph that is only right with the strides that were traced."""
+
+
+def _all_checkpoints(module: fx.GraphModule) -> Iterator[fx.GraphModule]:
+    """What torch.utils.checkpoint runs, also within each other."""
+    for body in checkpoints(module):
+        yield body
+        yield from _all_checkpoints(body)
+
+
+def _copied(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[fx.Node, fx.Node]]:
+    """A graph with the same attributes, and its nodes by those of the original."""
+    nodes: dict[fx.Node, fx.Node] = {}
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(module.graph, nodes))
+    made = fx.GraphModule(module, graph)
+    made.meta.update(module.meta)
+    return made, nodes
+
+
+def _convolutions(*graphs: fx.Graph) -> list[fx.Node]:
     """Those of images, where some of these are not in channels_last; else none."""
-    found = [node for node in graph.nodes if _is_of_images(node)]
+    found = [node for graph in graphs for node in graph.nodes if _is_of_images(node)]
     return [] if all(is_last(node.args[0]) for node in found) else found
 
 
@@ -106,30 +127,45 @@ def _is_grouped(node: fx.Node) -> bool:
 
 def _is_plain(graph: fx.Graph) -> bool:
     """Whether no operator has strides that were traced, and no graph within the graph has values of such strides."""
-    return not any(
-        isinstance(node.target, torch._ops.HigherOrderOperator) or operator_of(node)[1] in _BY_STRIDES
-        for node in graph.nodes
+    higher = [each.target for each in graph.nodes if isinstance(each.target, torch._ops.HigherOrderOperator)]
+    return all(each is CHECKPOINT for each in higher) and not any(
+        operator_of(node)[1] in _BY_STRIDES for node in graph.nodes
     )
 
 
 class _Images(UnderModes):
     """Notes the fakes of all values, where each convolution has its operand in channels_last."""
 
+    module: fx.GraphModule
+
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
+        self._memory = {node: memory_of(node) for node in module.graph.nodes}
+        self._changed = changed_memory(module.graph)
         self._copies: dict[fx.Node, fx.Node] = {}
 
     def run_node(self, n: fx.Node) -> Any:
+        if n.target is CHECKPOINT:
+            return self._within(n)
         if _is_of_images(n):
             self._bring(n)
         if n.target is torch.ops.aten.view.default:
-            args, _ = self.fetch_args_kwargs_from_env(n)
-            if not args[0].is_contiguous():
-                n.target = torch.ops.aten.reshape.default  # a view where it can be one
+            self._reshape(n)
         value = super().run_node(n)
         if isinstance(value, Tensor) and n.op == "call_function":
             n.meta["val"] = value.detach()
         return value
+
+    def _within(self, node: fx.Node) -> Any:
+        """Of a checkpoint, whose graph others may have: it gets one of its own."""
+        (_, *given), _ = self.fetch_args_kwargs_from_env(node)
+        name = str(node.args[0].target)  # type: ignore[union-attr]
+        body, _ = _copied(getattr(self.module, name))
+        setattr(self.module, name, body)
+        for holder, value in zip(body.graph.find_nodes(op="placeholder"), given, strict=True):
+            if isinstance(value, Tensor):
+                holder.meta["val"] = value.detach().requires_grad_(value.requires_grad)
+        return _Images(body).run(*given)
 
     def _bring(self, node: fx.Node) -> None:
         given = node.args[0]
@@ -137,22 +173,34 @@ class _Images(UnderModes):
         value = self.env[given]
         if value.is_contiguous(memory_format=torch.channels_last):
             return  # others before it have brought it there
-        if given not in self._copies:
+        copied = self._copies.get(given)
+        if copied is None:
             with node.graph.inserting_before(node):
-                copied = _clone(node.graph, given, torch.channels_last)
-            self.env[copied] = value.clone(memory_format=torch.channels_last)
-            copied.meta["val"] = self.env[copied].detach()
-            self._copies[given] = copied
-        node.replace_input_with(given, self._copies[given])
+                copied = _call(_CLONE, given, memory_format=torch.channels_last)
+            self.env[copied] = copied.meta["val"]
+            if self._memory[given] not in self._changed:
+                self._copies[given] = copied
+        node.replace_input_with(given, copied)
+
+    def _reshape(self, node: fx.Node) -> None:
+        """A view becomes a copy where it can be none."""
+        args, _ = self.fetch_args_kwargs_from_env(node)
+        if not args[0].is_contiguous():
+            node.target = torch.ops.aten.reshape.default
+            if self._memory[node] in self._changed:
+                raise _Stays
 
 
-def _clone(graph: fx.Graph, node: fx.Node, memory_format: torch.memory_format) -> fx.Node:
-    return graph.call_function(torch.ops.aten.clone.default, (node,), {"memory_format": memory_format})
+def _call(operator: torch._ops.OpOverload, node: fx.Node, *args: Any, **kwargs: Any) -> fx.Node:
+    """A node of an operator of another node's value."""
+    made = node.graph.call_function(operator, (node, *args), kwargs)
+    made.meta["val"] = operator(node.meta["val"], *args, **kwargs).detach()
+    return made
 
 
-def _keep_strides(graph: fx.Graph, before: Mapping[fx.Node, fx.Node]) -> bool:
-    """Brings results back to the strides that they had. before: the nodes of the graph as it was. Returns whether that
-    could be: not where a copy would part results that share memory."""
+def _keep_strides(graph: fx.Graph, before: Mapping[fx.Node, fx.Node]) -> None:
+    """Brings results back to the strides that they had. before: the nodes of the graph as it was. Raises _Stays where a
+    copy would part results that share memory, or give other strides."""
     end = graph.output_node()
     results = list(dict.fromkeys(end.all_input_nodes))
     memory = [memory_of(node) for node in results]
@@ -160,10 +208,13 @@ def _keep_strides(graph: fx.Graph, before: Mapping[fx.Node, fx.Node]) -> bool:
         new, old = value_of(node), value_of(before[node])
         if new is None or old is None or new.stride() == old.stride():
             continue
-        if not old.is_contiguous() or memory.count(memory_of(node)) > 1:
-            return False
+        if memory.count(memory_of(node)) > 1 or not all(isinstance(each, int) for each in old.stride()):
+            raise _Stays
+        order = sorted(range(old.dim()), key=old.stride, reverse=True)  # of the dimensions, in memory
+        back = [order.index(at) for at in range(old.dim())]
         with graph.inserting_before(end):
-            copied = _clone(graph, node, torch.contiguous_format)
-        copied.meta["val"] = new.clone(memory_format=torch.contiguous_format)
+            dense = _call(_CLONE, _call(_PERMUTE, node, order), memory_format=torch.contiguous_format)
+            copied = _call(_PERMUTE, dense, back)
+        if copied.meta["val"].stride() != old.stride():
+            raise _Stays
         end.replace_input_with(node, copied)
-    return True

@@ -22,7 +22,7 @@ from fusegen.capture.parts import divided, parts
 from fusegen.capture.sources import keep_sources
 
 _CONTEXT = "_checkpoint_context_fn"
-_CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
+CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 
 
 class NotLowered(Exception):
@@ -95,7 +95,7 @@ def _check(graph: fx.Graph) -> None:
 
 def checkpoints(module: fx.GraphModule) -> list[fx.GraphModule]:
     """The parts of a graph that torch.utils.checkpoint runs."""
-    nodes = module.graph.find_nodes(op="call_function", target=_CHECKPOINT)
+    nodes = module.graph.find_nodes(op="call_function", target=CHECKPOINT)
     return list(dict.fromkeys(getattr(module, node.args[0].target) for node in nodes))
 
 
@@ -186,7 +186,7 @@ class _Values(UnderModes):
         self.seen = [self]
 
     def run_node(self, n: fx.Node) -> Any:
-        if n.target is _CHECKPOINT:
+        if n.target is CHECKPOINT:
             args, _ = self.fetch_args_kwargs_from_env(n)
             return self._within(*args)
         other = _functional(n)

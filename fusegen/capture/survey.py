@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from torch._subclasses import FakeTensorMode
 from torch.nn.parameter import is_lazy
 
+from fusegen.capture.layouts import in_channels_last
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import GENERATED, SPECS, locked, make, planned_target
 from fusegen.capture.products import Precision
@@ -80,7 +81,7 @@ def _chains(
     def look(module: fx.GraphModule, _: Sequence[Any]) -> Any:
         report.graphs += 1
         try:
-            found.extend(chains_in(lower(module), report, wanted))
+            found.extend(chains_in(in_channels_last(lower(module), {}), report, wanted))
         except NotLowered as why:
             report.left.append(left_whole(module, why))
         return module.forward

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor, fx, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from fusegen.backend import Backend  # noqa: E402
 from fusegen.capture.layouts import in_channels_last  # noqa: E402
-from fusegen.capture.lower import lower  # noqa: E402
+from fusegen.capture.lower import checkpoints, lower  # noqa: E402
 from fusegen.capture.partition import partition  # noqa: E402
 from fusegen.capture.worth import OTHER_FORMAT, obstacle, with_gradients  # noqa: E402
 from tests.capture.test_backend import check, step  # noqa: E402
@@ -36,6 +38,41 @@ class Images(nn.Module):
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         y = F.relu(self.bn2(self.conv2(y)) + y)
         return y, self.head(F.adaptive_avg_pool2d(y, 3).view(len(x), -1))
+
+
+class Permuted(Images):
+    """Returns the image with its channels last, and has a shortcut in a checkpoint."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = checkpoint(lambda y: F.relu(self.bn2(self.conv2(y)) + y), y, use_reentrant=False)
+        return y.permute(0, 2, 3, 1), self.head(F.adaptive_avg_pool2d(y, 3).view(len(x), -1))
+
+
+class Changed(nn.Module):
+    """Changes its input between two convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 72, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        x.add_(1)
+        return y * self.conv(x)
+
+
+class View(nn.Module):
+    """Changes a view of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 72, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        y.view(len(x), -1)[:, :9].mul_(2)
+        return y
 
 
 class Both(nn.Module):
@@ -93,16 +130,36 @@ def test_one_copy_where_images_come_in_and_one_where_they_leave() -> None:
     assert [each.stride() for each in values(lowered, "relu")][0] == (72 * 36, 36, 6, 1)  # the lowered one is as it was
 
 
-def test_values_gradients_and_strides(backend: Callable[..., Backend]) -> None:
+@pytest.mark.parametrize("make", [Images, Permuted])
+def test_values_gradients_and_strides(make: Callable[[], nn.Module], backend: Callable[..., Backend]) -> None:
     torch.manual_seed(0)
-    eager = Images()
+    eager = make()
     exact, fused = copy.deepcopy(eager).double(), copy.deepcopy(eager)
     compiled = torch.compile(fused, backend=backend(rest="inductor", choose="all"))
     x = torch.randn(4, 3, 6, 6)
     assert [each.stride() for each in compiled(x)] == [each.stride() for each in eager(x)]
-    x, grad = torch.randn(4, 3, 6, 6), torch.randn(4, 72, 6, 6)
+    x, grad = torch.randn(4, 3, 6, 6), torch.randn(eager(x)[0].shape)
     mine, theirs = (step(one, whole(two), x, grad) for one, two in ((fused, compiled), (eager, eager)))
     check(mine, theirs, step(exact, whole(exact), x.double(), grad.double()))
+
+
+def test_what_a_checkpoint_runs() -> None:
+    """The graph that it has is as it was."""
+    lowered, made = graphs(Permuted(), torch.randn(2, 3, 6, 6))
+    inside = [checkpoints(module)[0] for module in (lowered, made)]
+    before, after = ([value.is_contiguous(memory_format=LAST) for value in values(each, "conv2d")] for each in inside)
+    assert (before, after) == ([False], [True])
+    assert [each.stride() for each in results(made)] == [each.stride() for each in results(lowered)]
+
+
+@pytest.mark.parametrize("make", [Changed, View])
+def test_changes_in_place(make: Callable[[], nn.Module], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = make(), torch.randn(2, 3, 9, 9)
+    compiled = torch.compile(model, backend=Backend(tmp_path, build="never"))
+    given, other = x.clone(), x.clone()
+    torch.testing.assert_close(compiled(given), model(other))
+    assert torch.equal(given, other)
 
 
 NARROWING = nn.Sequential(nn.Conv2d(3, 160, 3), nn.Conv2d(160, 80, 3))
@@ -130,6 +187,7 @@ def test_what_tensor_cores_multiply(model: nn.Module) -> None:
         (lambda: nn.Conv2d(3, 72, 3), {"layout_optimization": False}),
         (lambda: nn.Conv2d(3, 64, 3), {}),  # few channels
         (lambda: nn.Sequential(nn.Conv2d(3, 72, 1), nn.Conv2d(72, 72, 3, groups=2)), {}),
+        (View, {}),  # a copy of it would be changed
         (Both, {}),  # copies would no longer share memory
     ],
 )
