@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -117,9 +118,10 @@ class Backend:
             if why.__cause__ is not None:
                 _log.warning("a graph is left to PyTorch's compiler: %s", why)
             return module
+        wanted = replace(self.wanted, inductor=self.options if self.rest == "inductor" else None)
         if by_inductor:
             lowered = in_channels_last(lowered, self.options)
-        rewrite(lowered, self.packages, self.report, self.wanted, self._measurements)
+        rewrite(lowered, self.packages, self.report, wanted, self._measurements)
         _log.info("%s", self.report)
         return lowered
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import fx
 
@@ -25,10 +26,12 @@ from fusegen.importing.places import of_trace
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asks for: which chains, and how float32 is multiplied."""
+    """What the user asks for: which chains, how float32 is multiplied, and the options of Inductor; None where it has
+    not the rest."""
 
     choose: Choose = "faster"
     precision: Precision = "ieee"
+    inductor: Mapping[str, Any] | None = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
         write_products(module.graph)
         module.recompile()
     trained = with_gradients(module.graph)
-    for region, written, why_not in _regions(module.graph, trained, wanted.precision):
+    for region, written, why_not in _regions(module.graph, trained, wanted):
         try:
             if why_not is not None and not is_overruled(why_not, wanted.choose):
                 raise NotAChain(why_not)
@@ -62,14 +65,18 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
 
 
 def _regions(
-    graph: fx.Graph, trained: Collection[fx.Node], precision: Precision
+    graph: fx.Graph, trained: Collection[fx.Node], wanted: Wanted
 ) -> Iterator[tuple[Region, Callable[[Region], Chain], str | None]]:
     """All regions, what writes their chains, and why their kernels would not be faster."""
     for region in partition(graph):
-        yield region, chain_of, obstacle(region, trained)
+        yield region, chain_of, obstacle(region, trained, wanted.inductor)
     for region in losses(graph):
-        yield region, loss_chain, obstacle(region, trained) or (None if is_large(region) else TOO_SMALL)
-    if precision == "fp32_split":
+        yield (
+            region,
+            loss_chain,
+            obstacle(region, trained, wanted.inductor) or (None if is_large(region) else TOO_SMALL),
+        )
+    if wanted.precision == "fp32_split":
         targets = [planned_target()]
         for region in products(graph):
             yield region, product_chain, None if is_worth(region, trained, targets) else NOT_WORTH

@@ -18,6 +18,10 @@ def keep_sources(module: fx.GraphModule, other: fx.GraphModule) -> None:
     if named is None:  # no graph of Dynamo's, or a part of one
         return
     for old, new in zip(*(each.graph.find_nodes(op="placeholder") for each in (module, other)), strict=True):
-        setattr(new, _OF_INPUT, getattr(old, _OF_INPUT))
-    held = [name for name, _ in (*other.named_parameters(), *other.named_buffers())]
+        setattr(new, _OF_INPUT, getattr(old, _OF_INPUT, None))
+    held = [
+        name
+        for named_tensors in (other.named_parameters, other.named_buffers)
+        for name, _ in named_tensors(remove_duplicate=False)
+    ]
     setattr(other, _OF_PARAMETERS, {name: named.get(name) or ConstantSource(name) for name in held})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
@@ -20,12 +20,15 @@ OTHER_FORMAT = "PyTorch's compiler brings images into channels_last here, and th
 PADDED = "PyTorch's compiler has room behind rows of this length, and the kernels would wait for copies without"
 
 
-def obstacle(region: Region, trained: Collection[fx.Node]) -> str | None:
-    """Why a region's kernels would not be faster. trained: what with_gradients() returns for its graph."""
+def obstacle(region: Region, trained: Collection[fx.Node], inductor: Mapping[str, Any] | None) -> str | None:
+    """Why a region's kernels would not be faster. trained: what with_gradients() returns for its graph. inductor: the
+    options of Inductor; None where the rest is not its."""
     if not any(node in trained for node in region.nodes):
         return NO_GRADIENT
+    if inductor is None:
+        return None
     is_contiguous = region.frame.form == "images" and not any(map(is_last, region.nodes))
-    if is_contiguous and changes_format(region.nodes[0].graph):
+    if is_contiguous and changes_format(region.nodes[0].graph, inductor):
         return OTHER_FORMAT
     return PADDED if _is_padded(region) else None
 

@@ -211,7 +211,9 @@ def test_regions_that_inductor_brings_into_another_format(width: int, why_not: s
     lowered, made = graphs(model, torch.randn(2, 3, 9, 9))
     for module, expected in ((lowered, why_not), (made, None)):
         (region,) = partition(module.graph)
-        assert obstacle(region, with_gradients(module.graph)) == expected
+        assert obstacle(region, with_gradients(module.graph), {}) == expected
+        for options in (None, {"layout_optimization": False}):
+            assert obstacle(region, with_gradients(module.graph), options) is None
 
 
 def test_what_is_in_channels_last_stays() -> None:

@@ -24,7 +24,7 @@ def norm(x: Tensor) -> Tensor:
 def test_gradients(is_trained: bool) -> None:
     graph = lowered(norm, torch.randn(4, 8, requires_grad=is_trained)).graph
     (region,) = partition(graph)
-    assert obstacle(region, with_gradients(graph)) == (None if is_trained else NO_GRADIENT)
+    assert obstacle(region, with_gradients(graph), {}) == (None if is_trained else NO_GRADIENT)
 
 
 @pytest.mark.parametrize(("width", "is_padded"), [(1000, False), (1024, False), (1030, True), (1056, False)])
@@ -32,4 +32,4 @@ def test_rows_that_are_padded(width: int, is_padded: bool) -> None:
     """Of more than 1024 elements, and no multiple of 128 bytes."""
     graph = lowered(lambda x: F.layer_norm(x, (width,)), torch.randn(4, width, requires_grad=True)).graph
     (region,) = partition(graph)
-    assert obstacle(region, with_gradients(graph)) == (PADDED if is_padded else None)
+    assert obstacle(region, with_gradients(graph), {}) == (PADDED if is_padded else None)
