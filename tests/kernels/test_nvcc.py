@@ -8,16 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.build.toolchain import find_toolchain
-from tests.kernels import (
-    test_column,
-    test_image_copy,
-    test_l2,
-    test_mean_loss,
-    test_plane,
-    test_pointwise,
-    test_row,
-    test_tile,
-)
+from tests.kernels import test_column, test_image_copy, test_l2, test_mean_loss, test_pointwise, test_row, test_tile
 from tests.kernels.building import written
 
 pytestmark = pytest.mark.nvcc
@@ -27,7 +18,7 @@ SOURCES = {
     "image_copy": test_image_copy.SOURCE,
     "l2": test_l2.SOURCE,
     "mean_loss": test_mean_loss.SOURCE,
-    "plane": test_plane.SOURCE,
+    "plane": test_tile.SOURCE,
     "pointwise": test_pointwise.SOURCE,
     "row": test_row.SOURCE,
     "tile": test_tile.SOURCE,

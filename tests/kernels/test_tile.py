@@ -1,4 +1,4 @@
-"""The tile kernel, with a small program, against float64."""
+"""The tile kernel and the plane kernel, with a small program, against float64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ SIZES = [  # batch, positions, channels
     (2, 70, 16),  # halves of vectors
     (2, 68, 16),
     (1, 1048, 3),
+    (7, 196, 9),  # half a warp of a plane leaves fewer threads idle
 ]
+both = pytest.mark.parametrize("planes", [False, True], ids=["tiles", "planes"])
 
 
 @pytest.fixture(scope="module")
@@ -36,29 +38,40 @@ def library(tmp_path_factory, emulation_cache):
     return compiled(SOURCE, tmp_path_factory.mktemp("programs"), emulation_cache, checked=True)
 
 
-def run(library, batch, positions, channels, kind="float32", *, misaligned=False, wanted="yw", blocks=0, seed=0, far=0):
+def run(
+    library, batch, positions, channels, kind="float32", planes=False, *, misaligned=False, wanted="yw", blocks=0,
+    seed=0, far=0,
+):  # fmt: skip
+    """planes: all tensors of all elements are [batch, channels, positions], and the scale is 1."""
     inner, outer = KINDS[kind]
     values, acc = Values(inner, misaligned), torch.float64 if inner == torch.float64 else torch.float32
     rows = batch * positions
-    x_, x = values.given(rows, channels)
+    in_rows = (batch, channels, positions) if planes else (rows, channels)
+    x_, x = values.given(*in_rows)
     z_, z = values.given(batch, channels, positions, dtype=outer)
     bias_, bias = values.given(channels)
     scale_, scale = values.given(rows)
-    if far:
+    if far or planes:
         x_ = Buffer.from_tensor(x_.tensor() + far, readonly=True)
         scale_ = Buffer.from_tensor(torch.ones_like(scale_.tensor()), readonly=True)
         x, scale = (each.tensor().double() for each in (x_, scale_))
     y = values.made(batch, channels, positions) if "y" in wanted else None
-    w = values.made(rows, channels) if "w" in wanted else None
+    w = values.made(*in_rows) if "w" in wanted else None
     mean, inverse, sum_, y_sum = (values.made(channels, dtype=acc) for _ in range(4))
-    partials = values.made(3 * 8 * 40 * channels, dtype=acc)
+    partials = values.made(3 * 16 * 40 * channels, dtype=acc)
     library.call(
-        "tiles", list(KINDS).index(kind), x_, z_, bias_, scale_, y, w, mean, inverse, sum_, y_sum, partials, batch,
-        positions, channels, blocks, seed=seed,
+        "tiles", list(KINDS).index(kind) + planes * len(KINDS), x_, z_, bias_, scale_, y, w, mean, inverse, sum_, y_sum,
+        partials, batch, positions, channels, blocks, seed=seed,
     )  # fmt: skip
 
-    inner_z = z.transpose(1, 2).reshape(rows, channels)
-    h = (x + bias) * scale[:, None] + inner_z
+    def as_rows(images):
+        return images.transpose(1, 2).reshape(rows, channels)
+
+    def as_images(matrix):
+        return matrix.reshape(batch, positions, channels).transpose(1, 2)
+
+    x, z = as_rows(x) if planes else x, as_rows(z)
+    h = (x + bias) * scale[:, None] + z
     close(mean, h.mean(0))
     expected_inverse = 1 / (1 + h.var(0, unbiased=False))
     close(inverse, expected_inverse)
@@ -66,36 +79,41 @@ def run(library, batch, positions, channels, kind="float32", *, misaligned=False
     expected = (h - h.mean(0)) * expected_inverse
     close(y_sum, (expected**2).sum(0), rows)
     if y:
-        close(y, expected.reshape(batch, positions, channels).transpose(1, 2))
+        close(y, as_images(expected))
     if w:
-        close(w, x * inner_z)
+        close(w, as_images(x * z) if planes else x * z)
     return [each.tensor() for each in (y, w, mean, inverse, sum_, y_sum) if each]
 
 
+@both
 @pytest.mark.parametrize("misaligned", [False, True], ids=["aligned", "misaligned"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("batch", "positions", "channels"), SIZES)
-def test_tensors_of_both_orders(library, batch, positions, channels, kind, misaligned):
-    run(library, batch, positions, channels, kind, misaligned=misaligned)
+def test_tensors_of_both_orders(library, batch, positions, channels, kind, misaligned, planes):
+    run(library, batch, positions, channels, kind, planes, misaligned=misaligned)
 
 
+@both
 @pytest.mark.parametrize("wanted", ["", "y", "w"])
-def test_what_is_not_wanted(library, wanted):
-    run(library, 2, 9, 12, wanted=wanted)
+def test_what_is_not_wanted(library, wanted, planes):
+    run(library, 2, 9, 12, planes=planes, wanted=wanted)
 
 
+@both
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("positions", [400, 401])
-def test_several_tiles_of_a_block(library, positions, kind):
+def test_several_tiles_of_a_block(library, positions, kind, planes):
     """Of an image and of the next one, and fewer in the last block: 8 blocks for 9 images of four tiles."""
-    run(library, 9, positions, 32, kind, blocks=1)
+    run(library, 9, positions, 32, kind, planes, blocks=1)
 
 
-def test_the_order_of_threads_changes_no_bit(library):
-    first, second = (run(library, 3, 130, 24, blocks=1, seed=seed) for seed in (1, 2))
+@both
+def test_the_order_of_threads_changes_no_bit(library, planes):
+    first, second = (run(library, 3, 130, 24, planes=planes, blocks=1, seed=seed) for seed in (1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_values_far_from_zero(library):
+@both
+def test_values_far_from_zero(library, planes):
     """Squares about anything but a value near them would cancel."""
-    run(library, 5, 131, 10, far=1000, wanted="", blocks=1)
+    run(library, 5, 131, 10, planes=planes, far=1000, wanted="", blocks=1)

@@ -1,8 +1,10 @@
-// A small program for tile kernels: in both passes tensors of both orders, and values of channels
-// and rows; moments beside a plain sum in the first, stored elements and a sum in the last.
+// A small program for tile and plane kernels. In both passes it has values of channels, and for tile
+// kernels tensors of both orders and values of rows; moments beside a plain sum in the first, stored
+// elements and a sum in the last.
 #include <cstdint>
 
 #include "../support/kernels/final_reduction.cuh"
+#include "../support/kernels/plane.cuh"
 #include "../support/kernels/pointwise.cuh"
 #include "../support/kernels/tile.cuh"
 #include "records.cuh"
@@ -19,8 +21,9 @@ struct RecordYW {
 };
 
 // h = (x + bias) * scale + z, its moments and its sum over the rows; then y = (h - mean) * inverse
-// and its sum, and w = x * z. z, in another type, and y are [batch, channels, positions].
-template <typename T_, typename Z>
+// and its sum, and w = x * z. z, in another type, and y are [batch, channels, positions]; with kPlanes
+// x and w are, too, and the scale is 1.
+template <typename T_, typename Z, bool kPlanes>
 struct Tiles : Program {
   using T = T_;
   using Acc = Accumulate<T>;
@@ -28,8 +31,9 @@ struct Tiles : Program {
   static constexpr Target kTarget{8, 232448, 1 << 25, 8};
   static constexpr Unit kUnit[] = {Unit::kChannel, Unit::kChannel};
   static constexpr unsigned kReadBy[] = {0b11, 0b11};
-  static constexpr unsigned kOuterReads = 0b10, kOuterWrites = 0b01, kOptionalWrites = 0b11;
-  static constexpr int kRowTensorsBy[] = {1, 1};
+  static constexpr unsigned kOuterReads = kPlanes ? 0b11 : 0b10;
+  static constexpr unsigned kOuterWrites = kPlanes ? 0b11 : 0b01, kOptionalWrites = 0b11;
+  static constexpr int kRowTensorsBy[] = {!kPlanes, !kPlanes};
 
   template <template <typename> class Of>
   using Reads = RecordXZ<T, Z, Of>;
@@ -61,7 +65,7 @@ struct Tiles : Program {
   };
   template <int kFrom, typename F>
   FUSEGEN_BOTH void row_tensors(const F& f) const {
-    f(Uses<0b11>(), scale_ptr, true, &Row::scale_v);
+    if constexpr (!kPlanes) f(Uses<0b11>(), scale_ptr, true, &Row::scale_v);
   }
 
   template <template <typename> class Of>
@@ -76,7 +80,7 @@ struct Tiles : Program {
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& term, Y& y) const {
-    const Acc h_v = (x.x_v + k.bias_v) * k.scale_v + x.z_v;
+    const Acc h_v = (x.x_v + k.bias_v) * (kPlanes ? Acc(1) : k.scale_v) + x.z_v;
     if constexpr (kPass == 0) {
       term.moments_v = h_v;
       term.sum_v = h_v;
@@ -115,10 +119,19 @@ struct Tiles : Program {
 
 template <int kPass, int kVec, bool kPacked, class P>
 cudaError_t launch_pass(const P& p, const Shapes& shapes, bool aligned) {
-  const TileShape shape = tile_shape(
-      shapes, p.rows, p.positions, p.channels, kVec, int(kVec * sizeof(typename P::T)),
-      kTileBytes<P, kPass>, pointwise_work<P, kPass>(), p.kTarget.multiprocessors);
-  const cudaError_t error = launch_tile<kPass, kVec, kPacked>(p, shape, aligned, nullptr);
+  constexpr auto kWork = pointwise_work<P, kPass>();
+  TileShape shape;
+  cudaError_t error;
+  if constexpr (kOnPlanes<P, kPass>) {
+    shape = plane_shape(
+        shapes, p.rows, p.positions, p.channels, kVec, kWork, p.kTarget.multiprocessors);
+    error = launch_plane<kPass, kVec>(p, shape, aligned, nullptr);
+  } else {
+    shape = tile_shape(
+        shapes, p.rows, p.positions, p.channels, kVec, int(kVec * sizeof(typename P::T)),
+        kTileBytes<P, kPass>, kWork, p.kTarget.multiprocessors);
+    error = launch_tile<kPass, kVec, kPacked>(p, shape, aligned, nullptr);
+  }
   if (error != cudaSuccess) return error;
   if constexpr (kPass == 0) return launch_final_reduction_of_tiles<kPass>(p, shape, nullptr);
   return launch_final_reduction<kPass>(p, int64_t(shape.grid.y), 0, 1, nullptr);
@@ -130,12 +143,12 @@ cudaError_t launch_both(const P& p, const Shapes& shapes, bool aligned) {
   return error != cudaSuccess ? error : launch_pass<1, kVec, kPacked>(p, shapes, aligned);
 }
 
-template <typename T, typename Z, int kArrays, typename Acc = Accumulate<T>>
+template <bool kPlanes, typename T, typename Z, int kArrays, typename Acc = Accumulate<T>>
 cudaError_t tiles(
     const void* x, const void* z, const void* bias, const void* scale, void* y, void* w, void* mean,
     void* inverse, void* sum, void* y_sum, void* partials, int64_t batch, int64_t positions,
     int64_t channels, int64_t blocks) {
-  Tiles<T, Z> p{};
+  Tiles<T, Z, kPlanes> p{};
   static_cast<Sizes&>(p) = {batch * positions, channels, 1, channels, positions};
   p.reads = {static_cast<const T*>(x), static_cast<const Z*>(z)};
   p.writes = {static_cast<T*>(y), static_cast<T*>(w)};
@@ -157,15 +170,17 @@ cudaError_t tiles(
 
 }  // namespace toy
 
-// kind: the types of x and z, and with it how many columns a thread has.
+// kind: the types of x and z, and with it how many columns a thread has; from 4 on with kPlanes.
 extern "C" int tiles(
     int kind, const void* x, const void* z, const void* bias, const void* scale, void* y, void* w,
     void* mean, void* inverse, void* sum, void* y_sum, void* partials, int64_t batch,
     int64_t positions, int64_t channels, int64_t blocks) {
   using BF16 = __nv_bfloat16;
-  constexpr decltype(&toy::tiles<float, float, 3>) kAll[] = {
-      toy::tiles<float, float, 3>, toy::tiles<BF16, BF16, 3>, toy::tiles<BF16, float, 5>,
-      toy::tiles<double, double, 3>};
+  constexpr decltype(&toy::tiles<false, float, float, 3>) kAll[] = {
+      toy::tiles<false, float, float, 3>,   toy::tiles<false, BF16, BF16, 3>,
+      toy::tiles<false, BF16, float, 5>,    toy::tiles<false, double, double, 3>,
+      toy::tiles<true, float, float, 3>,    toy::tiles<true, BF16, BF16, 3>,
+      toy::tiles<true, BF16, float, 5>,     toy::tiles<true, double, double, 3>};
   return kAll[kind](x, z, bias, scale, y, w, mean, inverse, sum, y_sum, partials, batch, positions,
                     channels, blocks);
 }
