@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_cha
 from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
 from fusegen.capture.steps import Chain, NotAChain, chain_of, name_of
-from fusegen.capture.worth import Choose, is_overruled, obstacle, with_gradients
+from fusegen.capture.worth import Around, Choose, is_overruled, obstacle
 from fusegen.importing.places import of_trace
 
 
@@ -51,12 +51,12 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
     if wanted.precision == "fp32_split":
         write_products(module.graph)
         module.recompile()
-    trained = with_gradients(module.graph)
-    for region, written, why_not in _regions(module.graph, trained, wanted):
+    around = Around.of(module.graph, wanted.inductor)
+    for region, written, why_not in _regions(module.graph, around, wanted.precision):
         try:
             if why_not is not None and not is_overruled(why_not, wanted.choose):
                 raise NotAChain(why_not)
-            found.append(Found(region, written(region), module, trained))
+            found.append(Found(region, written(region), module, around.trained))
         except NotAChain as why:
             report.left.append(_left(region, why))
     for body in bodies(module):
@@ -65,21 +65,17 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
 
 
 def _regions(
-    graph: fx.Graph, trained: Collection[fx.Node], wanted: Wanted
+    graph: fx.Graph, around: Around, precision: Precision
 ) -> Iterator[tuple[Region, Callable[[Region], Chain], str | None]]:
     """All regions, what writes their chains, and why their kernels would not be faster."""
     for region in partition(graph):
-        yield region, chain_of, obstacle(region, trained, wanted.inductor)
+        yield region, chain_of, obstacle(region, around)
     for region in losses(graph):
-        yield (
-            region,
-            loss_chain,
-            obstacle(region, trained, wanted.inductor) or (None if is_large(region) else TOO_SMALL),
-        )
-    if wanted.precision == "fp32_split":
+        yield region, loss_chain, obstacle(region, around) or (None if is_large(region) else TOO_SMALL)
+    if precision == "fp32_split":
         targets = [planned_target()]
         for region in products(graph):
-            yield region, product_chain, None if is_worth(region, trained, targets) else NOT_WORTH
+            yield region, product_chain, None if is_worth(region, around.trained, targets) else NOT_WORTH
 
 
 def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[tuple[Found, str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -20,17 +21,30 @@ OTHER_FORMAT = "PyTorch's compiler brings images into channels_last here, and th
 PADDED = "PyTorch's compiler has room behind rows of this length, and the kernels would wait for copies without"
 
 
-def obstacle(region: Region, trained: Collection[fx.Node], inductor: Mapping[str, Any] | None) -> str | None:
-    """Why a region's kernels would not be faster. trained: what with_gradients() returns for its graph. inductor: the
-    options of Inductor; None where the rest is not its."""
-    if not any(node in trained for node in region.nodes):
+@dataclass(frozen=True)
+class Around:
+    """What holds for all regions of a graph. trained: what with_gradients() returns. pads_rows: whether Inductor has
+    the rest. moves_images: whether it would bring contiguous images into channels_last."""
+
+    trained: set[fx.Node]
+    pads_rows: bool
+    moves_images: bool
+
+    @classmethod
+    def of(cls, graph: fx.Graph, inductor: Mapping[str, Any] | None) -> Around:
+        """inductor: the options of Inductor; None where the rest is not its."""
+        if inductor is None:
+            return cls(with_gradients(graph), pads_rows=False, moves_images=False)
+        return cls(with_gradients(graph), pads_rows=True, moves_images=changes_format(graph, inductor))
+
+
+def obstacle(region: Region, around: Around) -> str | None:
+    """Why a region's kernels would not be faster. around: of its graph."""
+    if not any(node in around.trained for node in region.nodes):
         return NO_GRADIENT
-    if inductor is None:
-        return None
-    is_contiguous = region.frame.form == "images" and not any(map(is_last, region.nodes))
-    if is_contiguous and changes_format(region.nodes[0].graph, inductor):
+    if around.moves_images and region.frame.form == "images" and not any(map(is_last, region.nodes)):
         return OTHER_FORMAT
-    return PADDED if _is_padded(region) else None
+    return PADDED if around.pads_rows and _is_padded(region) else None
 
 
 def is_overruled(why_not: str, choose: Choose) -> bool:

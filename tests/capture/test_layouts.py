@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from fusegen.backend import Backend  # noqa: E402
 from fusegen.capture.layouts import in_channels_last  # noqa: E402
-from fusegen.capture.lower import checkpoints, lower  # noqa: E402
+from fusegen.capture.lower import checkpoints  # noqa: E402
 from fusegen.capture.partition import partition  # noqa: E402
-from fusegen.capture.worth import OTHER_FORMAT, obstacle, with_gradients  # noqa: E402
+from fusegen.capture.worth import OTHER_FORMAT, Around, obstacle  # noqa: E402
+from tests.capture.graphs import lowered  # noqa: E402
 from tests.capture.test_backend import check, step  # noqa: E402
 
 LAST = torch.channels_last
@@ -89,16 +90,8 @@ class Both(nn.Module):
 
 def graphs(model: nn.Module, *inputs: Tensor, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
     """The lowered graph, and what becomes of it."""
-    found: list[Any] = []
-
-    def backend(module: fx.GraphModule, given: Sequence[Any]) -> Any:
-        lowered = lower(module)
-        found.extend([lowered, in_channels_last(lowered, options or {})])
-        return module
-
-    torch._dynamo.reset()
-    torch.compile(model, backend=backend, dynamic=False)(*inputs)
-    return found[0], found[1]
+    before = lowered(model, *inputs, dynamic=False)
+    return before, in_channels_last(before, options or {})
 
 
 def values(module: fx.GraphModule, name: str) -> list[Tensor]:
@@ -121,13 +114,13 @@ def whole(model: Callable[..., tuple[Tensor, Tensor]]) -> Callable[[Tensor], Ten
 
 
 def test_one_copy_where_images_come_in_and_one_where_they_leave() -> None:
-    lowered, made = graphs(Images(), torch.randn(2, 3, 6, 6))
-    assert all(each.is_contiguous() for each in values(lowered, "conv2d"))
+    before, made = graphs(Images(), torch.randn(2, 3, 6, 6))
+    assert all(each.is_contiguous() for each in values(before, "conv2d"))
     for name in ("conv2d", "batch_norm", "relu"):
         assert values(made, name) and all(each.is_contiguous(memory_format=LAST) for each in values(made, name)), name
     assert [each.shape[1] for each in values(made, "clone")] == [3, 72]
-    assert [each.stride() for each in results(made)] == [each.stride() for each in results(lowered)]
-    assert [each.stride() for each in values(lowered, "relu")][0] == (72 * 36, 36, 6, 1)  # the lowered one is as it was
+    assert [each.stride() for each in results(made)] == [each.stride() for each in results(before)]
+    assert [each.stride() for each in values(before, "relu")][0] == (72 * 36, 36, 6, 1)  # the lowered one is as it was
 
 
 @pytest.mark.parametrize("make", [Images, Permuted])
@@ -145,11 +138,11 @@ def test_values_gradients_and_strides(make: Callable[[], nn.Module], backend: Ca
 
 def test_what_a_checkpoint_runs() -> None:
     """The graph that it has is as it was."""
-    lowered, made = graphs(Permuted(), torch.randn(2, 3, 6, 6))
-    inside = [checkpoints(module)[0] for module in (lowered, made)]
-    before, after = ([value.is_contiguous(memory_format=LAST) for value in values(each, "conv2d")] for each in inside)
-    assert (before, after) == ([False], [True])
-    assert [each.stride() for each in results(made)] == [each.stride() for each in results(lowered)]
+    before, made = graphs(Permuted(), torch.randn(2, 3, 6, 6))
+    inside = [checkpoints(module)[0] for module in (before, made)]
+    one, other = ([value.is_contiguous(memory_format=LAST) for value in values(each, "conv2d")] for each in inside)
+    assert (one, other) == ([False], [True])
+    assert [each.stride() for each in results(made)] == [each.stride() for each in results(before)]
 
 
 @pytest.mark.parametrize("make", [Changed, View])
@@ -172,13 +165,13 @@ def test_what_tensor_cores_multiply(model: nn.Module) -> None:
     x = torch.randn(2, 3, 9, 9)
     with torch.autocast("cpu", torch.bfloat16):
         _, made = graphs(model, x)
-        lowered, left = graphs(model, x, options={"layout_optimization": False})
+        before, left = graphs(model, x, options={"layout_optimization": False})
     images = [each for each in values(made, "conv") if each.dim() == 4]
     assert images and all(each.is_contiguous(memory_format=LAST) for each in images)
     assert results(made)[0].is_contiguous()
-    assert left is lowered
-    lowered, made = graphs(model, x)
-    assert made is lowered
+    assert left is before
+    before, made = graphs(model, x)
+    assert made is before
 
 
 @pytest.mark.parametrize(
@@ -192,31 +185,31 @@ def test_what_tensor_cores_multiply(model: nn.Module) -> None:
     ],
 )
 def test_what_stays(model: Callable[[], nn.Module], options: dict[str, Any]) -> None:
-    lowered, made = graphs(model(), torch.randn(2, 3, 9, 9), options=options)
-    assert made is lowered
+    before, made = graphs(model(), torch.randn(2, 3, 9, 9), options=options)
+    assert made is before
 
 
 def test_groups_of_channels_stay() -> None:
     with torch.autocast("cpu", torch.bfloat16):
-        lowered, made = graphs(
+        before, made = graphs(
             nn.Sequential(nn.Conv2d(3, 72, 1), nn.Conv2d(72, 72, 3, groups=2)), torch.randn(2, 3, 9, 9)
         )
-    assert made is lowered
+    assert made is before
 
 
 @pytest.mark.parametrize(("width", "why_not"), [(72, OTHER_FORMAT), (64, None)])
 def test_regions_that_inductor_brings_into_another_format(width: int, why_not: str | None) -> None:
     """Where the graph could not be brought there before."""
     model = nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.ReLU())
-    lowered, made = graphs(model, torch.randn(2, 3, 9, 9))
-    for module, expected in ((lowered, why_not), (made, None)):
+    before, made = graphs(model, torch.randn(2, 3, 9, 9))
+    for module, expected in ((before, why_not), (made, None)):
         (region,) = partition(module.graph)
-        assert obstacle(region, with_gradients(module.graph), {}) == expected
+        assert obstacle(region, Around.of(module.graph, {})) == expected
         for options in (None, {"layout_optimization": False}):
-            assert obstacle(region, with_gradients(module.graph), options) is None
+            assert obstacle(region, Around.of(module.graph, options)) is None
 
 
 def test_what_is_in_channels_last_stays() -> None:
     model = nn.Sequential(nn.Conv2d(3, 72, 3), nn.Conv2d(72, 72, 3))
-    lowered, made = graphs(model.to(memory_format=LAST), torch.randn(2, 3, 6, 6).to(memory_format=LAST))
-    assert made is lowered
+    before, made = graphs(model.to(memory_format=LAST), torch.randn(2, 3, 6, 6).to(memory_format=LAST))
+    assert made is before
