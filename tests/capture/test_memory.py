@@ -12,23 +12,13 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 from torch._functorch import config  # noqa: E402
 
-from tests.capture.models import PreNorm, Residual  # noqa: E402
+from tests.capture.models import PostNorm, PreNorm, Residual  # noqa: E402
 from tests.capture.test_backend import Make  # noqa: E402
-
-
-class Dropped(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.up, self.norm, self.drop = nn.Linear(width, width), nn.LayerNorm(width), nn.Dropout(0.5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.norm(x + self.drop(self.up(x)))
-
 
 MODELS = {
     "pre_norm": (lambda: nn.Sequential(*(PreNorm(16) for _ in range(3))), (3, 7, 16)),
     "images": (lambda: nn.Sequential(*(Residual(6) for _ in range(2))), (3, 6, 7, 5)),
-    "dropouts": (lambda: nn.Sequential(*(Dropped(16) for _ in range(3))), (3, 7, 16)),
+    "dropouts": (lambda: nn.Sequential(*(PostNorm(16, 0.5) for _ in range(3))), (3, 7, 16)),
 }
 
 
