@@ -19,25 +19,17 @@ inline TileShape plane_shape(
     const Shapes& shapes, int64_t rows, int64_t positions, int64_t channels, int vector,
     PointwiseWork work, int multiprocessors) {
   const int64_t vectors = ceil_div(positions, vector);
-  const auto used = [&](int lanes) {
-    return double(vectors) / double(ceil_div(vectors, lanes) * lanes);
-  };
   int lanes = std::min(32, power_of_two_from(vectors));
-  while (lanes > 8 && used(lanes / 2) > used(lanes)) lanes /= 2;
+  while (lanes > 8 && used_share(vectors, lanes / 2) > used_share(vectors, lanes)) lanes /= 2;
   const int down = kPlaneThreads / lanes;
-  ImageTiles tiles{};
-  tiles.positions = positions;
-  while (tiles.size() < lanes * vector) ++tiles.shift;
-  tiles.per_image = ceil_div(positions, tiles.size());
-  tiles.count = rows / positions * tiles.per_image;
+  ImageTiles tiles = image_tiles(rows, positions, lanes * vector);
   const int64_t across = ceil_div(channels, down);
   const int64_t usual = shapes.pointwise_blocks != 0 ? shapes.pointwise_blocks
       : work == PointwiseWork::kStores               ? 16
                                                      : 12;
   const int64_t wanted = std::min(tiles.count, ceil_div(usual * multiprocessors, across));
-  tiles.per_block = ceil_div(tiles.count, std::clamp<int64_t>(wanted, 1, 65535));
-  const int64_t blocks = ceil_div(tiles.count, tiles.per_block);
-  return {dim3(unsigned(across), unsigned(blocks)), dim3(unsigned(lanes), unsigned(down)), tiles};
+  const dim3 grid(unsigned(across), divide_tiles(tiles, wanted));
+  return {grid, dim3(unsigned(lanes), unsigned(down)), tiles};
 }
 
 }  // namespace fusegen

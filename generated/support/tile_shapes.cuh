@@ -51,16 +51,35 @@ struct TileShape {
   ImageTiles tiles;
 };
 
+// Tiles of so many positions, or the next power of two; which blocks take them is open.
+inline ImageTiles image_tiles(int64_t rows, int64_t positions, int least) {
+  ImageTiles tiles{};
+  tiles.positions = positions;
+  while (tiles.size() < least) ++tiles.shift;
+  tiles.per_image = ceil_div(positions, tiles.size());
+  tiles.count = rows / positions * tiles.per_image;
+  return tiles;
+}
+
+// Gives tiles to so many blocks, or fewer. Returns how many there are.
+inline unsigned divide_tiles(ImageTiles& tiles, int64_t blocks) {
+  tiles.per_block = ceil_div(tiles.count, std::clamp<int64_t>(blocks, 1, 65535));
+  return unsigned(ceil_div(tiles.count, tiles.per_block));
+}
+
+// How many of the threads that take vectors side by side have one.
+inline double used_share(int64_t vectors, int threads) {
+  return double(vectors) / double(ceil_div(vectors, threads) * threads);
+}
+
 // Threads with neighbouring vectors of channels, of so many bytes each: 128 bytes, a line of the
 // caches, or half of it where that leaves fewer threads idle. At least so many that the block's
 // channels and positions, kTileVectors times a thread's, are whole vectors of both.
 inline int tile_width(int64_t vectors, int vector, int vector_bytes) {
   const int line = std::max(128 / vector_bytes, 1);
-  const auto used = [&](int width) {
-    return double(vectors) / double(ceil_div(vectors, width) * width);
-  };
   int width = std::min(line, power_of_two_from(vectors));
-  if (width == line && used(line) < 0.7 && used(line / 2) > used(line)) width /= 2;
+  const double used = used_share(vectors, line);
+  if (width == line && used < 0.7 && used_share(vectors, line / 2) > used) width /= 2;
   return std::max(width, kTileVectors / vector);
 }
 
@@ -80,11 +99,7 @@ inline TileShape tile_shape(
     down /= 2;
     if (2 * width <= std::min<int64_t>(32, power_of_two_from(vectors))) width *= 2;
   }
-  ImageTiles tiles{};
-  tiles.positions = positions;
-  while (tiles.size() < down * kTileVectors) ++tiles.shift;
-  tiles.per_image = ceil_div(positions, tiles.size());
-  tiles.count = rows / positions * tiles.per_image;
+  ImageTiles tiles = image_tiles(rows, positions, down * kTileVectors);
   const int64_t across = ceil_div(vectors, width);
   int64_t blocks = tiles.count;
   if (work == PointwiseWork::kStores) {
@@ -94,10 +109,8 @@ inline TileShape tile_shape(
     const int64_t usual = shapes.pointwise_blocks != 0 ? shapes.pointwise_blocks : 12;
     blocks = std::min(blocks, ceil_div(usual * multiprocessors, across));
   }
-  blocks = std::clamp<int64_t>(blocks, 1, 65535);
-  tiles.per_block = ceil_div(tiles.count, blocks);
-  blocks = ceil_div(tiles.count, tiles.per_block);
-  return {dim3(unsigned(across), unsigned(blocks)), dim3(unsigned(width), unsigned(down)), tiles};
+  const dim3 grid(unsigned(across), divide_tiles(tiles, blocks));
+  return {grid, dim3(unsigned(width), unsigned(down)), tiles};
 }
 
 // The same with sums of samples, which are images: a block has tiles of one at a time.

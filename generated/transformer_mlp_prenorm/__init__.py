@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "e384e7a38277",
+    "5e798f7dc575",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "ce37ddf111fc",
+    "a302171f8cec",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "ffec6d24c807",
+    "73ce5a7beebc",
 )
 
 _package = _support.Composition(

@@ -28,16 +28,6 @@ constexpr bool kOnPlanes = (P::kReadBy[kPass] & ~P::kOuterReads) == 0 &&
     (kPass < P::kPasses - 1 || P::kOuterWrites == (1u << Results<P>::kFields) - 1u) &&
     P::kRowTensorsBy[kPass] == 0 && !kSumsSamples<P, kPass>;
 
-// Adds the terms of an element to a thread's sums; see add_term().
-struct AddTerm {
-  bool first;
-
-  template <int kField, typename Sum, typename Acc>
-  __device__ __forceinline__ void operator()(Index<kField>, Sum& sum, const Acc& term) const {
-    add_term(sum, term, first);
-  }
-};
-
 // One thread of the kernel. kPacked: an image has whole vectors; aligned: they are in memory, too.
 template <class P, int kPass, int kVec, bool kPacked>
 class PlaneThread {
@@ -72,6 +62,7 @@ class PlaneThread {
   static constexpr bool kStores = kPass == P::kPasses - 1;
   using Vectors = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
   using Positions = Columns<kVec, kPacked>;
+  using Sums = typename P::template Sums<kPass, ColumnSumsOf<Acc, 1>::template Of>;
 
   // The next tiles, at most kPlaneVectors of them. All loads are in flight together.
   __device__ __forceinline__ void run_tiles(int count) {
@@ -133,7 +124,7 @@ class PlaneThread {
       Terms<P, kPass> term;
       Results<P> y;
       p_.template element<kPass, 0u>(x, known_[0], cached, term, y);
-      each(AddTerm{seen_ == 0}, sums_, term);
+      each(AddElement{0, seen_ == 0}, sums_, term);
       ++seen_;
       if constexpr (kStores) each(PutElement{v}, out, y);
     }
@@ -163,11 +154,11 @@ class PlaneThread {
     };
     each(
         [&](auto, auto& sum) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(sum)>, Acc>) {
-            sum_in_warp(blockDim.x, sum);
-            store(sum);
+          if constexpr (std::is_same_v<decltype(sum), Acc(&)[1]>) {
+            sum_in_warp(blockDim.x, sum[0]);
+            store(sum[0]);
           } else {
-            Moments<Acc> moments[1] = {moments_of(sum, Acc(seen_))};
+            Moments<Acc> moments[1] = {moments_of(sum[0], Acc(seen_))};
             moments_of_parts(
                 moments, [&](int) { return Acc(seen_); }, [&](int) { return Acc(1) / Acc(all); },
                 [](auto&... values) { sum_in_warp(blockDim.x, values[0]...); });
@@ -185,7 +176,7 @@ class PlaneThread {
   int64_t image_, tile_;  // of the next tile
   int seen_ = 0;          // elements of the thread, so far
   Known<P> known_[1];
-  Running<P, kPass> sums_ = {};
+  Sums sums_ = {};
 };
 
 template <class P, int kPass, int kVec, bool kPacked>
