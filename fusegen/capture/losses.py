@@ -28,7 +28,7 @@ def write_losses(graph: fx.Graph) -> None:
     operator in front of these: layouts between them then are of 16 bits."""
     changed = changed_memory(graph)
     for node in graph.find_nodes(op="call_function", target=_loss):
-        if _is_loss(node):
+        if is_loss(node):
             _of_rows(graph, node)
             _take_cast(graph, node, changed)
 
@@ -37,7 +37,7 @@ def losses(graph: fx.Graph) -> Iterator[Region]:
     """The losses of rows, each a region, with the cast in front of it."""
     changed = changed_memory(graph)
     for node in graph.find_nodes(op="call_function", target=_loss):
-        if _is_loss(node) and node.args[3] == _NONE:
+        if is_loss(node) and node.args[3] == _NONE:
             x = node.args[0]
             assert isinstance(x, fx.Node)
             with_cast = _is_widened(x) and memory_of(x.args[0]) not in changed
@@ -70,8 +70,10 @@ def loss_chain(region: Region) -> Chain:
     return Chain(data, tensors, numbers={"_channels": int(channels)}, results=[(node, 0)])  # type: ignore[arg-type]
 
 
-def _is_loss(node: fx.Node) -> bool:
+def is_loss(node: fx.Node) -> bool:
     """Whether a cross entropy of rows of logits, by the numbers of the wanted channels."""
+    if node.target is not _loss:
+        return False
     x, target, result = value_of(node.args[0]), value_of(node.args[1]), value_of(node)
     if x is None or target is None or result is None or argument(node, 2, "weight") is not None:
         return False

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx
 
-from fusegen.aten.nodes import value_of
+from fusegen.aten.nodes import operator_of, value_of
 from fusegen.capture.call import Call, call_of
 from fusegen.capture.losses import TOO_SMALL, is_large, loss_chain, losses
 from fusegen.capture.lower import NotLowered, bodies
@@ -20,6 +20,7 @@ from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_cha
 from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
 from fusegen.capture.steps import Chain, NotAChain, chain_of, name_of
+from fusegen.capture.unsupported import unsupported
 from fusegen.capture.worth import Around, Choose, is_overruled, obstacle
 from fusegen.importing.places import of_trace
 
@@ -52,6 +53,7 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
         write_products(module.graph)
         module.recompile()
     around = Around.of(module.graph, wanted.inductor)
+    report.left += [Left(why, (operator_of(node)[1],), place_of([node])) for node, why in unsupported(module.graph)]
     for region, written, why_not in _regions(module.graph, around, wanted.precision):
         try:
             if why_not is not None and not is_overruled(why_not, wanted.choose):

@@ -19,7 +19,7 @@ Form = Literal["rows", "images"]
 Lay = Literal["full", "row", "channel", "sample", "number"]
 
 DTYPES = frozenset(getattr(torch, each) for each in model.DTYPES)
-_NORMS = ("batch_norm", "layer_norm", "rms_norm", "group_norm")
+NORMS = ("batch_norm", "layer_norm", "rms_norm", "group_norm")
 # Of which norms are made by hand. Softmax and sums alone are as fast as PyTorch's compiler makes them.
 _REDUCTIONS = frozenset({"mean", "var", "std"})
 
@@ -73,7 +73,7 @@ def kind_of(node: fx.Node) -> Kind | None:
         return None
     if table.is_in_place(node.target):
         return None
-    if name in _NORMS:  # in float64, too: chain_of says why not
+    if name in NORMS:  # in float64, too: chain_of says why not
         return "norm" if frame_of(node) is not None else None
     if value.dtype not in DTYPES:
         return None

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from fusegen.capture.survey import survey  # noqa: E402
 from fusegen.cli import main  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,3 +169,25 @@ def test_by_name(
     monkeypatch.setitem(sys.modules, package, stand_in)
     code, out, err = fuse(capsys, f"{package}:some/name", "--dry-run")
     assert code == 0 and "kernels of fusegen in 1 places" in out, err
+
+
+def test_what_has_no_kernel_is_said(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(9))
+            self.norms = nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.LayerNorm((5, 6)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            logits = self.norms(x).flatten(1)[:, :9].float()
+            classes = logits.argmax(1)
+            images = nn.functional.cross_entropy(self.norms(x), classes.new_zeros(x.shape[0], 5, 6))
+            return images + nn.functional.cross_entropy(logits, classes, self.weight.detach())
+
+    report = survey(Model(), [torch.randn(8, 4, 5, 6)], tmp_path, targets=["sm_90"], dry_run=True, compile=False)
+    reasons = {each.ops: each.reason for each in report.left}
+    assert not report.taken and all("test_survey.py" in each.place for each in report.left)
+    for name in ("group_norm", "instance_norm", "layer_norm"):
+        assert "this norm" in reasons[name,], reasons
+    assert "without weights" in reasons["cross_entropy_loss",]
+    assert len(report.left) == 2 * 3 + 2, str(report)

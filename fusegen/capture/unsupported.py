@@ -1,0 +1,29 @@
+"""Norms and losses of a graph that no kernel is generated for, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import fx
+
+from fusegen.aten.nodes import operator_of
+from fusegen.capture.losses import is_loss
+from fusegen.capture.roles import NORMS, frame_of
+
+_OF_CHANNELS = "kernels of this norm are over the last dimension alone, of a size that does not change"
+_KERNELS = {
+    "batch_norm": "kernels of this norm have a constant momentum and eps, and both running statistics or none",
+    "layer_norm": _OF_CHANNELS,
+    "rms_norm": _OF_CHANNELS,
+    "group_norm": "kernels of this norm are of rows [N, C], not of images, with a C that does not change",
+    "instance_norm": "there are no kernels of this norm",
+    "cross_entropy_loss": "kernels of this loss take logits [N, C] and the numbers of classes, without weights",
+}
+
+
+def unsupported(graph: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
+    """Each norm and loss without a kernel, and what kernels there are."""
+    for node in graph.nodes:
+        _, name = operator_of(node)
+        if name in _KERNELS and not (name in NORMS and frame_of(node) is not None or is_loss(node)):
+            yield node, _KERNELS[name]
