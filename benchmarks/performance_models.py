@@ -15,10 +15,14 @@ A training step (forward, loss, backward) of whole models by PyTorch, by `torch.
 and with `backend="fusegen"`, torch {torch}: device time in ms.
 amp is autocast to bfloat16 with float32 parameters, bf16 has parameters of bfloat16. Memory is the
 most that a step allocates beside weights, gradients and the batch: torch.compile's, and with
-fusegen. The CSV of `benchmarks/models.py` has host and wall times as well; these differ by up to a
-third from run to run, so that no ratio is made of them. Liger patches a model that is not compiled:
-there transformers calls Llama's attention as causal, and under torch.compile with a mask, which takes
-longer.
+fusegen. Generated kernels are what is neither a library's nor PyTorch's own: Triton's of torch.compile,
+and fusegen's with Triton's of the rest, each kernel's time added up. A library's products take up to 4 %
+more or less from run to run, as warm as the GPU is: where these are nearly all of a step, as Llama's, the
+generated kernels tell more than the step. The CSV of `benchmarks/models.py` has host and wall times as
+well; these differ by up to a third from run to run, so that no ratio is made of them. Liger patches a
+model that is not compiled: there transformers calls Llama's attention as causal, and under torch.compile
+with a mask, which takes longer. diffusion_unet has group norms of images, for which there are no kernels:
+its step is shorter since images that were contiguous are brought into channels_last.
 """
 _SPLIT = """Models in float32, which TF32 does not round, by `torch.compile` in ieee and by
 `precision="fp32_split"`:
@@ -67,8 +71,10 @@ def _table(
             "fusegen / torch.compile": f"{ratio:.3f}",
         }
         if not of_graphs:
+            kernels = (sum(float(each[name]) for name in ("fusegen_ms", "triton_ms")) for each in (theirs, ours))
             memory = float(ours["peak_mib"]) / float(theirs["peak_mib"])
             line |= {
+                "generated kernels": ", ".join(f"{ms:.3f}" for ms in kernels),
                 "memory, MiB": f"{theirs['peak_mib']}, {ours['peak_mib']}",
                 "memory / torch.compile's": f"{memory:.2f}",
             }

@@ -1,6 +1,6 @@
 """How long products of split operands take, by size, beside the library's product in float32.
 
-    PYTHONPATH=. python benchmarks/split_times.py --csv benchmarks/results/split_times_h100.csv
+    PYTHONPATH=. python benchmarks/split_times.py --csv benchmarks/results/split_times_h200.csv
 
 Needs a GPU of sm_90 and nvcc. Times are device times in microseconds: medians of replays of a CUDA graph, so that
 small sizes are not the host's. templates/support/product_route.py has its figures from here. err_*: the relative

@@ -1,6 +1,6 @@
 """Where splitting the operands of a float32 product is worth it: faster than the library's product.
 
-The figures of compute capability 9.0 are from benchmarks/results/split_times_h100.csv, those of
+The figures of compute capability 9.0 are from benchmarks/results/split_times_h200.csv, those of
 others from their data sheets. Where fp16 tensor cores are only a few times as fast as float32 (8.6,
 8.9, 12.0), nothing is gained.
 """
@@ -30,7 +30,7 @@ class Speed(NamedTuple):
 
 SPEEDS = {
     (8, 0): Speed(1.9e7, 2.4e8, 1.3e6, 0.0, 256),
-    (9, 0): Speed(5.1e7, 6.4e8, 2.5e6, 0.0145),
+    (9, 0): Speed(5.1e7, 6.4e8, 2.8e6, 0.0135),
     (10, 0): Speed(7.0e7, 1.5e9, 6.0e6, 0.0, 256),
     (10, 3): Speed(7.0e7, 1.5e9, 6.0e6, 0.0, 256),
 }

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from tests.emulate.building import module_class, write  # noqa: E402
 from tests.emulate.precisions import SPEC  # noqa: E402
 
-MEASURED = Path(__file__).parents[2] / "benchmarks" / "results" / "split_times_h100.csv"
-H100 = ((9, 0), 132)
+MEASURED = Path(__file__).parents[2] / "benchmarks" / "results" / "split_times_h200.csv"
+H200 = ((9, 0), 132)
 WAYS = {"inference": (True, False), "an eval forward": (False, False), "training": (False, True)}
 
 
@@ -56,7 +56,7 @@ def test_the_choice_is_the_fastest_that_was_measured_or_nearly(route, way) -> No
         split, whole = times(line, way)
         if min(sizes if gradients else sizes[2:]) < route["LEAST_TERMS"]:
             whole = split = min(split, whole)  # accuracy decides
-        worth = route["is_worth_splitting"](*H100, *sizes, weight_kept=kept, gradients=gradients)
+        worth = route["is_worth_splitting"](*H200, *sizes, weight_kept=kept, gradients=gradients)
         splits += worth
         taken = split if worth else whole
         chosen, best = chosen + taken, best + min(split, whole)
@@ -68,14 +68,14 @@ def test_short_sums_are_the_librarys(route) -> None:
     worth, least = route["is_worth_splitting"], route["LEAST_TERMS"]
     for gradients in (False, True):
         given = {"weight_kept": True, "gradients": gradients}
-        assert not worth(*H100, 65536, 65536, least - 1, **given)
-        assert worth(*H100, 65536, 65536, 4096, **given)
+        assert not worth(*H200, 65536, 65536, least - 1, **given)
+        assert worth(*H200, 65536, 65536, 4096, **given)
     # The library's sums of pieces are truncated in longer chunks.
     assert not worth((8, 0), 108, 65536, 65536, route["LEAST_TERMS_OF_LIBRARY"] - 1, **given)
     assert worth((8, 0), 108, 65536, 65536, route["LEAST_TERMS_OF_LIBRARY"], **given)
     # A gradient is a sum over rows, or over channels.
-    assert not worth(*H100, least - 1, 65536, 65536, weight_kept=True, gradients=True)
-    assert worth(*H100, least - 1, 65536, 65536, weight_kept=True, gradients=False)
+    assert not worth(*H200, least - 1, 65536, 65536, weight_kept=True, gradients=True)
+    assert worth(*H200, least - 1, 65536, 65536, weight_kept=True, gradients=False)
 
 
 @pytest.mark.parametrize("capability", [(7, 5), (8, 6), (8, 9), (12, 0)])
