@@ -1,4 +1,4 @@
-"""The section on whole models of docs/performance.md, from the CSV of models.py."""
+"""The sections on whole models of docs/performance.md, from the CSVs of models.py and model_starts.py."""
 
 from __future__ import annotations
 
@@ -24,11 +24,19 @@ model that is not compiled: there transformers calls Llama's attention as causal
 with a mask, which takes longer. diffusion_unet has group norms of images, for which there are no kernels:
 its step is shorter since images that were contiguous are brought into channels_last.
 """
+_STARTS = """
+## Starts of whole models: {gpu}
+
+Seconds from the compiler's call to the end of the first step, and host time of a step in ms, by
+`torch.compile` and with `backend="fusegen"`, one process at a time on {cores} cores: first without
+anything that was compiled before, later with all of it. Models and precision as above, torch {torch}.
+"""
 _SPLIT = """Models in float32, which TF32 does not round, by `torch.compile` in ieee and by
 `precision="fp32_split"`:
 """
 _GRAPHS = """With `mode="reduce-overhead"`, CUDA graphs, wall time of a step in a row of steps, in ms:
 """
+_ROUTES = ("compile", "fusegen")
 
 
 def models_section(lines: Sequence[Line], markdown: Markdown) -> str:
@@ -46,6 +54,31 @@ def models_section(lines: Sequence[Line], markdown: Markdown) -> str:
         parts += [_SPLIT, split] if split else []
         graphs = _table(models, "fusegen_graphs", "compile_graphs", markdown, of_graphs=True)
         parts += [_GRAPHS, graphs] if graphs else []
+    return "\n".join(parts)
+
+
+def starts_section(lines: Sequence[Line], markdown: Markdown) -> str:
+    """A table of each GPU; nothing without lines."""
+    parts = []
+    for gpu in dict.fromkeys(line["gpu"] for line in lines):
+        own = [line for line in lines if line["gpu"] == gpu]
+        known = {(line["model"], line["route"]): line for line in own}
+        columns = {"first": "first_s", "later": "later_s", "host": "host_ms"}
+        table = [
+            {"model": model}
+            | {
+                f"{text}: torch.compile, fusegen": ", ".join(known[model, route][column] for route in _ROUTES)
+                for text, column in columns.items()
+            }
+            for model in dict.fromkeys(line["model"] for line in own)
+        ]
+        hosts = [
+            statistics.geometric_mean(float(line["host_ms"]) for line in own if line["route"] == route)
+            for route in _ROUTES
+        ]
+        parts.append(_STARTS.format(gpu=gpu, cores=own[0]["cores"], torch=own[0]["torch"]))
+        parts.append(markdown(table))
+        parts.append(f"Host time, fusegen / torch.compile: {hosts[1] / hosts[0]:.3f} in the geometric mean.\n")
     return "\n".join(parts)
 
 
