@@ -19,10 +19,9 @@ from fusegen.bench.peers import make_peer
 from fusegen.bench.rounds import Spread
 from fusegen.bench.shapes import sizes_of
 from fusegen.bench.work import Call
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_file
 from fusegen.plan.model import Mode
-from fusegen.verify.composed import ComposedSubject, ComposedSuite, composed_modes
 from fusegen.verify.drawn import Replayed
 from fusegen.verify.joined import apart
 from fusegen.verify.packages import open_subject
@@ -54,13 +53,12 @@ def opened(name: str, work: Path) -> Subject:
 
 def modes_of(plan: Planned) -> list[Mode]:
     """The dtype configurations outside of autocast."""
-    found = composed_modes(plan) if isinstance(plan, Composition) else plan.modes
-    return [mode for mode in found if mode.plain and mode.roles["activation"] != "float64"]
+    return [mode for mode in plan.modes if mode.plain and mode.roles["activation"] != "float64"]
 
 
 def verified(subject: Subject) -> tuple[Counter[str], Counter[str], list[str]]:
     """Comparisons with double precision by dtype, those that failed, and what these were."""
-    suite = (ComposedSuite if isinstance(subject, ComposedSubject) else Suite)(subject)
+    suite = Suite(subject)
     made, failed, notes = Counter[str](), Counter[str](), list[str]()
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         for mode in suite.modes():

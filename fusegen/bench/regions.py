@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.names import STEP
 from fusegen.bench.work import Call, Work, contraction_work, convolution_work
-from fusegen.plan.composition import Composition, Planned, compiled
+from fusegen.plan.composition import Planned
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
-from fusegen.verify.composed import composed_modes
 from fusegen.verify.sizes import Sizes, sizes_at
 
 
@@ -29,17 +28,14 @@ class Portion(NamedTuple):
 
 def mode_of(planned: Planned, dtype: str) -> Mode | None:
     """The mode of a dtype outside of autocast."""
-    modes = composed_modes(planned) if isinstance(planned, Composition) else planned.modes
-    return next((mode for mode in modes if mode.plain and mode.roles["activation"] == dtype), None)
+    return next((mode for mode in planned.modes if mode.plain and mode.roles["activation"] == dtype), None)
 
 
 def portions(planned: Planned, mode: Mode, sizes: Sizes) -> list[Portion]:
-    """The regions of a plan, in order; a plan of one region is its own."""
-    if not isinstance(planned, Composition):
-        return [Portion(planned, mode, sizes)]
+    """The regions that have kernels, in order."""
     found = []
     for plan in planned.plans:
-        own = mode_of(plan, mode.roles["activation"])
+        own = mode if planned.is_region else mode_of(plan, mode.roles["activation"])
         assert own is not None, "a region has every dtype of the whole"
         found.append(Portion(plan, own, sizes_at(plan, sizes.symbols)))
     return found
@@ -47,21 +43,17 @@ def portions(planned: Planned, mode: Mode, sizes: Sizes) -> list[Portion]:
 
 def why_no_precision(planned: Planned) -> str | None:
     """Why a module cannot be told how float32 is multiplied."""
-    called = isinstance(planned, Composition) and any(
-        part.plan is None and not part.region.steps[0].spatial for part in planned.parts
-    )
-    if not called and not any(plan.chain.contraction for plan in compiled([planned])):
+    called = any(part.plan is None and not part.region.steps[0].spatial for part in planned.parts)
+    if not called and not any(plan.chain.contraction for plan in planned.plans):
         return "the chain has no matrix product"
-    if isinstance(planned, Composition) and not planned.has_precisions:
+    if not planned.is_region and not planned.has_precisions:
         return "PyTorch makes the product of a layer that is a region alone"
     return None
 
 
 def has_anchor(planned: Planned) -> bool:
     """Whether there is a product or a convolution, which libraries make."""
-    if isinstance(planned, Composition):
-        return any(step.anchor for step in planned.spec.chain)
-    return planned.chain.has_anchor
+    return any(step.anchor for step in planned.spec.chain)
 
 
 def bytes_of_regions(planned: Planned, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:
@@ -80,8 +72,8 @@ def products_work(
     what: str,
 ) -> Work | None:
     """The library calls that the fused module makes for its layers, on their own; None where it has none."""
-    if not isinstance(planned, Composition):
-        return contraction_work(planned, mode, original, inputs, grad_output, what)
+    if planned.is_region:
+        return contraction_work(planned.plans[0], mode, original, inputs, grad_output, what)
     calls = []
     for part in planned.parts:
         first = part.region.steps[0]

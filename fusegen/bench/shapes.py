@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from fusegen.bench.names import TYPICAL
 from fusegen.ir.multiples import value_of
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned
 from fusegen.plan.plan import Plan
-from fusegen.verify.composed import sizes_of_composition
+from fusegen.verify.region_sizes import module_sizes_at
 from fusegen.verify.sizes import Sizes, of_input, sizes, typical
 
 
@@ -22,7 +22,7 @@ class SizesOfDims(Sizes):
         return "x".join(str(self.symbols[name]) for name in self.dims)
 
 
-def sizes_of(plan: Planned, shape: str) -> Sizes:
+def sizes_of(planned: Planned, shape: str) -> Sizes:
     """`shape` is "typical", or extents with x between them: rows, the linear layer's input features, channels; where
     the spec gives the first input more dimensions than two, as in front of a convolution, those of this input; of
     several regions the values of the spec's `dims`, in their order.
@@ -30,8 +30,9 @@ def sizes_of(plan: Planned, shape: str) -> Sizes:
     The number of groups stays the typical one where it divides the channels. Raises ValueError where the spec does not
     allow that shape.
     """
-    if isinstance(plan, Composition):
-        return _of_composition(plan, shape)
+    if not planned.is_region:
+        return _of_composition(planned, shape)
+    (plan,) = planned.plans
     usual = typical(plan)
     if shape == TYPICAL:
         return usual
@@ -48,7 +49,7 @@ def sizes_of(plan: Planned, shape: str) -> Sizes:
     return found
 
 
-def _of_composition(composition: Composition, shape: str) -> Sizes:
+def _of_composition(composition: Planned, shape: str) -> Sizes:
     spec = composition.spec
     symbols = dict(spec.dims)
     if shape != TYPICAL:
@@ -62,7 +63,7 @@ def _of_composition(composition: Composition, shape: str) -> Sizes:
         for count in plan.chain.group_counts:
             if channels % value_of(count, symbols):
                 raise ValueError(f"the spec does not allow {shape}: {count} groups do not divide {channels} channels")
-    return SizesOfDims(**vars(sizes_of_composition(composition, symbols)), dims=tuple(spec.dims))
+    return SizesOfDims(**vars(module_sizes_at(composition, symbols)), dims=tuple(spec.dims))
 
 
 def _of_input(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes:

@@ -11,7 +11,6 @@ from fusegen.errors import SpecError
 from fusegen.files import write, writing
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
-from fusegen.plan.composition import Composition
 from fusegen.plan.load import planned_document
 from fusegen.spec.model import DTYPES, FORMAT_VERSION, spec_model
 from fusegen.spec.names import MAX_NAME_LENGTH, free_name, is_spec_name
@@ -87,7 +86,7 @@ def _check(text: str, path: Path) -> None:
         first = error.diagnostics[0]
         what = "there are no kernels" if first.code == "FG211" else "it is no chain"
         raise NotAChain(f"{what}: {first.message}") from None
-    if isinstance(planned, Composition):
+    if not planned.is_region:
         raise NotAChain("the chain is planned as several regions")
 
 

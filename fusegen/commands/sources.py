@@ -98,17 +98,11 @@ def plan(
     ] = None,
 ) -> None:
     """Show schedules, kernels, bytes, expected times and the reason of each decision, or what runs at one size."""
-    import json
-
     from fusegen.build.progress import shown
-    from fusegen.explain.build import build
     from fusegen.explain.choices import Question
-    from fusegen.explain.composed import region_of, reported, write_composition
-    from fusegen.explain.formats import write
+    from fusegen.explain.module import region_of, reported, written
     from fusegen.explain.page import page
-    from fusegen.plan.composition import Composition
     from fusegen.plan.load import planned_files
-    from fusegen.plan.summary import summary
     from fusegen.spec.find import spec_files
 
     question = None
@@ -125,14 +119,8 @@ def plan(
     if format_ is PlanFormat.html:
         typer.echo(page(*(reported(made, question, target) for made in plans)).encode("utf-8"), nl=False)
         return
-    texts = []
-    for made in plans:
-        if isinstance(made, Composition):
-            texts.append(write_composition(made, question, target, "plan.json" if json_ else format_.value))
-        elif json_:
-            texts.append(json.dumps(summary(made), indent=2) + "\n")
-        else:
-            texts.append(write(build(made, question, target=target), format_.value))
+    chosen = "plan.json" if json_ else format_.value
+    texts = [written(made, question, target, chosen) for made in plans]
     # All at once: none of them may be refused any more. In UTF-8 as pages say that they are, whatever the locale is.
     typer.echo("".join(texts).encode("utf-8"), nl=False)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from fusegen.explain import model
 from fusegen.explain.wording import enumeration
-from fusegen.plan.composition import Composition
-from fusegen.render.composition import composition_summary
+from fusegen.plan.composition import Planned
+from fusegen.render.regions import module_summary
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Whole:
     after: str
 
 
-def whole_of(composition: Composition, reports: Sequence[model.Report]) -> Whole:
+def whole_of(composition: Planned, reports: Sequence[model.Report]) -> Whole:
     """reports: of the regions that have kernels, in order."""
-    data = composition_summary(composition)
+    data = module_summary(composition)
     found = [report.variants[0].totals for report in reports]
     left_out = [region["name"] for region in data["regions"] if region["package"] is None]
     makers = ["the products"] if any(report.contraction is not None for report in reports) else []

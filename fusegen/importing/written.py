@@ -10,8 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
-from fusegen.plan.composition import Composition, Planned, compiled
-from fusegen.render.composition import render_composition
+from fusegen.plan.composition import Planned, modules
 from fusegen.render.module import render_module
 from fusegen.render.package import support_files
 from fusegen.runtime.importing import import_package
@@ -48,9 +47,6 @@ def _forget(folder: Path) -> None:
 def _files(planned: Planned) -> dict[str, str]:
     """The sources of Python."""
     files = {path: text for path, text in support_files().items() if path.endswith(".py")}
-    plans = compiled([planned])
-    files |= {f"{plan.spec.name}/__init__.py": render_module(plan, "") for plan in plans}
-    if isinstance(planned, Composition):
-        own = render_composition(planned, {plan.spec.name: "" for plan in plans})
-        files |= {path: text for path, text in own.items() if path.endswith(".py")}
+    sources = {plan.spec.name: "" for plan in planned.plans}
+    files |= {f"{each.spec.name}/__init__.py": render_module(each, sources) for each in modules(planned)}
     return files

@@ -13,7 +13,9 @@ from fusegen.plan.deferring import deferred
 from fusegen.plan.devices import Device
 from fusegen.plan.dimensions import Dimensions, dimensions, fixed_dimensions
 from fusegen.plan.images import Images
-from fusegen.plan.plan import Plan, make_plan
+from fusegen.plan.model import Mode
+from fusegen.plan.modes import modes_of_regions
+from fusegen.plan.plan import Part, Plan, make_plan
 from fusegen.plan.region import Region, Shape
 from fusegen.plan.region_specs import region_document, region_spec
 from fusegen.plan.regions import Partition
@@ -21,14 +23,6 @@ from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel
 from fusegen.spec.names import MAX_NAME_LENGTH
 from fusegen.spec.validate import merge
-
-
-@dataclass(frozen=True)
-class Part:
-    """A region with its plan, which is that of a package of its own; None for a layer that PyTorch calls."""
-
-    region: Region
-    plan: Plan | None
 
 
 @dataclass(frozen=True)
@@ -44,6 +38,8 @@ class Composition:
     returned: tuple[str, ...]
     shapes: Mapping[str, Shape]
     spatial: int = 0
+    is_region = False
+    """Whether the module is one region, whose package is its own."""
 
     @property
     def plans(self) -> list[Plan]:
@@ -68,55 +64,61 @@ class Composition:
         """Whether the module can be told how float32 is multiplied: all its products are then its packages'."""
         return any(plan.has_precisions for plan in self.plans) and all(part.plan for part in self.parts)
 
-    def dimensions(self) -> Dimensions:
-        """What all regions with the rows of the first input allow."""
-        found = [dimensions(part.plan) for part in self.parts if part.plan is not None and not part.region.beside]
-        bounded = next((each for each in found if each.most is not None), None)
-        return bounded or max(found, key=lambda each: each.least, default=Dimensions(1))
-
-    def fixed_dimensions(self) -> dict[str, int]:
-        """As of a chain, of the inputs of the module."""
-        found = {name: count for plan in self.plans for name, count in fixed_dimensions(plan.chain).items()}
-        found |= {name: len(self.spec.inputs[name]) for plan in self.plans for name in plan.chain.targets}
-        beside = {name for part in self.parts if part.region.beside for name in part.region.inputs}
-        found |= {name: len(shape) for name, shape in self.spec.inputs.items() if name in beside}
-        return {name: found[name] for name in self.spec.inputs if name in found}
+    @property
+    def modes(self) -> list[Mode]:
+        return modes_of_regions(self.spec)
 
 
 Planned = Plan | Composition
 
 
+def modules(planned: Planned) -> list[Planned]:
+    """A module behind those of its regions, each of which has a package with a module of its own."""
+    return [planned] if planned.is_region else [*planned.plans, planned]
+
+
 def compiled(planned: Iterable[Planned]) -> list[Plan]:
     """The plans of all packages that have kernels: of a composition, those of its regions."""
-    return [plan for each in planned for plan in (each.plans if isinstance(each, Composition) else [each])]
+    return [plan for each in planned for plan in each.plans]
 
 
 def dimensions_of(planned: Planned) -> Dimensions:
-    """How many dimensions inputs may have."""
-    return planned.dimensions() if isinstance(planned, Composition) else dimensions(planned)
+    """How many dimensions inputs may have: what all regions with the rows of the first input allow."""
+    found = [dimensions(part.plan) for part in planned.parts if part.plan is not None and not part.region.beside]
+    bounded = next((each for each in found if each.most is not None), None)
+    return bounded or max(found, key=lambda each: each.least, default=Dimensions(1))
+
+
+def fixed_dimensions_of(planned: Planned) -> dict[str, int]:
+    """How many dimensions the inputs have that have one value for all rows, or other rows, and targets: by name."""
+    found = {name: count for plan in planned.plans for name, count in fixed_dimensions(plan.chain).items()}
+    found |= {name: len(planned.spec.inputs[name]) for plan in planned.plans for name in plan.chain.targets}
+    beside = {name for part in planned.parts if part.region.beside for name in part.region.inputs}
+    found |= {name: len(shape) for name, shape in planned.spec.inputs.items() if name in beside}
+    return {name: found[name] for name in planned.spec.inputs if name in found}
 
 
 def package_names(planned: Planned) -> list[str]:
     """Of all packages that a spec becomes, the module's own first."""
-    return list(dict.fromkeys([planned.spec.name, *(plan.spec.name for plan in compiled([planned]))]))
+    return list(dict.fromkeys([planned.spec.name, *(plan.spec.name for plan in planned.plans)]))
 
 
 def refuse_compositions(planned: Iterable[Planned], what: str, hint: str | None = None) -> list[Plan]:
     """The plans, where none is a composition. what: is not possible with one. hint: what is. Raises SpecError."""
     found, diagnostics = [], []
     for each in planned:
-        if isinstance(each, Composition):
+        if not each.is_region:
             message = f"{what} of {each.spec.name}: it has several regions ({_names(each)})"
             diagnostics.append(Diagnostic("FG401", message, hint=hint))
         else:
-            found.append(each)
+            found += each.plans
     if diagnostics:
         raise SpecError(diagnostics)
     return found
 
 
-def _names(composition: Composition) -> str:
-    return ", ".join(part.region.name for part in composition.parts)
+def _names(planned: Planned) -> str:
+    return ", ".join(part.region.name for part in planned.parts)
 
 
 def compose(spec: SpecModel, document: Document) -> Composition:

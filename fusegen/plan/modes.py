@@ -42,6 +42,22 @@ def modes(spec: SpecModel, chain: Chain, known: Mapping[str, str] = MappingProxy
     return [replace(mode, index=index) for index, mode in enumerate(found)]
 
 
+def modes_of_regions(spec: SpecModel) -> list[Mode]:
+    """Those of a module of several regions: plain modes, then those under autocast, with every input in float32; the
+    last one is float64, as in modes()."""
+
+    def mode(index: int, dtype: str, autocast: bool) -> Mode:
+        other = "float32" if autocast else dtype
+        name = f"autocast {dtype}" if autocast else dtype
+        return Mode(index, name, {"activation": dtype, "parameter": other}, autocast, plain=not autocast)
+
+    found = [(dtype, False) for dtype in spec.dtypes]
+    if "float32" in spec.dtypes:
+        found += [(dtype, True) for dtype in spec.dtypes if dtype != "float32"]
+    found.append((VERIFICATION_DTYPE, False))
+    return [mode(index, *each) for index, each in enumerate(found)]
+
+
 def mode_of(found: Iterable[Mode], dtype: str) -> Mode | None:
     """The mode that stands for all with activations in a dtype: a plain one, if there is one."""
     fits = [mode for mode in found if mode.roles["activation"] == dtype]

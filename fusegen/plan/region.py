@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from fusegen.chain.images import spatial_of_values
 from fusegen.chain.parts import why_not_divided
 from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import times
 from fusegen.ops.convolution import Convolving
 from fusegen.ops.step import Step
 from fusegen.plan.cuts import (
@@ -66,7 +68,8 @@ class Region:
         found = [self.channels[0]]
         for step in self.steps[:-1]:
             width = channels_behind_step(step, found[-1])
-            assert width is not None
+            if width is None:  # an anchor, in front of all that divides the channels
+                width = times(math.prod(each.number_of_parts for each in self.steps), self.channels[1])
             found.append(width)
         return found
 

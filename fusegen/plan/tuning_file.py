@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, create_model
 
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import schedule_names, tunable_names
-from fusegen.plan.composition import Composition, Planned, compiled
+from fusegen.plan.composition import Planned
 from fusegen.plan.kinds import L2, PERSISTENT, TUNABLES, TWO_PASS
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
@@ -94,7 +94,7 @@ def tuned(planned: Planned, spec: Path | str) -> Planned:
     """The plan with the tuning that lies beside its spec, if one does, or each of its regions with its own. Raises
     SpecError with the diagnostics of all."""
     plans, diagnostics = [], list[Diagnostic]()
-    for plan in compiled([planned]):
+    for plan in planned.plans:
         path = tuning_path(spec, plan)
         try:
             plans.append(replace(plan, tuning=read_tuning(plan, path)) if path.exists() else plan)
@@ -102,7 +102,7 @@ def tuned(planned: Planned, spec: Path | str) -> Planned:
             diagnostics += error.diagnostics
     if diagnostics:
         raise SpecError(diagnostics)
-    return planned.with_plans(plans) if isinstance(planned, Composition) else plans[0]
+    return planned.with_plans(plans)
 
 
 def read_tuning(plan: Plan, path: Path) -> Tuning:

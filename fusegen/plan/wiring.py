@@ -12,8 +12,9 @@ from typing import Any
 
 from fusegen.errors import InternalError
 from fusegen.ops.step import Step
-from fusegen.plan.composition import Composition, Part
+from fusegen.plan.composition import Composition
 from fusegen.plan.cuts import can_be_exchanged
+from fusegen.plan.plan import Part
 from fusegen.spec.model import RESULT, SpecModel
 
 _OPERANDS = ("input", "mask", "target")

@@ -1,19 +1,19 @@
-"""Operands [batch, channels] of values of more dimensions, in the PyTorch operators of a module of several regions."""
+"""The PyTorch operators of a module, with operands [batch, channels] of values of more dimensions aligned to these."""
 
 from __future__ import annotations
 
 from fusegen.ops.step import Step
 from fusegen.plan.beside import is_missing_dimensions
-from fusegen.plan.composition import Composition
+from fusegen.plan.composition import Planned
 from fusegen.plan.cuts import operand_of
-from fusegen.render.original import with_dimensions
+from fusegen.render.original import batched_lines, reference_lines, with_dimensions
 
 
 class Alignment:
     """Gives the dimensions that lack, step by step. names: the values and inputs that regions beside the first input
     make and take, of those that lack some."""
 
-    def __init__(self, composition: Composition) -> None:
+    def __init__(self, composition: Planned) -> None:
         self._first = next(iter(composition.spec.inputs.values()))
         beside = [part.region for part in composition.parts if part.region.beside]
         taken = {name for region in beside for name in (*region.inputs, *region.results)}
@@ -36,3 +36,10 @@ class Alignment:
             return step, with_dimensions(running, len(self._first)) if has_all else running
         keys = [key for key in ("value", "input", "mask") if getattr(step, key, None) == operand]
         return step.model_copy(update=dict.fromkeys(keys, with_dimensions(operand, len(self._first)))), running
+
+
+def eager_lines(planned: Planned) -> list[str]:
+    """The body of fusegen_reference()."""
+    aligned = Alignment(planned)
+    batched = dict.fromkeys(line for plan in planned.plans for line in batched_lines(plan.chain, aligned.names))
+    return [*batched, *reference_lines(planned.spec, planned.spatial, aligned)]

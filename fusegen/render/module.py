@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.plan.composition import Planned
 from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.modes import VERIFICATION_DTYPE, alike
 from fusegen.plan.plan import Plan
+from fusegen.render.alignment import eager_lines
 from fusegen.render.call import CallRenderer
 from fusegen.render.call_ranks import operator_arguments
 from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
 from fusegen.render.operators import OpRenderer
-from fusegen.render.original import construct, dimensions_text, extra_repr, reference, reset, shapes, signature
+from fusegen.render.original import construct, dimensions_text, extra_repr, reset, shapes, signature
+from fusegen.render.regions import regions_context
 from fusegen.render.types import TORCH, type_roles
 from fusegen.spec.model import SpecModel
 
@@ -27,31 +31,55 @@ class ModeText:
     plain: bool
 
 
-def render_module(plan: Plan, sources: str) -> str:
-    """The text of __init__.py. sources: the digest of the C++ sources beside it."""
-    chain, spec = plan.chain, plan.spec
-    eager = reference(spec, chain)
+@dataclass(frozen=True)
+class DropoutText:
+    """stream: among those of its region."""
+
+    name: str
+    stream: int
+    by_sample: bool
+
+
+def render_module(planned: Planned, sources: Mapping[str, str]) -> str:
+    """The text of __init__.py. sources: the digest of the C++ sources of each package that has kernels, by its name."""
+    spec, eager = planned.spec, eager_lines(planned)
+    if planned.is_region:
+        (plan,) = planned.plans
+        own = {**call_context(plan), "base": "FusedModule", "sources": sources[spec.name], "schemas": []}
+        own["shapes"] = shapes(plan)
+    else:
+        own = regions_context(planned, sources)
     return render(
-        "module.py.j2",
-        **call_context(plan),
-        base="FusedModule",
+        "module.py.j2" if planned.is_region else "module_of_regions.py.j2",
+        **own,
         about=spec.about.rstrip("."),
-        formula=chain_lines(plan),
-        sources=sources,
-        schemas=[],
+        formula=formula(planned),
         uses_sequence=any(argument.type == "shape" for argument in spec.arguments.values()),
         uses_functional=any("F." in line for line in eager),
-        signature=signature(spec, plan.has_precisions),
-        construct=construct(plan, eager),
+        signature=signature(spec, planned.has_precisions),
+        construct=construct(planned, eager, planned.has_precisions),
         reset=reset(spec),
-        extra_repr=extra_repr(chain),
-        shapes=shapes(plan),
+        extra_repr=extra_repr(*(plan.chain for plan in planned.plans)),
         returns=returns(spec),
         eager=eager,
-        dropouts=chain.dropouts,
+        dropouts=[*_dropouts(planned)],
+        channel_dimension=1 if planned.spatial else -1,
         paths=spec.state_dict,
-        typed_inputs=[f"{tensor.name}: Tensor" for tensor in chain.inputs],
+        typed_inputs=[f"{name}: Tensor" for name in spec.inputs],
     )
+
+
+def formula(planned: Planned) -> list[str]:
+    """The chain in PyTorch's words."""
+    if planned.is_region:
+        return chain_lines(planned.plans[0])
+    return [line.replace("self.", "") for line in eager_lines(planned)]
+
+
+def _dropouts(planned: Planned) -> Iterator[DropoutText]:
+    for plan in planned.plans:
+        for stream, dropout in enumerate(plan.chain.dropouts):
+            yield DropoutText(dropout.name, stream, dropout.by_sample)
 
 
 def call_context(plan: Plan) -> dict[str, Any]:

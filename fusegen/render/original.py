@@ -9,6 +9,7 @@ from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
+from fusegen.plan.composition import Planned
 from fusegen.plan.dimensions import Dimensions, dimensions
 from fusegen.plan.plan import Plan
 from fusegen.render.functions import as_tuple, repr_double
@@ -37,24 +38,18 @@ def signature(spec: SpecModel, precisions: bool) -> list[str]:
     return [*found, f'precision: str = "{default}"']
 
 
-def construct(plan: Plan, eager: list[str]) -> list[str]:
+def construct(planned: Planned, eager: list[str], precisions: bool) -> list[str]:
     """The constructor's body: checks, submodules, parameters, and the constants that are attributes.
 
-    eager: the chain's lines by fusegen_reference(), which read some of these.
+    eager: the lines of fusegen_reference(), which read some of these. precisions: whether float32 is multiplied as the
+    constructor is told.
     """
-    chain = plan.chain
-    made = []
-    channels: Dim = chain.inputs[0].shape[1 if chain.spatial else -1]
-    for step in plan.spec.chain:
-        made += step.construct_over(channels, chain.spatial)
-        channels = chain.source_channels if step.anchor else chain.channels if step.divides else channels
-    return constructor(plan.spec, [chain], made, eager, plan.has_precisions)
-
-
-def constructor(
-    spec: SpecModel, chains: Sequence[Chain], made: list[str], eager: list[str], precisions: bool
-) -> list[str]:
-    """The body of a constructor. made: the lines that make what the steps own."""
+    spec, chains = planned.spec, [plan.chain for plan in planned.plans]
+    widths: dict[int, Dim] = {}
+    for part in planned.parts:
+        widths |= zip(part.region.places, part.region.widths, strict=True)
+    steps = enumerate(spec.chain)
+    made = [line for place, step in steps for line in step.construct_over(widths[place], planned.spatial)]
     lines = []
     for name, argument in spec.arguments.items():
         if argument.type == "shape":
@@ -165,14 +160,10 @@ def with_dimensions(name: str, count: int) -> str:
     return f"{name}[:, {', '.join(['None'] * (count - 2))}]"
 
 
-def reference(spec: SpecModel, chain: Chain) -> list[str]:
-    """The chain, a statement or two a step, and the return of its result."""
-    return [*batched_lines(chain), *reference_lines(spec, chain.spatial)]
-
-
 def reference_lines(spec: SpecModel, spatial: int = 0, aligned: Aligned | None = None) -> list[str]:
-    """The same of inputs that all have the dimensions of the first. spatial: how many dimensions of positions there
-    are. aligned: gives the dimensions that lack, to what a step takes and to the variable of its running value."""
+    """The chain in PyTorch's own operators, a statement or two a step, of inputs that all have the dimensions of the
+    first. spatial: how many dimensions of positions there are. aligned: gives the dimensions that lack, to what a step
+    takes and to the variable of its running value."""
     lines, running = list[str](), spec.running_input
     taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)

@@ -7,16 +7,15 @@ import json
 from collections.abc import Iterable, Mapping
 
 from fusegen.paths import SUPPORT, templates_directory
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned, modules
 from fusegen.plan.plan import Plan
-from fusegen.plan.summary import summary
 from fusegen.progress import tell
 from fusegen.render.binding import render_bindings
-from fusegen.render.composition import render_composition
 from fusegen.render.cuda import render_kernels
 from fusegen.render.git_files import git_files
 from fusegen.render.launchers_header import render_launchers_header
 from fusegen.render.module import render_module
+from fusegen.render.regions import module_summary
 
 _SUFFIXES = (".cuh", ".cu", ".h", ".cpp", ".py")
 _COMPILED = (".cuh", ".cu", ".h")
@@ -42,29 +41,26 @@ Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
 
 
-def render_package(plan: Planned) -> Files:
-    """The files of one package, or of those of a composition. A pure function of the plan and the templates."""
-    if isinstance(plan, Composition):
-        packages = {each.spec.name: _rendered(each) for each in plan.plans}
-        own = render_composition(plan, {name: sources for name, (_, sources) in packages.items()})
-        return own | {path: text for files, _ in packages.values() for path, text in files.items()}
-    return _rendered(plan)[0]
-
-
-def _rendered(plan: Plan) -> tuple[Files, str]:
-    """The files of a package that has kernels, and the digest of its sources."""
-    name = plan.spec.name
-    kernels, launchers = render_kernels(plan), render_launchers_header(plan)
-    sources = sources_digest([kernels, launchers, render_bindings(plan, ""), *compiled_support(plan).values()])
-    files = {
-        f"{name}/__init__.py": render_module(plan, sources),
-        f"{name}/bindings.cpp": render_bindings(plan, sources),
-        f"{name}/kernels.cu": kernels,
-        f"{name}/launchers.h": launchers,
-        f"{name}/plan.json": json.dumps(summary(plan), indent=2, ensure_ascii=True) + "\n",
-        f"{name}/py.typed": "",
-    }
-    return files, sources
+def render_package(planned: Planned) -> Files:
+    """The files of a module's package and of those of its regions. A pure function of the plans and the templates."""
+    files, sources = dict[str, str](), dict[str, str]()
+    for plan in planned.plans:
+        name, kernels, launchers = plan.spec.name, render_kernels(plan), render_launchers_header(plan)
+        own = sources_digest([kernels, launchers, render_bindings(plan, ""), *compiled_support(plan).values()])
+        files |= {
+            f"{name}/bindings.cpp": render_bindings(plan, own),
+            f"{name}/kernels.cu": kernels,
+            f"{name}/launchers.h": launchers,
+        }
+        sources[name] = own
+    for module in modules(planned):
+        name = module.spec.name
+        files |= {
+            f"{name}/__init__.py": render_module(module, sources),
+            f"{name}/plan.json": json.dumps(module_summary(module), indent=2, ensure_ascii=True) + "\n",
+            f"{name}/py.typed": "",
+        }
+    return files
 
 
 def sources_digest(texts: Iterable[str]) -> str:

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 
 from fusegen.ir.axes import MATRIX
 from fusegen.ops.step import WIDTH, Step
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import shape, typical
 from fusegen.plan.summary import summary
-from fusegen.render.cuda import chain_lines, lines_of_steps
-from fusegen.render.original import reference_lines
+from fusegen.render.cuda import lines_of_steps
 from fusegen.standalone.sources import bare
 
 _COLUMNS = 96
@@ -31,23 +30,16 @@ def header(planned: Planned) -> list[str]:
         "kernels are compiled where it is imported first.",
         _COLUMNS,
     )
-    if not isinstance(planned, Composition):
-        return [*lines, "", *_operators(planned), "", *_kernels(planned)]
-    lines += ["", "The chain has several regions, each with kernels of its own. Values between them lie in memory."]
+    if not planned.is_region:
+        lines += ["", "The chain has several regions, each with kernels of its own. Values between them lie in memory."]
     for part in planned.parts:
-        lines += ["", f"---- The region {part.region.name}"]
+        if not planned.is_region:
+            lines += ["", f"---- The region {part.region.name}"]
         if part.plan is None:
             lines += ["", "A layer alone: it stays the library's product, which this file does not claim to beat."]
         else:
             lines += ["", *_operators(part.plan), "", *_kernels(part.plan)]
     return lines
-
-
-def formula(planned: Planned) -> list[str]:
-    """The chain in PyTorch's words."""
-    if not isinstance(planned, Composition):
-        return chain_lines(planned)
-    return [line.replace("self.", "") for line in reference_lines(planned.spec)]
 
 
 def _operators(plan: Plan) -> Iterator[str]:

@@ -7,15 +7,16 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned, dimensions_of, fixed_dimensions_of
 from fusegen.plan.plan import Plan
-from fusegen.render.composed_formats import formats, writes
-from fusegen.render.composition import calls, constructed
+from fusegen.render.alignment import eager_lines
 from fusegen.render.environment import render
-from fusegen.render.module import call_context, returns
+from fusegen.render.module import call_context, formula, returns
 from fusegen.render.operators import ops
-from fusegen.render.original import construct, constructor, dimensions_text, reference, reference_lines, signature
-from fusegen.standalone.header import formula, header
+from fusegen.render.original import construct, dimensions_text, signature
+from fusegen.render.region_formats import formats, writes
+from fusegen.render.regions import calls
+from fusegen.standalone.header import header
 from fusegen.standalone.inputs import Inputs
 from fusegen.standalone.named import NamedPlan, named_plans
 from fusegen.standalone.sources import DIRECTORY, bare, cpp_source, cuda_source, plain, without_layers, without_passes
@@ -62,7 +63,7 @@ def render_standalone(planned: Planned, inputs: Inputs) -> str:
         "construct": lines,
         "formula": [bare(line) for line in formula(planned)],
         "returns": returns(spec),
-        **(_composed(planned) if isinstance(planned, Composition) else _single(found[0])),
+        **(_single(found[0]) if planned.is_region else _composed(planned)),
     }
     module = render(f"{DIRECTORY}/module.py.j2", **context)
     support = support_text(re.findall(r"\b_support\.(\w+)", module))
@@ -94,22 +95,19 @@ def _architecture(target: str) -> str:
 
 def _constructed(planned: Planned) -> list[str]:
     """The constructor's body, as a package has it."""
-    if not isinstance(planned, Composition):
-        return construct(planned, reference(planned.spec, planned.chain))
-    chains = [plan.chain for plan in planned.plans]
-    return constructor(planned.spec, chains, constructed(planned), reference_lines(planned.spec), precisions=False)
+    return construct(planned, eager_lines(planned), precisions=False)
 
 
 def _single(named: NamedPlan) -> dict[str, Any]:
     return {"regions": [], "base": "FusedModule", **_call(named)}
 
 
-def _composed(composition: Composition) -> dict[str, Any]:
+def _composed(composition: Planned) -> dict[str, Any]:
     inputs = list(composition.spec.inputs)
     return {
         "regions": [_region(named) for named in named_plans(composition)],
         "base": "ComposedImages" if composition.spatial else "ComposedModule",
-        "dimensions": dimensions_text(composition.dimensions(), inputs, composition.fixed_dimensions()),
+        "dimensions": dimensions_text(dimensions_of(composition), inputs, fixed_dimensions_of(composition)),
         "formats": formats(composition),
         "writes": writes(composition),
         "calls": calls(composition),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned
 from fusegen.plan.plan import Plan
 
 
@@ -33,6 +33,5 @@ class NamedPlan:
 
 def named_plans(planned: Planned) -> list[NamedPlan]:
     """In the order of their calls."""
-    if not isinstance(planned, Composition):
-        return [NamedPlan(planned)]
-    return [NamedPlan(part.plan, part.region.name) for part in planned.parts if part.plan is not None]
+    kernels = [(part.region.name, part.plan) for part in planned.parts if part.plan is not None]
+    return [NamedPlan(plan, "" if planned.is_region else name) for name, plan in kernels]

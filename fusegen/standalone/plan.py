@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError, quote
-from fusegen.plan.composition import Composition, Planned, compiled
+from fusegen.plan.composition import Planned
 from fusegen.plan.epilogue import SPLIT, is_split
 from fusegen.plan.load import planned_files, planned_spec
 from fusegen.plan.plan import Plan
@@ -29,10 +29,8 @@ class StandalonePlan(Plan):
         return is_split(self.spec)
 
 
-def standalone_plan(
-    path: Path | str, dtypes: Sequence[str] | None = None, precision: str | None = None
-) -> StandalonePlan | Composition:
-    """The plan of a spec file, with its tuning; of a chain of several regions their composition.
+def standalone_plan(path: Path | str, dtypes: Sequence[str] | None = None, precision: str | None = None) -> Planned:
+    """The plan of a spec file, with its tuning; those of its regions are StandalonePlans.
 
     dtypes: which of the spec's to compile; None: all. precision: `ieee` for PyTorch's own float32 product where the
     spec asks for another. Raises SpecError for what is wrong with the spec, dtypes that it lacks, and a precision that
@@ -44,9 +42,7 @@ def standalone_plan(
     if spec is not whole.spec:
         whole = _tuned_as(whole, planned_spec(spec, document))
     _refuse_ranks(spec, document)
-    if isinstance(whole, Composition):
-        return whole.with_plans(map(_standalone, whole.plans))
-    return _standalone(whole)
+    return whole.with_plans(map(_standalone, whole.plans))
 
 
 def _refuse_ranks(spec: SpecModel, document: Document) -> None:
@@ -58,9 +54,9 @@ def _refuse_ranks(spec: SpecModel, document: Document) -> None:
 
 def _tuned_as(whole: Planned, other: Planned) -> Planned:
     """The other with the tunings of the first: another precision may leave a region to PyTorch, or take it from it."""
-    tunings = {plan.spec.name: plan.tuning for plan in compiled([whole])}
-    plans = [replace(plan, tuning=tunings.get(plan.spec.name, ())) for plan in compiled([other])]
-    return other.with_plans(plans) if isinstance(other, Composition) else plans[0]
+    tunings = {plan.spec.name: plan.tuning for plan in whole.plans}
+    plans = [replace(plan, tuning=tunings.get(plan.spec.name, ())) for plan in other.plans]
+    return other.with_plans(plans)
 
 
 def _standalone(plan: Plan) -> StandalonePlan:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fusegen.ops.step import WIDTH
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.plan.region import Region
@@ -112,17 +112,15 @@ class _Taken(NamedTuple):
 
 
 def _taken(planned: Planned, size: Sizes) -> Iterator[_Taken]:
-    if isinstance(planned, Plan):
-        yield _Taken(_weight(planned, size), _elements(planned, size), _element_bytes(planned))
-        return
     for part in planned.parts:
-        if part.plan is not None:
-            yield from _taken(part.plan, sizes_at(part.plan, size.symbols))
-        else:
+        if part.plan is None:
             yield _taken_by_layer(planned, part.region, size)
+        else:
+            own = sizes_at(part.plan, size.symbols)
+            yield _Taken(_weight(part.plan, own), _elements(part.plan, own), _element_bytes(part.plan))
 
 
-def _taken_by_layer(composition: Composition, region: Region, size: Sizes) -> _Taken:
+def _taken_by_layer(composition: Planned, region: Region, size: Sizes) -> _Taken:
     """Of a layer that PyTorch calls."""
     step: Any = region.steps[0]
     source, made = map(size.number, region.channels)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from rich.console import Console
 
-from fusegen.plan.composition import Composition, compiled
+from fusegen.plan.composition import modules
 from fusegen.plan.load import planned_files
-from fusegen.verify.composed import ComposedSubject, ComposedSuite
 from fusegen.verify.packages import choose_device, open_subject
 from fusegen.verify.report import table, to_json
 from fusegen.verify.suite import Suite
@@ -28,7 +27,7 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
     """
     planned = planned_files(specs)
     # The regions of a module first: what is wrong with one shows in the whole.
-    plans = [plan for each in planned for plan in (*(compiled([each]) if isinstance(each, Composition) else ()), each)]
+    plans = [plan for each in planned for plan in modules(each)]
     device = choose_device(emulate)
     if device == "cpu" and torch.backends.cpu.get_cpu_capability() == "AVX2":
         # On a processor with AVX2 and without AVX-512, torch 2.13's oneDNN writes beyond its memory in the gradient of
@@ -45,8 +44,7 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
         with tempfile.TemporaryDirectory() as cache:
             for plan in plans:
                 subject = open_subject(plan, output, device=device, cache=Path(cache))
-                suite: Callable[..., Suite] = ComposedSuite if isinstance(subject, ComposedSubject) else Suite
-                reports.append(suite(subject, seed=seed, full=device == "cuda").report())
+                reports.append(Suite(subject, seed=seed, full=device == "cuda").report())
                 if not as_json:
                     console.print(table(reports[-1]), markup=False)
     finally:

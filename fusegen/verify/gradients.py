@@ -24,9 +24,8 @@ Function = Callable[[Tensor], Tensor]
 
 
 @contextlib.contextmanager
-def double_precision(package: ModuleType) -> Iterator[None]:
-    """Lets the package's module take float64, whose kernels only verification builds have."""
-    generated: Any = package
+def double_precision(generated: Any) -> Iterator[None]:
+    """Lets the module of a package take float64, whose kernels only verification builds have."""
     plain = generated._MODES
     key = tuple(torch.float64 for _ in next(iter(plain or generated._AUTOCAST_MODES)))
     generated._MODES = plain | {key: len(generated._package.dtypes) - 1}
@@ -81,16 +80,18 @@ def _with_detached_held(fused: Function, original: Function, at: Tensor) -> Func
 
 
 def gradcheck(
-    package: ModuleType, fused: nn.Module, inputs: Sequence[Tensor], original: nn.Module | None = None
+    packages: Sequence[ModuleType], fused: nn.Module, inputs: Sequence[Tensor], original: nn.Module | None = None
 ) -> list[Comparison]:
     """torch.autograd.gradcheck of the output by each input and parameter, in train and eval.
 
-    fused, inputs: in float64. original: the chain in PyTorch's operators, in float64 and with the same state, where the
-    chain detaches something. Central differences of 1e-6 leave about 1e-9; kinks are so far apart that random data
-    does not meet one.
+    packages: those that have kernels. fused, inputs: in float64. original: the chain in PyTorch's operators, in float64
+    and with the same state, where the chain detaches something. Central differences of 1e-6 leave about 1e-9; kinks are
+    so far apart that random data does not meet one.
     """
     results = []
-    with double_precision(package):
+    with contextlib.ExitStack() as stack:
+        for package in packages:
+            stack.enter_context(double_precision(package))
         for train in (True, False):
             given = {input_name(index): x for index, x in enumerate(leaves(inputs))}
             given |= {name: p for name, p in fused.named_parameters() if p.requires_grad}

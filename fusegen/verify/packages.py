@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from fusegen.errors import Diagnostic, FusegenError, SpecError
-from fusegen.plan.composition import Composition, Planned, compiled
+from fusegen.plan.composition import Planned
 from fusegen.render.package import render_package, support_files
-from fusegen.verify.composed import ComposedSubject
 from fusegen.verify.subject import Subject
 
 
@@ -46,18 +45,17 @@ def open_subject(
     name = plan.spec.name
     if fresh:
         _refuse_stale(plan, output)
-    subject: Callable[..., Subject] = ComposedSubject if isinstance(plan, Composition) else Subject
     if device == "cpu":
         from fusegen.emulate.package import emulate_package
 
-        return subject(plan, emulate_package(output / name, cache=cache, verification=True), device, original)
-    for each in compiled([plan]):
+        return Subject(plan, emulate_package(output / name, cache=cache, verification=True), device, original)
+    for each in plan.plans:
         if not (output / each.spec.name / "_C.so").exists():
             file = f"specs/{plan.spec.file_stem}.yaml"
             raise VerificationError(f"{output / each.spec.name} is not built: run `fusegen build {file}`")
     from fusegen.runtime.importing import import_package
 
-    return subject(plan, import_package(output.resolve(), name), device, original)
+    return Subject(plan, import_package(output.resolve(), name), device, original)
 
 
 def _refuse_stale(plan: Planned, output: Path) -> None:

@@ -213,9 +213,3 @@ def with_rows(plan: Plan, size: Sizes, rows: int) -> Sizes:
     (batch, *others), (_, *usual) = plan.chain.inputs[0].shape[:-count], typical(plan).given[:-count]
     symbols = {**size.symbols, **dict(zip(map(str, others), usual, strict=True))}
     return sizes_at(plan, {**symbols, str(batch): max(1, rows // math.prod(usual))})
-
-
-def several(plan: Plan, shapes: Sequence[Shape]) -> list[Sizes]:
-    """Those shapes as the spec allows them, each once."""
-    found = [sizes(plan, *shape) for shape in shapes]
-    return list({tuple(sorted(each.symbols.items())): each for each in found}.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.chain.model import Chain
+from fusegen.plan.composition import Planned
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import samples_of
@@ -28,6 +30,7 @@ from fusegen.verify.sizes import Sizes
 from fusegen.verify.targets import Made, make_targets, with_targets
 
 _LOWER_BOUNDS = ("min", "min_val")
+_KINDS = ("masks", "targets")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Subject:
     device: where the kernels run, "cuda", or "cpu" for an emulated package.
     """
 
-    plan: Plan
+    plan: Planned
     package: ModuleType
     device: str
     original: Callable[..., nn.Module] | None = None
@@ -55,38 +58,51 @@ class Subject:
     @property
     def original_class(self) -> Callable[..., nn.Module]:
         """The original, or the generated module with its `fusegen_reference` as forward."""
-        if self.original is not None:
-            # Where rows come behind the channels, not all parameters meet values of the result's shape.
-            if isinstance(self.original, type) and any(chain.exchanged for chain in self._chains()):
-                return self._with_targets(of_several_widths(self.original))
-            return self._with_targets(self.original)
-        return self._with_targets(eager_class(self._generated))
+        if self.original is None:
+            return self._with_targets(eager_class(self._generated))
+        # Of several regions, and where rows come behind the channels, not all parameters meet values of one shape.
+        several = not self.plan.is_region or any(chain.exchanged for chain in self._chains())
+        if several and isinstance(self.original, type):
+            return self._with_targets(of_several_widths(self.original))
+        return self._with_targets(self.original)
 
     def _with_targets(self, made: Made) -> Made:
         return with_targets(self.plan, made)
 
     @property
+    def packages(self) -> list[ModuleType]:
+        """Those that have kernels: the module's own, or one of each region."""
+        if self.plan.is_region:
+            return [self.package]
+        return [self._package_of(plan) for plan in self.plan.plans]
+
+    def _package_of(self, plan: Plan) -> ModuleType:
+        name = plan.spec.name.removeprefix(f"{self.plan.spec.name}_")
+        return sys.modules[getattr(self.package, f"_region_{name}").__module__]
+
+    @property
     def has_double(self) -> bool:
-        """Whether the extension was built with the float64 kernels."""
-        return bool(importlib.import_module(f"{self.package.__name__}._C").info()["float64"])
+        """Whether the extensions were built with the float64 kernels."""
+        return all(importlib.import_module(f"{each.__name__}._C").info()["float64"] for each in self.packages)
 
     def of_region(self, plan: Plan) -> Subject:
         """The region with this plan. Of a module of one region it is the whole."""
-        return self
+        return self if self.plan.is_region else Subject(plan, self._package_of(plan), self.device)
 
     def choice(self, program: Program, mode: Mode, sizes: Sizes, split: bool = False) -> Choice:
         """What the launcher of a program in this package's extension says that it runs for contiguous tensors. split:
         whether operands of the product are, so that its epilogue may take the program. Raises ImportError where there
         is no extension."""
+        (plan,) = self.plan.plans
         extension = importlib.import_module(f"{self.package.__name__}._C")
-        symbol = Launcher(self.plan, program).symbol
+        symbol = Launcher(plan, program).symbol
         symbols = [symbol]
-        if split and self.plan.in_epilogue(program):
+        if split and plan.in_epilogue(program):
             symbols.insert(0, f"{symbol}_product")
         call = [mode.index, sizes.rows, sizes.channels, sizes.groups(program)]
         if program.outer or program.samples:
             positions = math.prod(sizes.made[2:]) if program.outer else 0
-            call += [positions, samples_of(self.plan, program, sizes.symbols)]
+            call += [positions, samples_of(plan, program, sizes.symbols)]
         found = (choice(extension.explain(each, *call)) for each in symbols)
         return next((each for each in found if each.schedule), Choice((), ()))
 
@@ -108,7 +124,7 @@ class Subject:
 
     def _chains(self) -> list[Chain]:
         """Each of which draws a seed in a call, if it has dropouts."""
-        return [self.plan.chain]
+        return [plan.chain for plan in self.plan.plans]
 
     def fix_targets(self, modules: Sequence[nn.Module], inputs: Sequence[Tensor]) -> None:
         """Makes the targets of modules of a pair once for all calls, which are then timed without that."""
@@ -159,17 +175,18 @@ class Subject:
     def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:
         """Shape and dtype of each input. What an anchor takes comes in the parameters' dtype: autocast is to
         cast it."""
-        chain = self.plan.chain
+        masks, targets = ({name for chain in self._chains() for name in getattr(chain, kind)} for kind in _KINDS)
+        casts = not self.plan.is_region or self._chains()[0].has_anchor
         found = []
-        for index, given in enumerate(chain.inputs):
-            if given.name in chain.targets:
+        for index, (name, shape) in enumerate(self.plan.spec.inputs.items()):
+            if name in targets:
                 continue  # the modules make them
-            role = mode.roles.get(f"input {given.name}")
-            if given.name in chain.masks:
+            role = mode.roles.get(f"input {name}")
+            if name in masks:
                 role = "bool"
             elif index == 0 or role is None:
-                role = mode.roles["parameter" if chain.has_anchor else "activation"]
-            found.append((tuple(map(sizes.number, given.shape)), getattr(torch, role)))
+                role = mode.roles["parameter" if casts else "activation"]
+            found.append((tuple(map(sizes.number, shape)), getattr(torch, role)))
         return found
 
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
+from fusegen.ops.reductions import OverChannels
+from fusegen.plan.composition import dimensions_of
 from fusegen.plan.dimensions import fixed_dimensions, has_free_rows
 from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
@@ -33,9 +35,11 @@ from fusegen.verify.capacity import Bytes, capacity, comparison_bytes, fitting, 
 from fusegen.verify.compared import compare_module
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
+from fusegen.verify.region_sizes import module_sizes, module_typical, several
 from fusegen.verify.run import drawn_like
-from fusegen.verify.sizes import L2, LARGE, SMALL, Shape, Sizes, several, sizes, typical
+from fusegen.verify.sizes import L2, LARGE, SMALL, Shape, Sizes
 from fusegen.verify.subject import Subject
+from fusegen.verify.targets import loss_chain
 from fusegen.verify.training import compare_steps
 
 # rows, channels of the input, channels, groups
@@ -95,7 +99,7 @@ class Suite:
         for check in _BEHAVIOUR.keys() - self._behaviours().keys():
             report.skipped[check] = "how far it spreads in a convolution is a matter of the algorithm"
         if "tails" not in made:
-            alone = tails.applies(self.subject.plan)
+            alone = self._is_of_one_value()
             report.skipped["tails"] = "needs a GPU" if alone else "the chain is no function of its input's values alone"
         if "gradcheck" not in made:
             report.skipped["gradcheck"] = "no float64 kernels; `fusegen build --verification` has them"
@@ -131,7 +135,7 @@ class Suite:
 
     def _behaviours(self) -> dict[str, Check]:
         """How far a NaN spreads in a convolution is a matter of its algorithm, which differs by memory format."""
-        spreads = self.subject.plan.chain.convolution is not None
+        spreads = any(step.spatial for step in self.subject.plan.spec.chain)
         return {name: check for name, check in _BEHAVIOUR.items() if not (spreads and name == "NaN and infinity")}
 
     def numerics(self, mode: Mode, shapes: Sequence[Shape] | None = None) -> Iterator[Finding]:
@@ -139,16 +143,21 @@ class Suite:
 
         shapes: other ones than all of verify/sizes.py and the typical one.
         """
-        plan = self.subject.plan
-        chosen = several(plan, shapes or ((*SMALL, *LARGE) if self.full else SMALL))
+        chosen = several(self.subject.plan, shapes or self._shapes())
         if self.full and shapes is None:
-            chosen.append(typical(plan))
+            chosen.append(module_typical(self.subject.plan))
         for autocast in sorted({not mode.plain, mode.autocast}):
             if autocast and self._without_autocast():
                 continue
             for each in self._fitting("numerics", chosen, mode):
                 for train in (True, False):
                     yield from self._numerics_at(each, mode, autocast, train, precisions.IEEE)
+
+    def _shapes(self) -> Sequence[Shape]:
+        """Of several regions fewer: these are subjects, too."""
+        if self.subject.plan.is_region:
+            return (*SMALL, *LARGE) if self.full else SMALL
+        return (*SMALL, *LARGE[:6]) if self.full else SMALL[:4]
 
     def _without_autocast(self) -> bool:
         """Whether the modules run PyTorch's operators under autocast."""
@@ -161,7 +170,7 @@ class Suite:
         mode = next((mode for mode in self.modes() if mode.plain and mode.roles["activation"] == "float32"), None)
         if mode is None or not plan.has_precisions:
             return
-        chosen = [*several(plan, (*SMALL, *LARGE)), typical(plan)] if self.full else several(plan, SMALL[:2])
+        chosen = [*several(plan, self._shapes()), module_typical(plan)] if self.full else several(plan, SMALL[:2])
         for each in self._fitting(f"numerics {SPLIT}", chosen, mode):
             for train in (True, False):
                 yield from self._numerics_at(each, mode, False, train, SPLIT)
@@ -170,6 +179,8 @@ class Suite:
                 yield from self._one(name, size, mode, SPLIT, self._behaviour, check, size, mode, SPLIT)
         for each in self._fitting(f"training {SPLIT}", [self._size()], mode, training_bytes):
             yield from self._one("training", each, mode, f"{STEPS} steps, {SPLIT}", self._steps, each, mode, SPLIT)
+        if not plan.is_region:
+            return  # a second product rounds what is rounded otherwise already
         for each in self._fitting("rounded operands", [self._size()], mode):
             work = precisions.rounded_operands
             yield from self._one("rounded operands", each, mode, "", self._behaviour, work, each, mode)
@@ -181,28 +192,38 @@ class Suite:
 
     def leading(self) -> Iterator[Finding]:
         """Inputs with more dimensions than two, and with one; of images, in other memory formats."""
-        chain = self.subject.plan.chain
-        spread = chain.trailing and chain.spread
-        if chain.leading or spread or (chain.batched and fixed_dimensions(chain)):
+        plan = self.subject.plan
+        if not (plan.spatial or self._has_other_dimensions()):
             return  # the spec says how many there are
-        of_positions = chain.spatial > 0
-        check = "memory formats" if of_positions else "leading dimensions"
+        check = "memory formats" if plan.spatial else "leading dimensions"
+        kept = not plan.is_region and any(isinstance(step, OverChannels) for step in plan.spec.chain)
         for mode in self._representatives():
             for size in self._fitting(check, [self._size()], mode):
-                if of_positions:
-                    yield from self._one(check, size, mode, "", self._behaviour, formats.memory_formats, size, mode)
-                elif chain.batched:
+                if plan.spatial:
+                    work = formats.memory_formats_kept if kept else formats.memory_formats
+                    yield from self._one(check, size, mode, "", self._behaviour, work, size, mode)
+                elif plan.plans[0].chain.batched:
                     yield from self._one(check, size, mode, "", self._behaviour, batches.batches, size, mode)
                 else:
                     yield from self._one(check, size, mode, "", self._leading, size, mode)
 
+    def _has_other_dimensions(self) -> bool:
+        plan = self.subject.plan
+        if not plan.is_region:
+            return len(next(iter(plan.spec.inputs.values()))) == 2
+        chain = plan.plans[0].chain
+        return not (chain.leading or (chain.trailing and chain.spread) or (chain.batched and fixed_dimensions(chain)))
+
     def tails(self) -> Iterator[Finding]:
         """All arguments of a chain that is a function of one value, on a GPU: emulated exponentials are the host's."""
-        if self.subject.device != "cuda" or not tails.applies(self.subject.plan):
+        if self.subject.device != "cuda" or not self._is_of_one_value():
             return
         for mode in self.modes():
             if mode.plain:
                 yield from self._one("tails", self._size(), mode, "", self._tails, mode)
+
+    def _is_of_one_value(self) -> bool:
+        return self.subject.plan.is_region and tails.applies(self.subject.plan.plans[0])
 
     def training(self, size: Sizes) -> Iterator[Finding]:
         """A few optimiser steps of both modules."""
@@ -214,15 +235,15 @@ class Suite:
         """Finite differences in float64, where the extension has those kernels."""
         if not self.subject.has_double:
             return
-        size, mode = sizes(self.subject.plan, *GRADCHECK_SIZE), self.subject.plan.modes[-1]
+        size, mode = module_sizes(self.subject.plan, *GRADCHECK_SIZE), self.subject.plan.modes[-1]
         yield from self._one("gradcheck", size, mode, "", self._gradcheck, size, mode)
 
     def _fitting(
         self, check: str, chosen: Sequence[Sizes], mode: Mode, bytes_: Bytes = comparison_bytes
     ) -> list[Sizes]:
         """The sizes, each once, with others in the place of those that libraries do not take or for which the device
-        has not the memory; `self.sizes` says so. A size may take another's place where the launchers run the same
-        kernels."""
+        has not the memory; `self.sizes` says so. A size of one region may take another's place where the launchers run
+        the same kernels."""
         plan, found = self.subject.plan, []
         for size in chosen:
             available = self._capacity()
@@ -233,9 +254,12 @@ class Suite:
             def alike(each: Sizes, wanted: Sizes = size) -> bool:
                 return self._kernels(each, mode) == self._kernels(wanted, mode)
 
-            fitted = fitting(plan, size, fits, alike)
+            if plan.is_region:
+                fitted, lacks = fitting(plan.plans[0], size, fits, alike), ", as no smaller size runs the same kernels"
+            else:
+                fitted, lacks = size if fits(size) else None, ""
             if fitted is None or fitted != size:
-                place = f"{fitted} in its place" if fitted else "left out, as no smaller size runs the same kernels"
+                place = f"{fitted} in its place" if fitted else f"left out{lacks}"
                 reason = why_too_large(plan, mode, size, bytes_, available)
                 self.sizes[f"{check} {size} {mode.name}"] = f"{reason}: {place}"
             found += [fitted] if fitted and fitted not in found else []
@@ -246,7 +270,9 @@ class Suite:
 
     def _kernels(self, size: Sizes, mode: Mode) -> list[object]:
         """What launchers run at a size: schedules and kernels, with the blocks of their clusters."""
-        chosen = [self.subject.choice(program, mode, size) for program in self.subject.plan.programs]
+        chosen = [
+            self.subject.choice(program, mode, size) for plan in self.subject.plan.plans for program in plan.programs
+        ]
         return [(c.schedule, [(each.kernel, each.passes, each.grid[2]) for each in c.launches]) for c in chosen]
 
     def _one(
@@ -284,9 +310,11 @@ class Suite:
             return check(*self._pair(check.__name__, size, mode, precision))
 
     def _leading(self, size: Sizes, mode: Mode) -> list[Comparison]:
-        chain = self.subject.plan.chain
-        free = has_free_rows(chain) and not chain.targets  # which the checks make for [rows, channels]
-        pair, trailing = self._pair("leading", size, mode), len(chain.trailing) or 1
+        plan = self.subject.plan
+        chain = plan.plans[0].chain
+        free = has_free_rows(chain) if plan.is_region else dimensions_of(plan).most is None
+        free = free and not loss_chain(plan).targets  # which the checks make for [rows, channels]
+        pair, trailing = self._pair("leading", size, mode), plan.is_region and len(chain.trailing) or 1
         with self._as_called(mode):
             return leading.leading_dimensions(*pair, free_rows=free, trailing=trailing)
 
@@ -306,7 +334,7 @@ class Suite:
     def _gradcheck(self, size: Sizes, mode: Mode) -> list[Comparison]:
         fused, original, inputs = self._pair("gradcheck", size, mode)
         detaches = any(getattr(step, "detach", False) for step in self.subject.plan.spec.chain)
-        return gradients.gradcheck(self.subject.package, fused, inputs, original if detaches else None)
+        return gradients.gradcheck(self.subject.packages, fused, inputs, original if detaches else None)
 
     def _pair(
         self, check: str, size: Sizes, mode: Mode, precision: str = precisions.IEEE
@@ -318,11 +346,12 @@ class Suite:
         return precisions.with_precision(fused, precision), original, inputs
 
     def _size(self, shape: tuple[int, int, int, int] = BEHAVIOUR_SIZE) -> Sizes:
-        return sizes(self.subject.plan, *(shape if self.full else SMALL[0]))
+        return module_sizes(self.subject.plan, *(shape if self.full else SMALL[0]))
 
     def _behaviour_sizes(self, check: str) -> list[Sizes]:
         found = [self._size(MEMORY_SIZE if check == "memory" else BEHAVIOUR_SIZE)]
-        return [*found, self._size(L2)] if self.full and check in _WITH_L2 else found
+        with_l2 = self.full and check in _WITH_L2 and self.subject.plan.is_region
+        return [*found, self._size(L2)] if with_l2 else found
 
     def modes(self) -> list[Mode]:
         """All but float64, which only gradcheck uses."""

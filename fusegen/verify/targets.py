@@ -3,6 +3,7 @@ from its first input."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.chain.model import Chain
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned
 
 Made = TypeVar("Made", bound=Callable[..., nn.Module])
 _BITS = 12
@@ -51,8 +52,8 @@ def with_targets(plan: Planned, made: Made) -> Made:
 
 
 def loss_chain(plan: Planned) -> Chain:
-    """The chain that ends with the loss, if there is one: of a module of several regions the last one's."""
-    return plan.plans[-1].chain if isinstance(plan, Composition) else plan.chain
+    """The chain that ends with the loss, if there is one: that of the last region."""
+    return plan.plans[-1].chain
 
 
 def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
@@ -76,39 +77,24 @@ def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
 
 
 def _channels(plan: Planned, module: nn.Module, x: Tensor) -> int:
-    """Those of the running value, which may be a part of the source."""
-    if isinstance(plan, Composition):
-        return _channels_of_regions(plan, module, x)
-    product, convolution, width = (
-        plan.chain.contraction,
-        plan.chain.convolution,
-        x.shape[1 if plan.chain.spatial else -1],
-    )
-    if product is not None:
-        width = attrgetter(product.attribute)(module).shape[1 if product.by_columns else 0]
-    elif convolution is not None:
-        layer: Any = module.get_submodule(convolution.name)
-        width = layer.out_channels
-    return width // plan.chain.number_of_parts
-
-
-def _channels_of_regions(plan: Composition, module: nn.Module, x: Tensor) -> int:
-    """Of the value at the end: as wide as the result of a layer, or as the first input."""
+    """Of the value at the end, which may be a part of the result of a layer, or of the first input."""
     wanted = plan.parts[-1].region.channels[1]
     for part in plan.parts:
-        if part.region.steps[0].anchor and part.region.channels[1] == wanted:
-            layer: Any = part.region.steps[0]
-            own = attrgetter(layer.name if layer.module else layer.parameter)(module)
-            weight = own.weight if layer.module else own
-            return weight.shape[1 if layer.op == "matmul" and not layer.transposed else 0] // layer.number_of_parts
-    return wanted if isinstance(wanted, int) else x.shape[1 if plan.spatial else -1]
+        step: Any = part.region.steps[0]
+        if step.anchor and not step.in_batches and part.region.channels[1] == wanted:
+            own = attrgetter(step.name if step.module else step.parameter)(module)
+            weight = own.weight if step.module else own
+            columns = step.op == "matmul" and not step.transposed
+            width = own.out_channels if step.spatial else weight.shape[1 if columns else 0]
+            return width // (part.plan.chain if part.plan else step).number_of_parts
+    if isinstance(wanted, int):
+        return wanted
+    return x.shape[1 if plan.spatial else -1] // math.prod(each.chain.number_of_parts for each in plan.plans)
 
 
 @torch.no_grad()
 def _positions(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
     """Of the shape of the positions of the value at the end, in images."""
-    if not isinstance(plan, Composition):
-        return _behind(module, plan.chain.convolution.name, x[:1])[0, 0] if plan.chain.convolution else x[0, 0]
     known = {next(iter(plan.spec.inputs)): x[:1]}
     value = x[:1]
     for part in plan.parts:  # those that begin with another input have the positions of what they meet

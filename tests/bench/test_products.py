@@ -11,8 +11,6 @@ from fusegen.bench.bench import gradients
 from fusegen.bench.names import STEP
 from fusegen.bench.regions import mode_of, products_work
 from fusegen.bench.shapes import sizes_of
-from fusegen.verify.composed import ComposedSubject
-from fusegen.verify.subject import Subject
 from tests.bench.test_regions import made
 
 HEAD = """\
@@ -55,17 +53,17 @@ chain:
 """
 # Of a step: the product and its two gradients; of a convolution the gradients; of several layers each.
 CASES = {
-    "leading_dimensions": (LINEAR, Subject, [(30, 3), (30, 8), (3, 8)]),
-    "parts_of_batches": (BATCHES, Subject, [(4, 5, 6), (4, 5, 8), (4, 8, 6)]),
-    "parts_of_images": (IMAGES, Subject, [(2, 3, 5, 4), (14, 3, 3, 3)]),
-    "own_weights": (OWN, ComposedSubject, [[(6, 3), (6, 8), (3, 8)], [(6, 8), (6, 3), (8, 3)]]),
+    "leading_dimensions": (LINEAR, [(30, 3), (30, 8), (3, 8)]),
+    "parts_of_batches": (BATCHES, [(4, 5, 6), (4, 5, 8), (4, 8, 6)]),
+    "parts_of_images": (IMAGES, [(2, 3, 5, 4), (14, 3, 3, 3)]),
+    "own_weights": (OWN, [[(6, 3), (6, 8), (3, 8)], [(6, 8), (6, 3), (8, 3)]]),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_product_is_made_with_its_own_sizes(name: str, tmp_path: Path) -> None:
-    text, kind, expected = CASES[name]
-    subject = made(tmp_path, name, HEAD.format(name=name) + text, kind)
+    text, expected = CASES[name]
+    subject = made(tmp_path, name, HEAD.format(name=name) + text)
     size, mode = sizes_of(subject.plan, "typical"), mode_of(subject.plan, "float32")
     _, original, inputs = subject.pair(size, mode, seed=1)
     work = products_work(subject.plan, mode, size, original, inputs, gradients(original, inputs)[0], STEP)

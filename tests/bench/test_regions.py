@@ -22,7 +22,6 @@ from fusegen.plan.load import planned_file
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.importing import import_package
-from fusegen.verify.composed import ComposedSubject
 from fusegen.verify.subject import Subject
 from tests.bench.standins import ScriptedClock
 from tests.bench.test_schedules import Extension, Told
@@ -59,22 +58,22 @@ outputs: [result, total]
 """
 
 
-def made(root: Path, name: str, text: str, kind: type[Subject]) -> Subject:
+def made(root: Path, name: str, text: str) -> Subject:
     """On the CPU, where it runs PyTorch's own operators."""
     (root / f"{name}.yaml").write_text(text)
     plan = planned_file(root / f"{name}.yaml")
     write_files(render_all([plan]), root / name)
-    return kind(plan, import_package(root / name, name), "cpu")
+    return Subject(plan, import_package(root / name, name), "cpu")
 
 
 @pytest.fixture(scope="module")
 def block(tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    return made(tmp_path_factory.mktemp("block"), "bench_block", BLOCK, ComposedSubject)
+    return made(tmp_path_factory.mktemp("block"), "bench_block", BLOCK)
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    return made(tmp_path_factory.mktemp("pair"), "bench_pair", PAIR, Subject)
+    return made(tmp_path_factory.mktemp("pair"), "bench_pair", PAIR)
 
 
 def test_a_shape_is_that_of_the_dims(block: Subject) -> None:
@@ -222,7 +221,7 @@ chain:
 
 
 def test_of_images_each_layer_has_its_own_positions(tmp_path: Path) -> None:
-    subject = made(tmp_path, "bench_down", DOWN, ComposedSubject)
+    subject = made(tmp_path, "bench_down", DOWN)
     size = sizes_of(subject.plan, "2x3x4x7x5")
     rows = [each.sizes.rows for each in portions(subject.plan, _mode(subject), size)]
     assert rows == [2 * 4 * 3] * 2 and size.symbols["height_2"] == 4

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.emulate.package import emulate_package
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
-from fusegen.verify.composed import ComposedSubject, ComposedSuite
 from fusegen.verify.findings import Finding
 from fusegen.verify.subject import Subject
 from fusegen.verify.suite import Suite
@@ -19,8 +18,6 @@ def emulated_suite(plan: Planned, root: Path, cache: Path) -> Suite:
     """Beside the chain in PyTorch's operators, with few sizes. The package is written below `root`."""
     write_files(render_all([plan]), root)
     package = emulate_package(root / plan.spec.name, cache=cache)
-    if isinstance(plan, Composition):
-        return ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False)
     return Suite(Subject(plan, package, "cpu"), full=False)
 
 

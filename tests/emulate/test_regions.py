@@ -17,7 +17,6 @@ from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.runtime.load import load  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
@@ -63,7 +62,7 @@ def made(package):
 
 def test_the_whole_beside_the_original(block) -> None:
     plan, _, package = block
-    report = ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False).report()
+    report = Suite(Subject(plan, package, "cpu"), full=False).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and len(report.findings) > 100
     checks = {finding.check for finding in report.findings}

@@ -14,7 +14,8 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
+from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -67,13 +68,13 @@ def packages(tmp_path_factory, emulation_cache):
     """By name: the subject of a chain, made once."""
     root, found = tmp_path_factory.mktemp("images"), {}
 
-    def package(name: str) -> ComposedSubject:
+    def package(name: str) -> Subject:
         if name not in found:
             text = {"images_down": DOWN, "images_several": SEVERAL, "images_kept": KEPT}[name]
             (root / f"{name}.yaml").write_text(HEAD % name + text)
             plan = planned_file(root / f"{name}.yaml")
             write_files(render_all([plan]), root)
-            found[name] = ComposedSubject(plan, emulate_package(root / name, cache=emulation_cache), "cpu")
+            found[name] = Subject(plan, emulate_package(root / name, cache=emulation_cache), "cpu")
         return found[name]
 
     return package
@@ -83,7 +84,7 @@ NAMES = ["images_down", "images_several"]
 FORMATS = [torch.contiguous_format, torch.channels_last]
 
 
-def made(subject: ComposedSubject, channels: int = 5, out: int = 6):
+def made(subject: Subject, channels: int = 5, out: int = 6):
     torch.manual_seed(2)
     module = getattr(subject.package, subject.plan.spec.class_name)(channels, out)
     module.fusegen_strict = True
@@ -96,7 +97,7 @@ def results(found) -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_whole_beside_the_original(packages, name) -> None:
-    report = ComposedSuite(packages(name), full=False).report()
+    report = Suite(packages(name), full=False).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and len(report.findings) > 100
     assert {"numerics", "strides", "memory formats", "torch.compile", "training"} <= {f.check for f in report.findings}
@@ -209,8 +210,7 @@ def test_a_first_region_that_begins_with_an_input(emulation_cache, tmp_path) -> 
 
 
 def test_a_softmax_keeps_the_format_of_its_input(packages) -> None:
-    suite = ComposedSuite(packages("images_kept"), full=False)
-    (mode,) = suite.modes()
-    found = list(suite._forms(suite._size(), mode))
+    suite = Suite(packages("images_kept"), full=False)
+    found = list(suite.leading())
     assert found and {each.check for each in found} == {"memory formats"}
     assert not [each.item for each in found if not each.item.ok]

@@ -8,7 +8,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.plan.composition import Composition  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from tests.emulate.suites import compared, emulated_suite  # noqa: E402
 
@@ -101,6 +100,6 @@ def test_beside_the_chain_in_pytorch(name: str, tmp_path: Path, emulation_cache:
     path = tmp_path / f"{name}.yaml"
     path.write_text(HEAD.format(name=name, dtype=dtype, inputs=inputs) + chain, encoding="utf-8")
     plan = planned_file(path)
-    assert (len(plan.parts) if isinstance(plan, Composition) else 1) == REGIONS[name]
+    assert len(plan.parts) == REGIONS[name]
     found, wrong = compared(emulated_suite(plan, tmp_path, emulation_cache), SHAPES)
     assert not wrong and len(found) >= 2 * 2 * 2

@@ -10,7 +10,8 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
+from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
 
 # Three dimensions: AdaLN, positions and a number in one region, a mask in two, samples dropped in a later one.
 BLOCK = """\
@@ -75,7 +76,7 @@ def built(tmp_path_factory, emulation_cache):
 @pytest.mark.parametrize(("name", "count"), [("conditioned_block", 60), ("gated_rows", 60)])
 def test_the_whole_beside_the_original(built, name: str, count: int) -> None:
     plan, package = built[name]
-    report = ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False).report()
+    report = Suite(Subject(plan, package, "cpu"), full=False).report()
     # The judge does not know the sum over channels in the gradient of a gate of one channel: see below.
     failed = [each for each in report.failed if each.item.name != "grad gate.weight"]
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in failed]

@@ -10,7 +10,8 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
+from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
 
 # A packed gate, a part of which is returned, too; dropouts of elements and of samples behind each layer.
 MLP = """\
@@ -53,7 +54,7 @@ def made(package, seed: int = 1):
 
 def test_the_whole_beside_the_original(mlp) -> None:
     plan, package = mlp
-    report = ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False).report()
+    report = Suite(Subject(plan, package, "cpu"), full=False).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and len(report.findings) > 60
 

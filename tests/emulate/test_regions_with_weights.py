@@ -20,7 +20,8 @@ from fusegen.ir.rewrites import REWRITES  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
+from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -90,7 +91,7 @@ class OwnBlock(nn.Module):
 def test_weights_of_the_modules_own(blocks) -> None:
     plan, package = blocks["own_block"]
     assert [part.region.name for part in plan.parts] == ["up", "down"]
-    report = ComposedSuite(ComposedSubject(plan, package, "cpu", OwnBlock), full=False).report()
+    report = Suite(Subject(plan, package, "cpu", OwnBlock), full=False).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and len(report.findings) > 100
     assert any("fp32_split" in str(each) for each in report.findings)
@@ -100,7 +101,7 @@ def test_weights_of_the_modules_own(blocks) -> None:
 def test_without_rewrites(blocks) -> None:
     plan, package = blocks["gated_block"]
     assert not {name for each in plan.plans for program in each.programs for name in program.rewrites}
-    report = ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False).report()
+    report = Suite(Subject(plan, package, "cpu"), full=False).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and len(report.findings) > 100
 

@@ -15,7 +15,8 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
 from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
-from fusegen.verify.sizes import SMALL, several  # noqa: E402
+from fusegen.verify.region_sizes import several  # noqa: E402
+from fusegen.verify.sizes import SMALL  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import write  # noqa: E402

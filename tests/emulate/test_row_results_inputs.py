@@ -9,12 +9,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.plan.composition import Composition  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
-from fusegen.verify.sizes import SMALL, several  # noqa: E402
+from fusegen.verify.region_sizes import several  # noqa: E402
+from fusegen.verify.sizes import SMALL  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
@@ -84,10 +83,10 @@ def test_the_module_is_verified(name: str, emulation_cache: Path, tmp_path: Path
     plan = planned_file(tmp_path / f"{name}.yaml")
     write_files(render_all([plan]), tmp_path / "generated")
     package = emulate_package(tmp_path / "generated" / name, cache=emulation_cache)
-    if isinstance(plan, Composition):
-        found = ComposedSuite(ComposedSubject(plan, package, "cpu"), full=False).report().findings
+    suite = Suite(Subject(plan, package, "cpu"), full=False)
+    if not plan.is_region:
+        found = suite.report().findings
     else:
-        suite = Suite(Subject(plan, package, "cpu"), full=False)
         (size, *_) = several(plan, SMALL[:1])
         found = [*(each for mode in suite.modes() for each in suite.numerics(mode)), *suite.leading()]
         found += [*suite.training(size)]

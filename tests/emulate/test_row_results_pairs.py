@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.verify.sizes import SMALL, several  # noqa: E402
+from fusegen.verify.region_sizes import several  # noqa: E402
+from fusegen.verify.sizes import SMALL  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import write  # noqa: E402

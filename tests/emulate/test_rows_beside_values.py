@@ -12,12 +12,11 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.plan.composition import Composition  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
-from fusegen.verify.sizes import SMALL, several  # noqa: E402
+from fusegen.verify.region_sizes import several  # noqa: E402
+from fusegen.verify.sizes import SMALL  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
@@ -95,10 +94,8 @@ def test_a_loss_with_its_logits(packages) -> None:
 @pytest.mark.parametrize("text", [NET, IMAGES])
 def test_regions_and_images(packages, text: str) -> None:
     plan, package = packages[text]
-    several_regions = isinstance(plan, Composition)
-    assert several_regions == (text is NET)
-    subject, suite = (ComposedSubject, ComposedSuite) if several_regions else (Subject, Suite)
-    report = suite(subject(plan, package, "cpu"), full=False).report()
+    assert plan.is_region == (text is not NET)
+    report = Suite(Subject(plan, package, "cpu"), full=False).report()
     assert not [f"{each.check} {each.shape} {each.item.name}: {each.item.note}" for each in report.failed]
     assert {"numerics", "torch.compile", "training"} <= {finding.check for finding in report.findings}
 

@@ -12,7 +12,8 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
+from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
 
 # Of the first region both inputs have one gradient. The second passes on what comes: to the residual, and to the
 # product, behind which there is no bias whose gradient would have to be summed.
@@ -63,7 +64,7 @@ def given(dtype=torch.float32):
 
 
 def test_the_whole_beside_the_original(block) -> None:
-    report = ComposedSuite(ComposedSubject(*block, "cpu"), full=False).report()
+    report = Suite(Subject(*block, "cpu"), full=False).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and {"opcheck", "torch.compile", "training"} <= {finding.check for finding in report.findings}
 

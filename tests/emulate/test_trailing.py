@@ -15,7 +15,6 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
@@ -158,7 +157,7 @@ def test_regions_of_several_views(emulation_cache, tmp_path) -> None:
     plan = planned_file(tmp_path / "trailing_regions.yaml")
     write_files(render_all([plan]), tmp_path / "generated")
     package = emulate_package(tmp_path / "generated" / "trailing_regions", cache=emulation_cache)
-    suite = ComposedSuite(ComposedSubject(plan, package, "cpu", Regions), full=False)
+    suite = Suite(Subject(plan, package, "cpu", Regions), full=False)
     assert [len(part.region.steps) for part in plan.parts] == [1, 3, 3]  # gelu is in front of the norm
     found = [*suite.numerics(suite.modes()[0])]
     assert len(found) > 50 and not [each for each in found if not each.item.ok]

@@ -15,7 +15,8 @@ from fusegen.tune.agreement import agreeing  # noqa: E402
 from fusegen.tune.chain import Chain  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402
 from fusegen.tune.launchers import compile_launchers  # noqa: E402
-from fusegen.verify.sizes import LARGE, several, typical  # noqa: E402
+from fusegen.verify.region_sizes import several  # noqa: E402
+from fusegen.verify.sizes import LARGE, typical  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc, pytest.mark.gpu]
 

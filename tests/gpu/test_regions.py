@@ -11,15 +11,16 @@ from fusegen.plan.composition import compiled  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite  # noqa: E402
 from fusegen.verify.packages import open_subject  # noqa: E402
+from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.test_regions import BLOCK  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc, pytest.mark.gpu]
 
 
 @pytest.fixture(scope="module")
-def subject(tmp_path_factory: pytest.TempPathFactory) -> ComposedSubject:
+def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
     root = tmp_path_factory.mktemp("regions")
     path = root / "region_block.yaml"
     path.write_text(BLOCK.replace("dtypes: [float32]", "dtypes: [float32, bfloat16]"))
@@ -29,11 +30,11 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> ComposedSubject:
     return open_subject(plan, root / "generated", device="cuda", cache=root)
 
 
-def test_the_whole_beside_the_original(subject: ComposedSubject) -> None:
+def test_the_whole_beside_the_original(subject: Subject) -> None:
     tf32 = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
-        report = ComposedSuite(subject).report()
+        report = Suite(subject).report()
     finally:
         torch.backends.cuda.matmul.allow_tf32 = tf32
     wrong = [f"{each.check} {each.shape} {each.dtypes} {each.mode} {each.item.name}" for each in report.failed]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import Composition
+from fusegen.plan.composition import Planned, dimensions_of, fixed_dimensions_of
 from fusegen.plan.load import planned_document
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
@@ -50,15 +50,15 @@ outputs: OUTPUTS
 """
 
 
-def planned(text: str) -> Composition:
+def planned(text: str) -> Planned:
     return planned_document(parse_yaml(text, "demo.yaml"))
 
 
-def conditioned(chain: str, shape: str = "[batch, cond]") -> Composition:
+def conditioned(chain: str, shape: str = "[batch, cond]") -> Planned:
     return planned(HEAD.replace("SHAPE", shape) + chain)
 
 
-def region_inputs(made: Composition) -> list[dict]:
+def region_inputs(made: Planned) -> list[dict]:
     return [dict(plan.spec.inputs) for plan in made.plans]
 
 
@@ -77,8 +77,8 @@ def test_a_condition_is_a_chain_of_its_own_rows(shape: str, own: tuple, made: tu
     assert found[0] == {"c": own}
     assert found[2] == {"x": ("batch", "seq", "width"), "scale": made, "shift": made}
     assert [part.region.beside for part in plan.parts] == [True, True, False, False]
-    assert (plan.dimensions().least, plan.dimensions().most) == (3, 3)
-    assert plan.fixed_dimensions()["c"] == shape.count(",") + 1
+    assert (dimensions_of(plan).least, dimensions_of(plan).most) == (3, 3)
+    assert fixed_dimensions_of(plan)["c"] == shape.count(",") + 1
 
 
 def test_an_operand_with_all_rows_begins_a_region() -> None:
@@ -133,7 +133,7 @@ def test_what_has_no_channels_is_a_region_of_its_own_beside_other_results() -> N
 
 def test_one_result_without_channels_needs_no_further_region() -> None:
     text = ROWS.replace("OUTPUTS", "[result, total]").replace("keepdim: false", "keepdim: true")
-    assert not isinstance(planned(text), Composition)
+    assert planned(text).is_region
 
 
 def test_a_value_without_channels_is_no_operand() -> None:

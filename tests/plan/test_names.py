@@ -10,8 +10,8 @@ import pytest
 from fusegen.errors import SpecError
 from fusegen.plan.load import plan_file
 from fusegen.plan.plan import Plan
+from fusegen.render.alignment import eager_lines
 from fusegen.render.operators import ops
-from fusegen.render.original import reference as eager
 from fusegen.render.package import render_package
 from tests.plan.planning import LINEAR, planned
 
@@ -38,7 +38,7 @@ def plan_of(directory: Path, *lines: str) -> Plan:
 
 def reference(plan) -> list[str]:
     """The body of the module's eager chain."""
-    return eager(plan.spec, plan.chain)
+    return eager_lines(plan)
 
 
 # What the generated code calls something of its own, keywords and macros of C++, and what CUDA has.

@@ -11,7 +11,7 @@ from fusegen.chain.images import with_layers_over_channels
 from fusegen.errors import SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
-from fusegen.plan.composition import Composition
+from fusegen.plan.composition import Planned
 from fusegen.plan.load import plan_document, planned_document, planned_files
 from fusegen.plan.plan import Plan
 from fusegen.plan.region import is_single
@@ -56,7 +56,7 @@ def planned(chain: str, more: str = ""):
     return planned_document(written(chain, more))
 
 
-def regions(made: Composition) -> dict[str, tuple[list[str], list[str], list[str]]]:
+def regions(made: Planned) -> dict[str, tuple[list[str], list[str], list[str]]]:
     """Of each the ops, the values that it takes and those that it makes."""
     found = [part.region for part in made.parts]
     return {each.name: ([step.op for step in each.steps], list(each.inputs), list(each.results)) for each in found}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import Composition
+from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_document
-from fusegen.render.composed_formats import formats, writes
 from fusegen.render.package import render_all
+from fusegen.render.region_formats import formats, writes
 from fusegen.spec.yaml import parse_yaml
 
 HEAD = """\
@@ -44,9 +44,9 @@ MIXED = """\
 """
 
 
-def planned(chain: str, dims: str = "", inputs: str = "") -> Composition:
+def planned(chain: str, dims: str = "", inputs: str = "") -> Planned:
     made = planned_document(parse_yaml(HEAD % (dims, inputs) + chain, "demo.yaml"))
-    assert isinstance(made, Composition)
+    assert not made.is_region
     return made
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import Composition
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.load import planned_document
 from fusegen.spec.yaml import parse_yaml
@@ -56,7 +55,7 @@ def test_a_step_over_the_last_dimension_begins_a_region() -> None:
         NORM + "  - {op: relu}\n  - {op: softmax}\n  - {op: exp}\n  - {op: linear, name: up, out_features: features}\n"
     )
     made = planned(chain + "  - {op: gelu}\n" + NORM.replace("name: norm", "name: last"))
-    assert isinstance(made, Composition)
+    assert not made.is_region
     found = {part.region.name: [step.op for step in part.region.steps] for part in made.parts}
     assert found == {
         "norm": ["layer_norm", "relu"],

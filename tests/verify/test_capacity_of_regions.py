@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fusegen.plan.composition import Composition  # noqa: E402
+from fusegen.plan.composition import Planned  # noqa: E402
 from fusegen.plan.load import plan_file, planned_file  # noqa: E402
 from fusegen.verify.capacity import LIBRARY_ELEMENTS, comparison_bytes, training_bytes, why_too_large  # noqa: E402
-from fusegen.verify.composed import ComposedSubject, ComposedSuite, composed_modes, composed_sizes  # noqa: E402
+from fusegen.verify.region_sizes import module_sizes  # noqa: E402
 from fusegen.verify.sizes import LARGE, SMALL, sizes  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
@@ -47,30 +47,31 @@ chain:
 LONG, ENOUGH = (3, 64, 20001, 3), 1 << 60
 
 
-def composition(root: Path, text: str) -> Composition:
+def composition(root: Path, text: str) -> Planned:
     path = root / "demo.yaml"
     path.write_text(text)
     found = planned_file(path)
-    assert isinstance(found, Composition)
+    assert not found.is_region
     return found
 
 
 def test_a_weight_of_a_convolution_that_libraries_do_not_take(tmp_path: Path) -> None:
     plan = composition(tmp_path, HEAD + TWO)
-    (mode,), size = composed_modes(plan), composed_sizes(plan, *LONG)
+    (mode, _), size = plan.modes, module_sizes(plan, *LONG)
     assert size.symbols["channels"] ** 2 * 9 > LIBRARY_ELEMENTS
     reason = "a weight has 3.6 billion elements, and libraries take fewer than 2^31"
     assert why_too_large(plan, mode, size, comparison_bytes, ENOUGH) == reason
-    suite = ComposedSuite(ComposedSubject(plan, None, "cpu"), capacity=ENOUGH)
-    others = [composed_sizes(plan, *shape) for shape in (*SMALL, *LARGE[:6]) if shape != LONG]
+    suite = Suite(Subject(plan, None, "cpu"), capacity=ENOUGH)
+    others = [module_sizes(plan, *shape) for shape in (*SMALL, *LARGE[:6]) if shape != LONG]
     assert suite._fitting("numerics", [size, *others, others[0]], mode) == others
     assert suite.sizes == {f"numerics {size} float32": f"{reason}: left out"}
 
 
 def test_a_report_of_regions_leaves_out_what_is_too_large(tmp_path: Path, monkeypatch) -> None:
     plan = composition(tmp_path, HEAD + TWO)
-    suite = ComposedSuite(ComposedSubject(plan, None, "cpu"), capacity=ENOUGH)
+    suite = Suite(Subject(plan, None, "cpu"), capacity=ENOUGH)
     compared: list[str] = []
+    monkeypatch.setattr(Subject, "has_double", False)
     monkeypatch.setattr(suite, "_one", lambda check, size, *_: compared.append(f"{check} {size}") or [])
     assert list(suite._checks()) == []
     (name,) = suite.sizes
@@ -88,8 +89,8 @@ def test_a_report_of_regions_leaves_out_what_is_too_large(tmp_path: Path, monkey
 def test_what_a_layer_takes_that_pytorch_calls_is_counted(tmp_path: Path, bytes_) -> None:
     plan = composition(tmp_path, LAYERS)
     assert [part.plan is None for part in plan.parts] == [False, True]
-    (mode,) = composed_modes(plan)
-    size, wider = composed_sizes(plan, 3, 64, 64, 1), composed_sizes(plan, 3, 20001, 1, 1)
+    mode, _ = plan.modes
+    size, wider = module_sizes(plan, 3, 64, 64, 1), module_sizes(plan, 3, 20001, 1, 1)
     (first,) = plan.plans
     assert bytes_(plan, mode, size) > 1.9 * bytes_(first, first.modes[0], sizes(first, 3, 64, 64, 1))
     assert bytes_(plan, mode, wider) > 2 * bytes_(plan, mode, size)

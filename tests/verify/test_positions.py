@@ -8,10 +8,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fusegen.plan.composition import Composition  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
-from fusegen.verify.composed import composed_sizes  # noqa: E402
-from fusegen.verify.sizes import LARGE, SMALL, sizes  # noqa: E402
+from fusegen.verify.region_sizes import module_sizes  # noqa: E402
+from fusegen.verify.sizes import LARGE, SMALL  # noqa: E402
 
 SPEC = """\
 fusegen: 1
@@ -33,8 +32,7 @@ def given(root: Path, text: str) -> set[tuple[int, ...]]:
     path = root / "demo.yaml"
     path.write_text(text)
     plan = planned_file(path)
-    of = composed_sizes if isinstance(plan, Composition) else sizes
-    found = [of(plan, *shape) for shape in (*SMALL, *LARGE[:4])]  # type: ignore[operator]
+    found = [module_sizes(plan, *shape) for shape in (*SMALL, *LARGE[:4])]
     assert len({size.symbols["channels"] for size in found}) > 5 and len({size.given[0] for size in found}) > 3
     return {size.given[2:] for size in found}
 

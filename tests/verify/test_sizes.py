@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fusegen.plan.load import plan_file
-from fusegen.verify.sizes import LARGE, SMALL, several, sizes, typical
+from fusegen.verify.region_sizes import several
+from fusegen.verify.sizes import LARGE, SMALL, sizes, typical
 from tests.plan.planning import SPECS as COMMITTED
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,32 +1,20 @@
-"""The package of a module of several regions: __init__.py and plan.json. The regions have packages of their own."""
+"""A module of several regions in its __init__.py and plan.json. The regions have packages of their own."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fusegen.ir.axes import Dim
 from fusegen.ops.convolution import Convolving
-from fusegen.plan.composition import Composition, Part
+from fusegen.plan.composition import Planned, dimensions_of, fixed_dimensions_of
+from fusegen.plan.plan import Part
 from fusegen.plan.region import Shape
-from fusegen.plan.summary import step_data
-from fusegen.render.alignment import Alignment
-from fusegen.render.composed_formats import formats, shared, takes_last, writes
-from fusegen.render.environment import render
+from fusegen.plan.summary import step_data, summary
 from fusegen.render.functions import as_tuple
-from fusegen.render.module import returns
-from fusegen.render.original import (
-    batched_lines,
-    constructor,
-    dimensions_text,
-    dtypes_text,
-    extra_repr,
-    reference_lines,
-    reset,
-    signature,
-)
+from fusegen.render.original import dimensions_text, dtypes_text
+from fusegen.render.region_formats import formats, shared, takes_last, writes
 
 
 @dataclass(frozen=True)
@@ -40,27 +28,12 @@ class RegionText:
     sources: str = ""
 
 
-@dataclass(frozen=True)
-class DropoutText:
-    """stream: among those of its region."""
-
-    name: str
-    stream: int
-    by_sample: bool
+def module_summary(planned: Planned) -> dict[str, Any]:
+    """What plan.json has: the plan, or what several regions are and take, whose plans are in packages of their own."""
+    return summary(planned.plans[0]) if planned.is_region else _regions_summary(planned)
 
 
-def render_composition(composition: Composition, sources: dict[str, str]) -> dict[str, str]:
-    """The files of the package. sources: the digest of each region's, by the name of its package."""
-    name = composition.spec.name
-    return {
-        f"{name}/__init__.py": _module(composition, sources),
-        f"{name}/plan.json": json.dumps(composition_summary(composition), indent=2, ensure_ascii=True) + "\n",
-        f"{name}/py.typed": "",
-    }
-
-
-def composition_summary(composition: Composition) -> dict[str, Any]:
-    """What the regions are and take, as plain data; the plan of each is in its own package."""
+def _regions_summary(composition: Planned) -> dict[str, Any]:
     return {
         "name": composition.spec.name,
         "targets": list(composition.spec.targets),
@@ -93,48 +66,31 @@ def _maker(part: Part) -> str:
     return f"torch.nn.functional.{function}: {where}"
 
 
-def _module(composition: Composition, sources: dict[str, str]) -> str:
-    spec, chains = composition.spec, [plan.chain for plan in composition.plans]
-    aligned = Alignment(composition)
-    batched = dict.fromkeys(line for chain in chains for line in batched_lines(chain, aligned.names))
-    lines = [*batched, *reference_lines(spec, composition.spatial, aligned)]
+def regions_context(composition: Planned, sources: Mapping[str, str]) -> dict[str, Any]:
+    """What the template of a module of several regions needs to know. sources: the digest of each region's package."""
     regions = [_region(part, sources) for part in composition.parts]
     kernels = [region for region in regions if region.package]
-    inputs = list(spec.inputs)
-    return render(
-        "composed_module.py.j2",
-        file=spec.name,
-        name=spec.name,
-        about=spec.about.rstrip("."),
-        formula=[line.replace("self.", "") for line in lines],
-        class_name=spec.class_name,
-        uses_sequence=any(argument.type == "shape" for argument in spec.arguments.values()),
-        uses_functional=any("F." in line for line in lines),
-        regions=regions,
-        kernels=kernels,
-        variables=as_tuple([region.variable for region in kernels]),
-        products=any(step.anchor and not step.spatial for step in spec.chain),
-        precisions=composition.has_precisions,
-        signature=signature(spec, composition.has_precisions),
-        construct=constructor(spec, chains, constructed(composition), lines, composition.has_precisions),
-        reset=reset(spec),
-        extra_repr=extra_repr(*chains),
-        shapes=_shapes(composition),
-        dimensions=dimensions_text(composition.dimensions(), inputs, composition.fixed_dimensions()),
-        returns=returns(spec),
-        eager=lines,
-        typed_inputs=[f"{name}: Tensor" for name in inputs],
-        inputs_all=inputs,
-        dropouts=[*_dropouts(composition)],
-        paths=spec.state_dict,
-        calls=calls(composition),
-        base="ComposedImages" if composition.spatial else "ComposedModule",
-        formats=formats(composition),
-        writes=writes(composition),
-    )
+    inputs = list(composition.spec.inputs)
+    return {
+        "file": composition.spec.name,
+        "name": composition.spec.name,
+        "class_name": composition.spec.class_name,
+        "base": "ComposedImages" if composition.spatial else "ComposedModule",
+        "regions": regions,
+        "kernels": kernels,
+        "variables": as_tuple([region.variable for region in kernels]),
+        "products": any(step.anchor and not step.spatial for step in composition.spec.chain),
+        "precisions": composition.has_precisions,
+        "dimensions": dimensions_text(dimensions_of(composition), inputs, fixed_dimensions_of(composition)),
+        "inputs_all": inputs,
+        "calls": calls(composition),
+        "formats": formats(composition),
+        "writes": writes(composition),
+        "shapes": _shapes(composition),
+    }
 
 
-def _region(part: Part, sources: dict[str, str]) -> RegionText:
+def _region(part: Part, sources: Mapping[str, str]) -> RegionText:
     ops = ", ".join(step.op for step in part.region.steps)
     if part.plan is None:
         return RegionText(part.region.name, f"{ops}, which PyTorch makes")
@@ -146,22 +102,7 @@ def variable(part: Part) -> str:
     return f"_region_{part.region.name}"
 
 
-def _dropouts(composition: Composition) -> Iterator[DropoutText]:
-    for plan in composition.plans:
-        for stream, dropout in enumerate(plan.chain.dropouts):
-            yield DropoutText(dropout.name, stream, dropout.by_sample)
-
-
-def constructed(composition: Composition) -> list[str]:
-    """The lines that make what the steps own, in the order of the spec."""
-    widths: dict[int, Dim] = {}
-    for part in composition.parts:
-        widths |= zip(part.region.places, part.region.widths, strict=True)
-    steps, spatial = enumerate(composition.spec.chain), composition.spatial
-    return [line for place, step in steps for line in step.construct_over(widths[place], spatial)]
-
-
-def calls(composition: Composition) -> list[str]:
+def calls(composition: Planned) -> list[str]:
     """The body of the method that runs the regions in turn."""
     copies = shared(composition)
     lines = [f"{variable} = self._fusegen_shared({name})" for name, variable in copies.items()]
@@ -179,7 +120,7 @@ def calls(composition: Composition) -> list[str]:
     return [*lines, f"return {returned[0] if composition.spec.outputs is None else as_tuple(list(returned))}"]
 
 
-def _shape(composition: Composition, name: str) -> Shape:
+def _shape(composition: Planned, name: str) -> Shape:
     """Of a result."""
     shape = composition.shapes[name]
     part = next(part for part in composition.parts if name in part.region.results)
@@ -190,7 +131,7 @@ def _shape(composition: Composition, name: str) -> Shape:
     return plan.chain.result_shape(rows, channels, shape[2:] if composition.spatial else ())  # which may be of rows
 
 
-def _shapes(composition: Composition) -> list[str]:
+def _shapes(composition: Planned) -> list[str]:
     """The docstring's lines about inputs, results and dtypes."""
 
     def text(shape: tuple[Dim, ...]) -> str:
@@ -205,7 +146,7 @@ def _shapes(composition: Composition) -> list[str]:
         lines.append(
             "Returns " + ", ".join(f"{name} {shape}" for name, shape in zip(spec.outputs, made, strict=True)) + "."
         )
-    allowed = composition.dimensions()
+    allowed = dimensions_of(composition)
     if allowed.most is None:
         any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
         first = next(iter(spec.inputs.values()))[0]

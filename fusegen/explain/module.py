@@ -1,4 +1,4 @@
-"""A module of several regions in `fusegen plan`: how they follow each other, then the plan of each."""
+"""A module in `fusegen plan`: how its regions follow each other, if there are several, then the plan of each."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import typer
 from fusegen.explain.build import build
 from fusegen.explain.choices import Question
 from fusegen.explain.formats import write
+from fusegen.explain.model import Report
 from fusegen.explain.page import Shown
 from fusegen.explain.picture import picture_of_regions
 from fusegen.explain.whole import whole_of
-from fusegen.plan.composition import Composition, Planned
+from fusegen.plan.composition import Planned
 from fusegen.plan.plan import Plan
-from fusegen.render.composition import composition_summary
+from fusegen.render.regions import module_summary
 
 
 def region_of(planned: Sequence[Planned], name: str) -> Plan:
@@ -23,7 +24,7 @@ def region_of(planned: Sequence[Planned], name: str) -> Plan:
     regions = {
         part.region.name: part.plan
         for each in planned
-        if isinstance(each, Composition)
+        if not each.is_region
         for part in each.parts
         if part.plan is not None
     }
@@ -37,30 +38,32 @@ def region_of(planned: Sequence[Planned], name: str) -> Plan:
 
 def reported(planned: Planned, question: Question | None, target: str | None) -> Shown:
     """What a page has of a spec. question, target: as build() has them, asked of each region."""
-    if isinstance(planned, Plan):
-        return build(planned, question, target=target)
     reports = [build(plan, question, target=target) for plan in planned.plans]
-    return whole_of(planned, reports), reports
+    return reports[0] if planned.is_region else (whole_of(planned, reports), reports)
 
 
-def write_composition(
-    composition: Composition, question: Question | None, target: str | None, format_: str = "text"
-) -> str:
-    """format_: text, json, svg, or plan.json. question, target: as build() has them, asked of each region."""
-    data = composition_summary(composition)
+def written(planned: Planned, question: Question | None, target: str | None, format_: str = "text") -> str:
+    """A spec's plan, of several regions behind how they follow each other.
+
+    format_: text, json, svg, or plan.json. question, target: as build() has them, asked of each region.
+    """
+    data = module_summary(planned)
     if format_ == "plan.json":
         return json.dumps(data, indent=2) + "\n"
-    reports = [build(plan, question, target=target) for plan in composition.plans]
+    shown = reported(planned, question, target)
+    if isinstance(shown, Report):
+        return write(shown, format_)
+    whole, reports = shown
     if format_ == "json":
         plans = {report.name: report.model_dump(mode="json") for report in reports}
         return json.dumps(data | {"plans": plans}, indent=2) + "\n"
     if format_ == "svg":
-        return picture_of_regions(whole_of(composition, reports), reports)
-    lines = [f"{data['name']}: {composition.spec.about}", "", "  regions, in order:"]
-    width = max(len(region["name"]) for region in data["regions"])
-    for region in data["regions"]:
+        return picture_of_regions(whole, reports)
+    lines = [f"{whole.name}: {whole.about}", "", "  regions, in order:"]
+    width = max(len(region["name"]) for region in whole.regions)
+    for region in whole.regions:
         flow = f"{', '.join(region['takes'])} -> {', '.join(region['makes'])}"
         by = region["package"] or region["by"]
         lines.append(f"    {region['name']:{width}}  {', '.join(region['ops'])}: {flow}  ({by})")
-    lines.append(f"  returns {', '.join(data['returns'])}")
+    lines.append(f"  returns {', '.join(whole.returns)}")
     return "\n".join([*lines, "", *(write(report, "text") for report in reports)])

@@ -9,7 +9,7 @@ from typing import Any
 from fusegen.chain.convolution import positions_behind
 from fusegen.ir.axes import Dim, dividend
 from fusegen.ir.multiples import factors
-from fusegen.plan.composition import Composition
+from fusegen.plan.composition import Planned
 from fusegen.plan.region import Shape
 from fusegen.verify.positions import unequal
 
@@ -17,7 +17,7 @@ _MOST = 256
 """Positions of one dimension that are tried."""
 
 
-def symbols_of_images(composition: Composition, rows: int, source: int, channels: int, groups: int) -> dict[str, int]:
+def symbols_of_images(composition: Planned, rows: int, source: int, channels: int, groups: int) -> dict[str, int]:
     """Values of all symbols: about so many rows in the region that has most, and channels that all groups divide."""
     spec = composition.spec
     symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
@@ -30,7 +30,7 @@ def symbols_of_images(composition: Composition, rows: int, source: int, channels
 
 
 def _channels(
-    composition: Composition, source: int, channels: int, groups: int, symbols: Mapping[str, int]
+    composition: Planned, source: int, channels: int, groups: int, symbols: Mapping[str, int]
 ) -> dict[str, int]:
     """Of the first input, and of all others; and numbers of groups."""
     steps, found = composition.spec.chain, dict[str, int]()
@@ -51,9 +51,7 @@ def _channels(
     return found
 
 
-def _positions(
-    composition: Composition, index: int, name: str, wanted: int, symbols: Mapping[str, int]
-) -> dict[str, int]:
+def _positions(composition: Planned, index: int, name: str, wanted: int, symbols: Mapping[str, int]) -> dict[str, int]:
     """Of one dimension the sizes of all values: of the first input the least for which every region has a position, and
     one has as many as wanted. Those of the spec where none is found: of larger images than are tried, or for inputs
     whose sizes are numbers."""
@@ -66,7 +64,7 @@ def _positions(
     return {dim: composition.spec.dims[dim] for dim in dims if isinstance(dim, str)}
 
 
-def with_positions(composition: Composition, symbols: Mapping[str, int]) -> dict[str, int]:
+def with_positions(composition: Planned, symbols: Mapping[str, int]) -> dict[str, int]:
     """The values of all symbols, with those of positions between regions. Raises ValueError where those of the spec do
     not fit together."""
     found = {**symbols}
@@ -76,7 +74,7 @@ def with_positions(composition: Composition, symbols: Mapping[str, int]) -> dict
     return found
 
 
-def _fits(composition: Composition, index: int, found: dict[str, int], other: int, symbols: Mapping[str, int]) -> bool:
+def _fits(composition: Planned, index: int, found: dict[str, int], other: int, symbols: Mapping[str, int]) -> bool:
     """Notes how many positions each region has. Whether all have some, and those that meet have as many. other: of
     inputs that regions begin with besides the first."""
 

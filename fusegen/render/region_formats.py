@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fusegen.ops.convolution import Convolving
-from fusegen.plan.composition import Composition, Part
+from fusegen.plan.composition import Planned
+from fusegen.plan.plan import Part
 from fusegen.plan.region import Shape
 from fusegen.render.functions import as_tuple
 
@@ -11,7 +12,7 @@ from fusegen.render.functions import as_tuple
 _Format = bool | tuple[int, tuple[str, ...]]
 
 
-def formats(composition: Composition) -> str:
+def formats(composition: Planned) -> str:
     """The tuple of what decides of each result; empty where there are no images."""
     if not composition.spatial:
         return ""
@@ -38,7 +39,7 @@ def _text(known: _Format) -> str:
     return f"({known[0]}, {as_tuple([repr(name).replace(chr(39), chr(34)) for name in known[1]])})"
 
 
-def writes(composition: Composition) -> dict[str, int]:
+def writes(composition: Planned) -> dict[str, int]:
     """The packages of regions that write in the format of one of the module's results, with its place.
 
     They are those that make it, where no other region takes it; and those whose only value such a region's tiles read
@@ -64,7 +65,7 @@ def writes(composition: Composition) -> dict[str, int]:
     return found
 
 
-def shared(composition: Composition) -> dict[str, str]:
+def shared(composition: Planned) -> dict[str, str]:
     """Inputs that several regions take in channels_last, with the variable of the copy that these share."""
     if not composition.spatial:
         return {}

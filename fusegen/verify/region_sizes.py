@@ -1,0 +1,88 @@
+"""Sizes of a module, be it one region or several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusegen.ir.axes import dividend
+from fusegen.ir.multiples import factors, value_of
+from fusegen.plan.composition import Planned
+from fusegen.verify.region_positions import symbols_of_images, with_positions
+from fusegen.verify.sizes import Shape, Sizes, leading_sizes, sizes, sizes_at
+
+
+def module_sizes(planned: Planned, rows: int, source: int, channels: int, groups: int) -> Sizes:
+    """The nearest sizes that the spec allows."""
+    if planned.is_region:
+        return sizes(planned.plans[0], rows, source, channels, groups)
+    return _sizes_of_regions(planned, rows, source, channels, groups)
+
+
+def module_sizes_at(planned: Planned, symbols: Mapping[str, int]) -> Sizes:
+    """The sizes that the values of all symbols give. Of several regions results count as one, beside each other. Raises
+    ValueError where those of images do not fit together."""
+    return sizes_at(planned.plans[0], symbols) if planned.is_region else _regions_at(planned, symbols)
+
+
+def several(planned: Planned, shapes: Sequence[Shape]) -> list[Sizes]:
+    """Those shapes as the spec allows them, each once."""
+    found = [module_sizes(planned, *shape) for shape in shapes]
+    return list({tuple(sorted(each.symbols.items())): each for each in found}.values())
+
+
+def module_typical(planned: Planned) -> Sizes:
+    """The sizes that the spec's `dims` and `typical` name."""
+    arguments = planned.spec.arguments.items()
+    given = {name: each.typical for name, each in arguments if each.type == "int"}
+    return module_sizes_at(planned, {**planned.spec.dims, **given})
+
+
+def _sizes_of_regions(composition: Planned, rows: int, source: int, channels: int, groups: int) -> Sizes:
+    """The nearest sizes that the spec allows: all widths behind anchors are alike, and groups divide them."""
+    spec = composition.spec
+    if composition.spatial:
+        return _regions_at(composition, symbols_of_images(composition, rows, source, channels, groups))
+    given = next(iter(spec.inputs.values()))
+    leading = given[:-1] if len(given) > 2 else ()
+    symbols: dict[str, int] = {}
+    counts = [count for plan in composition.plans for count in plan.chain.group_counts]
+    blocks = [parts[1] for parts in map(dividend, counts) if parts is not None]
+    multiple = math.lcm(*(count for count in (*counts, *blocks) if isinstance(count, int)))
+    channels = max(1, channels // multiple) * multiple
+
+    def settle(dim: Any, value: int) -> int:
+        number, name = factors(dim)
+        return number if name is None else number * symbols.setdefault(name, max(1, value // number))
+
+    if leading:
+        leading_sizes(leading, rows, symbols)
+    else:
+        settle(given[0], rows)
+    settle(given[-1], source if counts == [] else channels)
+    for part in composition.parts:
+        channels_here = settle(part.region.channels[1], channels)
+        for count in part.plan.chain.group_counts if part.plan else ():
+            _, count = dividend(count) or (None, count)  # of blocks their width: any divisor, as a number of groups
+            if isinstance(count, str):
+                symbols[count] = math.gcd(symbols.get(count, groups), channels_here)
+    for name, argument in spec.arguments.items():
+        if argument.type == "int":
+            symbols.setdefault(name, argument.typical)
+    for name, value in spec.dims.items():
+        symbols.setdefault(name, value)
+    return _regions_at(composition, symbols)
+
+
+def _regions_at(composition: Planned, symbols: Mapping[str, int]) -> Sizes:
+    if composition.spatial:
+        symbols = with_positions(composition, symbols)
+    given = tuple(value_of(dim, symbols) for dim in next(iter(composition.spec.inputs.values())))
+    widths = {name: part.region.width(name) for part in composition.parts for name in part.region.results}
+    result = sum(value_of(widths[name], symbols) for name in composition.returned)
+    if composition.spatial:
+        batch, source, *positions = given
+        return Sizes(symbols, math.prod((batch, *positions)), result, source, given, (batch, result, *positions))
+    *rows, source = given
+    return Sizes(symbols, math.prod(rows), result, source, *((given, (*rows, result)) if len(rows) > 1 else ()))
