@@ -11,7 +11,8 @@ DEFAULT_SPECS = Path("specs")
 DEFAULT_OUTPUT = Path("generated")
 DEFAULT_FUSED = Path("fused")  # has directories of these two names
 
-SUPPORT = "support"  # what all packages of an output directory share
+SUPPORT = "support"  # what packages of an output directory share
+MODULE_SOURCE = "python_module.cpp"  # there: compiled into each library
 
 # What building and importing leave below the output directory; git ignores it.
 EXTENSION = "_C"

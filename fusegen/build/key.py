@@ -27,16 +27,14 @@ from fusegen.build.flags import (
 from fusegen.build.libraries import Libraries
 from fusegen.build.toolchain import Toolchain
 from fusegen.files import parse_json
-from fusegen.paths import EXTENSION, SUPPORT
+from fusegen.paths import EXTENSION, MODULE_SOURCE, SUPPORT
+from fusegen.render.includes import included_files
 
 OUTPUT = f"{EXTENSION}.so"
 KEY_FILE = f"{EXTENSION}.key"
-MODULE_SOURCE = "python_module.cpp"  # in `support`
-CONTRACTION_SOURCE = "contraction/contraction.cu"  # there too, for packages whose binding includes the next
+CONTRACTION_SOURCE = "contraction/contraction.cu"  # in `support`, for packages whose binding includes the next
 CONTRACTION_HEADER = "torch_split.h"
 PRODUCT_LAUNCHER = b"FUSEGEN_PRODUCT_LAUNCHER"  # where kernels.cu has one
-HEADERS = frozenset({".h", ".hpp", ".cuh", ".inc"})
-_CONTRACTION = CONTRACTION_SOURCE.partition("/")[0] + "/"
 
 # nvcc adds these to every command line by itself.
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -64,6 +62,7 @@ class Inputs:
     shared: tuple[Unit, ...]  # whose objects have the same names for packages beside this one: of the Python module,
     # and of the contraction where there is one
     parts: Mapping[str, str]
+    files: Mapping[Path, frozenset[str]]  # by the source of a unit: the parts that are it and what it includes
     has_product: bool = False  # whether kernels of the package run in a product's epilogue
 
     @property
@@ -76,19 +75,15 @@ class Inputs:
 
     def object_name(self, unit: Unit) -> str:
         """A name no other content can have: an object of that name may be used again, whatever its age."""
-        others = {f"source {other.source.name}" for other in self.units if other.source != unit.source}
-        skipped = {"link flags", *others}
+        skipped = {"link flags"}.union(*self.files.values()) - self.files[unit.source]
         # What only others see. nvcc runs the C++ compiler too; bindings include no header of CUDA's or Python's.
         if unit in self.cuda:
             skipped |= {"cxx flags", "module flags", "contraction flags", "torch", "python"}
-            if not self.has_product:
-                skipped |= {name for name in self.parts if name.startswith(f"support {_CONTRACTION}")}
         elif unit in self.cxx:
             skipped |= {"nvcc", "nvcc flags", "module flags", "contraction flags", "python"}
         else:
             skipped |= {"nvcc flags", "cxx flags"}
             skipped |= {"module flags", "torch", "python"} if is_cuda(unit) else {"nvcc", "contraction flags"}
-            skipped |= {name for name in self.parts if name.startswith("header ")}  # the package's own
         parts = {name: value for name, value in self.parts.items() if name not in skipped}
         if unit.part is not None:
             parts["part"] = " ".join(part_flags(unit.part))
@@ -118,12 +113,9 @@ def collect_inputs(
     module = support / MODULE_SOURCE
     has_module = module.is_file() and not portable
     shared = (*([module] if has_module else []), *contraction_of(cxx, support))
-    for path in (*cuda, *cxx, *shared, *sorted(p for p in package.iterdir() if p.suffix in HEADERS)):
-        kind = "header" if path.suffix in HEADERS else "source"
-        parts[f"{kind} {path.name}"] = digest_of_file(path)
-    for path in sorted(support.rglob("*")):
-        if path.suffix in HEADERS and path.is_file():
-            parts[f"support {path.relative_to(support).as_posix()}"] = digest_of_file(path)
+    files = {path: _file_parts(path, package.parent) for path in (*cuda, *cxx, *shared)}
+    for each in files.values():
+        parts |= each
     identity = toolchain.identity()
     has_product = any(PRODUCT_LAUNCHER in path.read_bytes() for path in cuda)
     parts["nvcc flags"] = " ".join(nvcc_flags(targets, verification, has_product))
@@ -144,8 +136,19 @@ def collect_inputs(
         cxx=tuple(Unit(path) for path in cxx),
         shared=tuple(Unit(path) for path in shared),
         parts=parts,
+        files={path: frozenset(each) for path, each in files.items()},
         has_product=has_product,
     )
+
+
+def _file_parts(source: Path, directory: Path) -> dict[str, str]:
+    """The digests of a source and of what it includes below a directory of packages, by readable names."""
+    found = {}
+    for path in included_files(source, directory):
+        file, (folder, _, name) = directory / path, path.partition("/")
+        part = f"source {source.name}" if file == source else f"{'support' if folder == SUPPORT else 'header'} {name}"
+        found[part] = digest_of_file(file)
+    return found
 
 
 def contraction_of(bindings: Sequence[Path], support: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from filelock import FileLock
 from fusegen.emulate.compiler import compile_kernels
 from fusegen.emulate.errors import EmulationBuildError
 from fusegen.emulate.precompiled import precompiled
-from fusegen.paths import AUTOGRAD, SUPPORT
+from fusegen.paths import AUTOGRAD, MODULE_SOURCE, SUPPORT
 
 # Held while a package is imported: a thread that finds one finds the whole of it.
 _importing = threading.RLock()
@@ -119,8 +119,6 @@ def _torch_headers(support: Path, version: str) -> str:
 
 
 def _module_sources(support: Path) -> tuple[Path, ...]:
-    from fusegen.build.key import MODULE_SOURCE
-
     return support / MODULE_SOURCE, support / "package_info.h", support / "call.h"
 
 

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Protocol
 
 from fusegen.build.errors import BuildError
-from fusegen.build.key import HEADERS
 from fusegen.build.toolchain import find_toolchain
 from fusegen.emulate import EmulatedLibrary, EmulationError
-from fusegen.paths import SUPPORT
+from fusegen.render.includes import included_files
 from fusegen.runtime.launchers import Call, text_of
 from fusegen.runtime.structs import Struct
 
@@ -76,14 +75,12 @@ def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target
     """
     toolchain = find_toolchain()
     compiler = [*toolchain.nvcc_command(), *_FLAGS]
-    headers = [path for path in sorted((generated / SUPPORT).rglob("*")) if path.suffix in HEADERS]
-    support = b"".join(path.read_bytes() for path in headers)
     gencode = f"-gencode=arch={target.replace('sm', 'compute')},code={target}"
 
     def library(name: str) -> Path:
         source = generated / name / "kernels.cu"
-        own = source.read_bytes() + (generated / name / "launchers.h").read_bytes()
-        key = hashlib.sha256(repr((compiler, gencode)).encode() + support + own)
+        texts = b"".join((generated / path).read_bytes() for path in included_files(source, generated))
+        key = hashlib.sha256(repr((compiler, gencode)).encode() + texts)
         found = cache / f"{name}-{key.hexdigest()[:16]}.so"
         if not found.exists():
             part = found.with_suffix(f".{os.getpid()}")

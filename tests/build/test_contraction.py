@@ -14,6 +14,7 @@ from fusegen.paths import templates_directory
 from fusegen.plan.devices import DEVICES
 
 NAME = "contraction.cu"
+SOURCE = '#include "../launch.cuh"\n#include "split.cuh"\ncontraction\n'
 CALLS = f'#include "../support/{CONTRACTION_HEADER}"\n'
 
 
@@ -22,7 +23,7 @@ def source(workshop) -> Path:
     """Its source, which the workshop's package links."""
     path = workshop.root / "generated" / "support" / CONTRACTION_SOURCE
     path.parent.mkdir()
-    path.write_text("contraction\n")
+    path.write_text(SOURCE)
     path.with_name("split.cuh").write_text("split\n")
     (workshop.package / "bindings.cpp").write_text(CALLS)
     return path
@@ -50,8 +51,8 @@ def test_once_for_all_packages_that_call_it(workshop, source) -> None:
     (line,) = compiled(workshop)
     assert line.startswith("nvcc ") and "code=sm_90a" in line and "code=sm_90 " not in line
     assert "FUSEGEN_VERIFICATION" not in line
-    assert (other / "_C.so").read_text() == f"other kernels\n{CALLS}contraction\n"
-    assert workshop.output.read_text() == f"kernels\n{CALLS}contraction\n"
+    assert (other / "_C.so").read_text() == f"other kernels\n{CALLS}{SOURCE}"
+    assert workshop.output.read_text() == f"kernels\n{CALLS}{SOURCE}"
     assert (without / "_C.so").read_text() == "without kernels\nwithout bindings\n"
 
 
@@ -91,7 +92,8 @@ def test_its_object_depends_on_what_it_sees(workshop, source) -> None:
 
 def test_kernels_in_its_epilogue_are_compiled_as_it_is(workshop, source) -> None:
     """And again when it changes: they include it."""
-    (workshop.package / "kernels.cu").write_text(f"{PRODUCT_LAUNCHER.decode()}(forward, Forward)\n")
+    text = f'#include "../support/contraction/split.cuh"\n{PRODUCT_LAUNCHER.decode()}(forward, Forward)\n'
+    (workshop.package / "kernels.cu").write_text(text)
     build(workshop.package)
     (line,) = [line for line in workshop.started() if "-c kernels.cu" in line]
     assert "code=sm_90a" in line and "code=sm_90 " not in line and "-DFUSEGEN_SM_90A" in line

@@ -10,9 +10,22 @@ from pathlib import Path
 import pytest
 
 from fusegen.build import BuildError, find_toolchain
-from fusegen.build.key import MODULE_SOURCE, Inputs, collect_inputs
+from fusegen.build.key import Inputs, collect_inputs
 from fusegen.build.libraries import OLDEST_TORCH
-from fusegen.paths import templates_directory
+from fusegen.paths import MODULE_SOURCE, templates_directory
+
+INCLUDES = '#include "launchers.h"\n#include "../support/launch.cuh"\n'
+
+
+@pytest.fixture(autouse=True)
+def headers(workshop) -> None:
+    """The kernels include a header of the package and one that packages share, and this one another."""
+    support = workshop.root / "generated" / "support"
+    (workshop.package / "kernels.cu").write_text(INCLUDES)
+    (workshop.package / "launchers.h").write_text("launchers\n")
+    (support / "launch.cuh").write_text('#include "kernels/further.cuh"\n')
+    (support / "kernels").mkdir()
+    (support / "kernels" / "further.cuh").write_text("further\n")
 
 
 def inputs_of(workshop, **changes) -> Inputs:
@@ -40,12 +53,10 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "kernels": lambda root: (root / "generated/chain/kernels.cu").write_text("other\n"),
     "bindings": lambda root: (root / "generated/chain/bindings.cpp").write_text("other\n"),
     "second source": lambda root: (root / "generated/chain/backward.cu").write_text("more\n"),
-    "package header": lambda root: (root / "generated/chain/types.cuh").write_text("types\n"),
+    "package header": lambda root: (root / "generated/chain/launchers.h").write_text("other\n"),
     "support header": lambda root: (root / "generated/support/launch.cuh").write_text("other\n"),
-    "new support header": lambda root: (root / "generated/support/new.cuh").write_text("new\n"),
-    "renamed support header": lambda root: (root / "generated/support/launch.cuh").rename(
-        root / "generated/support/renamed.cuh"
-    ),
+    "header of a header": lambda root: (root / "generated/support/kernels/further.cuh").write_text("other\n"),
+    "missing header": lambda root: (root / "generated/support/kernels/further.cuh").unlink(),
     "Python module": lambda root: (root / "generated/support" / MODULE_SOURCE).write_text("module\n"),
     "nvcc": lambda root: os.utime(root / "bin/nvcc", (1, 1)),
     "host compiler": lambda root: os.utime(root / "bin/g++", (1, 1)),
@@ -57,6 +68,18 @@ def test_file_changes_key(workshop, change) -> None:
     before = inputs_of(workshop).key
     change(workshop.root)
     assert inputs_of(workshop).key != before
+
+
+@pytest.mark.parametrize(
+    "path", ["support/other.cuh", "support/kernels/other.cuh", "chain/other.h", "other/kernels.cu"]
+)
+def test_what_is_not_included_changes_no_key(workshop, path: str) -> None:
+    """Such as what only another package of the directory uses."""
+    before = inputs_of(workshop).key
+    file = workshop.root / "generated" / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("other\n")
+    assert inputs_of(workshop).key == before
 
 
 @pytest.mark.parametrize(
@@ -114,12 +137,13 @@ def test_objects_depend_on_what_they_see(workshop) -> None:
     assert names() == [kernels, bindings]
     (workshop.package / "bindings.cpp").write_text("other\n")
     assert names()[0] == kernels and names()[1] != bindings
+    bindings = names()[1]
     (workshop.root / "generated/support/launch.cuh").write_text("other\n")
-    assert names()[0] != kernels
+    assert names()[0] != kernels and names()[1] == bindings
 
 
 def test_the_python_modules_object_is_the_same_for_all_packages(workshop) -> None:
-    (workshop.root / "generated" / "support" / MODULE_SOURCE).write_text("module\n")
+    (workshop.root / "generated" / "support" / MODULE_SOURCE).write_text('#include "package_info.h"\n')
 
     def name(**changes) -> str:
         inputs = inputs_of(workshop, **changes)
@@ -129,6 +153,7 @@ def test_the_python_modules_object_is_the_same_for_all_packages(workshop) -> Non
     first = name()
     for file in ("kernels.cu", "bindings.cpp", "own.h"):
         (workshop.package / file).write_text("another package's\n")
+    (workshop.root / "generated/support/launch.cuh").write_text("another package's\n")
     assert name(targets=["sm_80"], verification=True, environment={"NVCC_APPEND_FLAGS": "-lineinfo"}) == first
     for field in ("torch_version", "python_version"):
         assert name(libraries=dataclasses.replace(workshop.libraries, **{field: "other"})) != first

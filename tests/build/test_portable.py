@@ -11,7 +11,7 @@ import pytest
 
 from fusegen.build import builder, find_toolchain
 from fusegen.build.flags import link_flags
-from fusegen.build.key import MODULE_SOURCE
+from fusegen.paths import MODULE_SOURCE
 
 
 @pytest.fixture

@@ -159,6 +159,7 @@ def test_nothing_to_do_is_quick(workshop) -> None:
 
 
 def test_key_file_says_what_went_in(workshop) -> None:
+    (workshop.package / "kernels.cu").write_text('#include "../support/launch.cuh"\n')
     result = workshop.build()
     stored = json.loads((workshop.package / "_C.key").read_text())
     assert stored["key"] == result.key
