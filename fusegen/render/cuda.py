@@ -16,14 +16,28 @@ from fusegen.render.launchers_header import copy_symbol, mean_loss_symbol, merge
 from fusegen.render.layout import tidy
 from fusegen.render.original import batched_lines, returned
 from fusegen.render.program import StructRenderer
-from fusegen.render.program_text import visits
+from fusegen.render.program_text import StructText, visits
 from fusegen.render.spelling import type_name
 from fusegen.render.tuning import Table, table
 from fusegen.render.types import CPP, type_parameter, type_roles
 
+# By kind of kernel, the header with all that a program needs for it; entry.cuh has the pointwise kernel.
+_HEADERS = {
+    "row": "row_schedule",
+    "column": "column_schedule",
+    "l2": "l2_schedule",
+    "row_reduction": "row_reduction",
+    "final_reduction": "final_reduction",
+    "sample_reduction": "sample_reduction",
+    "scalar_reduction": "scalar_reduction",
+}
+_TILES = "tile_passes"  # where tensors are [batch, channels, positions]
+
 
 @dataclass(frozen=True)
 class ProgramText:
+    """headers: what it needs of templates/support/kernels."""
+
     title: str
     omitted: str  # the macro that leaves the program out
     name: str
@@ -32,6 +46,7 @@ class ProgramText:
     struct: str
     tuned: Table | None
     in_epilogue: bool
+    headers: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,9 @@ class ModeText:
 
 def render_kernels(plan: Plan, definitions: bool = True) -> str:
     """The text of kernels.cu. definitions: whether it has the functions that templates/support lacks."""
+    programs, copier, reducer = [*_programs(plan)], _copier(plan), _reducer(plan)
+    headers = {"entry"}.union(*(program.headers for program in programs))
+    headers |= {name for name, used in {"image_copy": copier, "mean_loss": reducer}.items() if used}
     text = render(
         "kernels.cu.j2",
         file=plan.spec.file_stem,
@@ -57,10 +75,11 @@ def render_kernels(plan: Plan, definitions: bool = True) -> str:
         device=plan.device,
         roles=_roles(plan),
         modes=[_mode(mode) for mode in plan.modes],
-        programs=[*_programs(plan)],
+        headers=sorted(headers),
+        programs=programs,
         ranks=_ranks(plan),
-        copier=_copier(plan),
-        reducer=_reducer(plan),
+        copier=copier,
+        reducer=reducer,
     )
     return tidy(text)
 
@@ -156,9 +175,10 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
     parameters = [f"typename {name}_" if name == activation else f"typename {name}" for name in types]
     in_epilogue = plan.in_epilogue(program)
     contraction = variant.chain.contraction if in_epilogue else None
+    described = StructRenderer(program, contraction.product if contraction else None).text()
     text = render(
         "program.cu.j2",
-        p=StructRenderer(program, contraction.product if contraction else None).text(),
+        p=described,
         types=", ".join(parameters),
         activation=f"{activation}_",
         visits=visits,
@@ -172,4 +192,11 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
         struct=text,
         tuned=table(plan, program),
         in_epilogue=in_epilogue,
+        headers=frozenset(_headers(program, described)),
     )
+
+
+def _headers(program: Program, described: StructText) -> Iterator[str]:
+    yield from (_HEADERS[kernel.kind] for kernel in program.kernels if kernel.kind in _HEADERS)
+    if described.outer_reads or described.outer_writes:
+        yield _TILES

@@ -25,8 +25,12 @@
 #include "launchers.h"
 
 #include "../support/activations.cuh"
+#include "../support/kernels/column_schedule.cuh"
 #include "../support/kernels/entry.cuh"
+#include "../support/kernels/final_reduction.cuh"
 #include "../support/kernels/image_copy.cuh"
+#include "../support/kernels/l2_schedule.cuh"
+#include "../support/kernels/tile_passes.cuh"
 
 namespace {
 using namespace fusegen;

@@ -27,7 +27,9 @@
 
 #include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
+#include "../support/kernels/final_reduction.cuh"
 #include "../support/kernels/image_copy.cuh"
+#include "../support/kernels/tile_passes.cuh"
 
 namespace {
 using namespace fusegen;

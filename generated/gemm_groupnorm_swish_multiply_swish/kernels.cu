@@ -28,6 +28,9 @@
 
 #include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
+#include "../support/kernels/final_reduction.cuh"
+#include "../support/kernels/row_reduction.cuh"
+#include "../support/kernels/row_schedule.cuh"
 
 namespace {
 using namespace fusegen;

@@ -26,6 +26,7 @@
 
 #include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
+#include "../support/kernels/final_reduction.cuh"
 
 namespace {
 using namespace fusegen;

@@ -25,7 +25,10 @@
 #include "launchers.h"
 
 #include "../support/activations.cuh"
+#include "../support/kernels/column_schedule.cuh"
 #include "../support/kernels/entry.cuh"
+#include "../support/kernels/final_reduction.cuh"
+#include "../support/kernels/l2_schedule.cuh"
 
 namespace {
 using namespace fusegen;

@@ -26,6 +26,8 @@
 
 #include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
+#include "../support/kernels/final_reduction.cuh"
+#include "../support/kernels/scalar_reduction.cuh"
 
 namespace {
 using namespace fusegen;

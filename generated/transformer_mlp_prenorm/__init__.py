@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "5e798f7dc575",
+    "77d15cbc16ce",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "a302171f8cec",
+    "ad2848b4867a",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "73ce5a7beebc",
+    "c27340cfb468",
 )
 
 _package = _support.Composition(

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "../support/kernels/final_reduction.cuh"
+#include "../support/kernels/final_reduction_of_tiles.cuh"
 #include "../support/kernels/plane.cuh"
 #include "../support/kernels/pointwise.cuh"
 #include "../support/kernels/tile.cuh"

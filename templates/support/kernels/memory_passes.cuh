@@ -10,16 +10,23 @@
 #include "../explain.cuh"
 #include "../launch.cuh"
 #include "../shapes.cuh"
-#include "final_reduction.cuh"
-#include "plane.cuh"
 #include "pointwise.cuh"
 #include "program.cuh"
-#include "row_reduction.cuh"
-#include "sample_reduction.cuh"
-#include "scalar_reduction.cuh"
-#include "tile.cuh"
 
 namespace fusegen {
+
+// Of headers of these names, which kernels.cu includes where its programs have such kernels.
+template <int kPass, class P>
+cudaError_t launch_final_reduction(
+    const P& p, int64_t blocks, int64_t tiles_per_block, int period, cudaStream_t stream);
+template <int kPass, int kVec, bool kPacked, class P>
+cudaError_t launch_row_reduction(
+    const P& p, const Shapes& shapes, int64_t vector_end, cudaStream_t stream);
+template <class P>
+cudaError_t launch_sample_reduction(const P& p, int64_t blocks, cudaStream_t stream);
+template <class P>
+cudaError_t launch_scalar_reduction(const P& p, cudaStream_t stream);
+struct TileShape;
 
 // The kernel that is launched next, for an explanation.
 inline void explain_next(const char* kernel, int first_pass, int last_pass) {
@@ -81,17 +88,7 @@ class MemoryPasses {
   template <int kPass>
   cudaError_t over_memory() {
     if constexpr (kMayMeetTiles<kPass>) {
-      if (p_.positions > 0) {
-        const TileShape shape = tile_shape_of<kPass>();
-        const bool aligned = kPacked || vector_end_ > 0;
-        if constexpr (kOnPlanes<P, kPass>) {
-          explain_next("plane", kPass, kPass);
-          return launch_plane<kPass, kVec>(p_, shape, aligned, stream_);
-        } else {
-          explain_next("tile", kPass, kPass);
-          return launch_tile<kPass, kVec, kPacked>(p_, shape, aligned, stream_);
-        }
-      }
+      if (p_.positions > 0) return over_tiles<kPass>();
     }
     explain_next("pointwise", kPass, kPass);
     return launch_pointwise<kPass, kVec, kPacked>(
@@ -103,14 +100,7 @@ class MemoryPasses {
   cudaError_t finish_partials() {
     if constexpr (kSumsSamples<P, kPass>) return finish_samples(sample_partials<kPass>());
     if constexpr (kMayMeetTiles<kPass>) {
-      if (p_.positions > 0) {
-        explain_next("final_reduction", kPass, kPass);
-        const TileShape shape = tile_shape_of<kPass>();
-        if constexpr (Totals<P, kPass>::kComponents > Totals<P, kPass>::kFields) {
-          return launch_final_reduction_of_tiles<kPass>(p_, shape, stream_);
-        }
-        return launch_final_reduction<kPass>(p_, int64_t(shape.grid.y), 0, 1, stream_);
-      }
+      if (p_.positions > 0) return finish_tiles<kPass>();
     }
     const PointwiseShape shape = pointwise_shape_of<kPass>();
     explain_next("final_reduction", kPass, kPass);
@@ -152,19 +142,19 @@ class MemoryPasses {
   template <int kPass>
   static constexpr bool kMayMeetTiles =
       (kOuterReadsOf<P, kPass> | kOuterWritesOf<P, kPass>) != 0;
+
+  // Such a pass, in tile_passes.cuh: its launch, what is behind it, its partial results of each
+  // column, and of each column of one sample.
   template <int kPass>
-  TileShape tile_shape_of() const {
-    constexpr int kMultiprocessors = P::kTarget.multiprocessors;
-    if constexpr (kOnPlanes<P, kPass>) {
-      return plane_shape(shapes_, p_.rows, p_.positions, p_.channels, kVec,
-                         pointwise_work<P, kPass>(), kMultiprocessors);
-    }
-    const TileShape shape = tile_shape(
-        shapes_, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
-        kTileBytes<P, kPass>, pointwise_work<P, kPass>(), kMultiprocessors);
-    if constexpr (!kSumsSamples<P, kPass>) return shape;
-    return tile_shape_of_samples(shape, shapes_, kMultiprocessors);
-  }
+  cudaError_t over_tiles();
+  template <int kPass>
+  cudaError_t finish_tiles();
+  template <int kPass>
+  int64_t tile_partials() const;
+  template <int kPass>
+  int64_t tile_sample_partials() const;
+  template <int kPass>
+  TileShape tile_shape_of() const;
 
   // Partial results of the column sums of a pass over memory, of each column.
   template <int kPass>
@@ -172,7 +162,7 @@ class MemoryPasses {
     if constexpr (!kLeavesPartials<P, kPass>) return 0;
     if constexpr (kSumsSamples<P, kPass>) return p_.samples * sample_partials<kPass>();
     if constexpr (kMayMeetTiles<kPass>) {
-      if (p_.positions > 0) return tile_shape_of<kPass>().grid.y;
+      if (p_.positions > 0) return tile_partials<kPass>();
     }
     const PointwiseShape shape = pointwise_shape_of<kPass>();
     return int64_t(shape.grid.y) * shape.period;
@@ -182,7 +172,7 @@ class MemoryPasses {
   template <int kPass>
   int64_t sample_partials() const {
     if constexpr (kMayMeetTiles<kPass>) {
-      if (p_.positions > 0) return tile_shape_of<kPass>().tiles.sample_blocks;
+      if (p_.positions > 0) return tile_sample_partials<kPass>();
     }
     const PointwiseShape shape = pointwise_shape_of<kPass>();
     return shape.sample_blocks * shape.period;

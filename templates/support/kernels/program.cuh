@@ -126,6 +126,13 @@ constexpr bool kHasSamples = count_of<P, P::kPasses - 1, SampleSum>() > 0;
 template <class P, int kPass>
 constexpr bool kSumsSamples = kPass == P::kPasses - 1 && kHasSamples<P>;
 
+// The fields of Reads, and of Writes, that pass kPass moves and that are [batch, channels,
+// positions].
+template <class P, int kPass>
+constexpr unsigned kOuterReadsOf = P::kReadBy[kPass] & P::kOuterReads;
+template <class P, int kPass>
+constexpr unsigned kOuterWritesOf = kPass == P::kPasses - 1 ? P::kOuterWrites : 0u;
+
 // How many values the largest combined record has (reductions.cuh), of the sums of a pass.
 template <class P, int kPass>
 __host__ __device__ constexpr int combined_values() {

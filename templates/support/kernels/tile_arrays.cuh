@@ -16,14 +16,7 @@
 
 namespace fusegen {
 
-// The fields of Reads, and of Writes, that pass kPass moves and that are [batch, channels,
-// positions].
-template <class P, int kPass>
-constexpr unsigned kOuterReadsOf = P::kReadBy[kPass] & P::kOuterReads;
-template <class P, int kPass>
-constexpr unsigned kOuterWritesOf = kPass == P::kPasses - 1 ? P::kOuterWrites : 0u;
-
-// Bytes of an element of these.
+// Bytes of an element of the outer tensors that pass kPass moves.
 template <class P, int kPass>
 constexpr int kTileBytes =
     read_bytes<P>(kOuterReadsOf<P, kPass>) + write_bytes<P>(kOuterWritesOf<P, kPass>);

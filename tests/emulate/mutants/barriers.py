@@ -84,7 +84,7 @@ LAUNCHES = [
          "pointwise_kernel"),
         ("the end of the last pass' sums", "pointwise", _SCHEDULES, "two_pass",
          "passes_.template finish_partials<kLast>()", nan("grad_gemm_bias"), None),
-        ("the end of a row kernel's sums", "short rows", _SCHEDULES, "row",
+        ("the end of a row kernel's sums", "short rows", "kernels/row_schedule.cuh", "row",
          "launch_final_reduction<kLast>(p_, blocks, 0, 1, stream_)", nan("grad_gemm_bias"), None),
         ("the sum over channels", "column", _PASSES, "reduce_channels", "launch_scalar_reduction(p_, stream_)",
          nan("grad_bias"), None),
