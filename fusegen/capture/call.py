@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -71,19 +71,22 @@ class Call(nn.Module):
         return self
 
     def forward(self, *tensors: Tensor) -> Any:
-        support = _support_of(self._operator)
-        given = [self._given(each, tensors, support) for each in self._arguments]
+        given = [self._given(each, tensors) for each in self._arguments]
         if self._is_image:
-            result = support.images.call_on_images(self._operator, given, support.memory_formats.is_last(given[0]))
+            images, formats = self._support("images"), self._support("memory_formats")
+            result = images.call_on_images(self._operator, given, formats.is_last(given[0]))
         else:
-            result = support.precisions.call_operator(self, self._operator, tuple(given))
+            result = self._support("precisions").call_operator(self, self._operator, tuple(given))
         results = result if isinstance(result, tuple) else (result,)
         made = [results[at].to(dtype) for at, dtype in self._results]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _given(self, argument: Argument, tensors: Sequence[Tensor], support: Any) -> Any:
+    def _support(self, module: str) -> Any:
+        return _support_of(self._operator, module)
+
+    def _given(self, argument: Argument, tensors: Sequence[Tensor]) -> Any:
         if argument.value is _SEED:
-            return support.drawn_seed.draw_seed(tensors[0].device)
+            return self._support("drawn_seed").draw_seed(tensors[0].device)
         if argument.tensor is None:
             return argument.value
         tensor = tensors[argument.tensor]
@@ -108,7 +111,7 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
     nodes = list(dict.fromkeys(node for node in chain.tensors.values() if node is not None))
     numbers = {**chain.numbers, _MODE: mode, _SEED: _SEED}
     if operator.split is not None:
-        numbers[_PRECISION] = _support_of(operator).precisions.FP32_SPLIT
+        numbers[_PRECISION] = _support_of(operator, "precisions").FP32_SPLIT
     arguments = []
     for each in operator.forward._schema.arguments:
         if chain.tensors.get(each.name) is not None:
@@ -165,6 +168,6 @@ def _roles(operator: Any, chain: Chain) -> list[tuple[str, torch.dtype]]:
     return [(roles.get(name, "parameter"), value.dtype) for name, value in floating.items()]
 
 
-def _support_of(operator: Any) -> Any:
-    """The support package that the operator is from."""
-    return sys.modules[type(operator).__module__.rpartition(".")[0]]
+def _support_of(operator: Any, module: str) -> Any:
+    """A module of the support package that the operator is from, which packages import when they need it."""
+    return importlib.import_module(f"{type(operator).__module__.rpartition('.')[0]}.{module}")

@@ -117,7 +117,7 @@ class _Comparison:
         if "/" not in path:
             why = "No such file is rendered"
         elif package == SUPPORT:
-            why = "The templates have no such file"
+            why = "No package uses this file"
         elif package in self.specs:
             why = f"{self.specs[package]} does not give this file"
         else:

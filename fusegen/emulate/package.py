@@ -22,6 +22,7 @@ from fusegen.emulate.compiler import compile_kernels
 from fusegen.emulate.errors import EmulationBuildError
 from fusegen.emulate.precompiled import precompiled
 from fusegen.paths import AUTOGRAD, MODULE_SOURCE, SUPPORT
+from fusegen.render.includes import included_files
 
 # Held while a package is imported: a thread that finds one finds the whole of it.
 _importing = threading.RLock()
@@ -61,8 +62,8 @@ def emulate_package(
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=modes)
     support = package.parent / SUPPORT
     libraries = [kernels.path, *_contraction(package / "bindings.cpp", support, cache, defines)]
-    headers = (package / "launchers.h", *sorted(support.glob("torch_*.h")))
-    binding = _read(package / "bindings.cpp", *headers, *_module_sources(support))
+    sources = included_files(package / "bindings.cpp", package.parent)
+    binding = _read(*(package.parent / path for path in sources), *_module_sources(support))
     key = _digest(binding + "".join(map(str, libraries)).encode())
     copy = cache / f"{package.name}-{key}"
     copy.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from torch import nn
 
 from fusegen.plan.composition import Planned, modules
 from fusegen.render.module import render_module
-from fusegen.render.package import support_files
+from fusegen.render.support import used_support
 from fusegen.runtime.importing import import_package
 
 
@@ -46,7 +46,6 @@ def _forget(folder: Path) -> None:
 
 def _files(planned: Planned) -> dict[str, str]:
     """The sources of Python."""
-    files = {path: text for path, text in support_files().items() if path.endswith(".py")}
     sources = {plan.spec.name: "" for plan in planned.plans}
-    files |= {f"{each.spec.name}/__init__.py": render_module(each, sources) for each in modules(planned)}
-    return files
+    files = {f"{each.spec.name}/__init__.py": render_module(each, sources) for each in modules(planned)}
+    return {**files, **used_support(files)}

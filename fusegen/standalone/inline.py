@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-_QUOTED = re.compile(r'#include "([^"]+)"')
+from fusegen.render.includes import QUOTED, beside
+
 _ONCE = "#pragma once"
 
 
@@ -21,11 +21,11 @@ def inline(root: str, files: Mapping[str, str]) -> str:
     def expand(path: str) -> list[str]:
         lines: list[str] = []
         for line in files[path].splitlines():
-            found = _QUOTED.match(line)
+            found = QUOTED.match(line)
             if found is None:
                 lines += [] if line == _ONCE else [line]
                 continue
-            header = _beside(path, found[1])
+            header = beside(path, found[1])
             if header not in seen:
                 seen.add(header)
                 lines += ["", f"// ---- {header} {'-' * max(1, 90 - len(header))}", *expand(header)]
@@ -33,15 +33,3 @@ def inline(root: str, files: Mapping[str, str]) -> str:
 
     text = "\n".join(expand(root))
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
-
-
-def included(path: str, text: str) -> Iterator[str]:
-    """The paths of the files that a text at this path includes itself."""
-    for line in text.splitlines():
-        found = _QUOTED.match(line)
-        if found is not None:
-            yield _beside(path, found[1])
-
-
-def _beside(path: str, name: str) -> str:
-    return posixpath.normpath(posixpath.join(posixpath.dirname(path), name))

@@ -12,10 +12,11 @@ from fusegen.plan.plan import Plan
 from fusegen.render.binding import ops_context
 from fusegen.render.cuda import render_definitions, render_kernels
 from fusegen.render.environment import render
+from fusegen.render.includes import included
 from fusegen.render.launchers_header import render_launchers_header
 from fusegen.render.layout import tidy
-from fusegen.render.package import support_files
-from fusegen.standalone.inline import included, inline
+from fusegen.render.support import support_files
+from fusegen.standalone.inline import inline
 from fusegen.standalone.named import NamedPlan, named_plans
 
 DIRECTORY = "standalone"  # of templates

@@ -11,12 +11,13 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from fusegen.paths import SUPPORT, templates_directory
+from fusegen.render.support import public_names
 from fusegen.standalone.statements import Statement, statements
 
 _NOQA = re.compile(r"  # noqa\b.*$", re.MULTILINE)
-_INIT = "__init__"
 
 Name = tuple[str, str]
 """A file, and a name in it."""
@@ -70,7 +71,8 @@ class _File:
 def support_text(used: Iterable[str]) -> SupportText:
     """used: the names that are needed of `_support`."""
     files, kept = _files(), dict[str, list[Statement]]()
-    public, imports = {name: files[_INIT].siblings[name] for name in sorted(set(used))}, dict[str, set[str]]()
+    homes, imports = _homes(), dict[str, set[str]]()
+    public = {name: (homes[name], name) for name in sorted(set(used))}
     made: dict[str, list[str]] = {}  # by file, in an order in which all are there
 
     def need(file: _File, name: str) -> None:
@@ -112,10 +114,21 @@ def support_text(used: Iterable[str]) -> SupportText:
 @cache
 def _files() -> dict[str, _File]:
     found: dict[str, _File] = {}
-    for directory in (templates_directory() / SUPPORT, templates_directory() / "standalone" / SUPPORT):
+    for directory in _directories():
         for path in sorted(directory.glob("*.py")):
             found.setdefault(path.stem, _File(path.stem)).add(path.read_text(encoding="utf-8"))
     return found
+
+
+@cache
+def _homes() -> dict[str, str]:
+    """The files of the names of `_support`."""
+    inits = [(directory / "__init__.py").read_text(encoding="utf-8") for directory in _directories()]
+    return {name: file for init in inits for name, file in public_names(init).items()}
+
+
+def _directories() -> tuple[Path, Path]:
+    return templates_directory() / SUPPORT, templates_directory() / "standalone" / SUPPORT
 
 
 def _taken(file: _File, kept: Sequence[Statement]) -> dict[str, Name]:

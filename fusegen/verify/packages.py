@@ -10,7 +10,8 @@ from torch import nn
 
 from fusegen.errors import Diagnostic, FusegenError, SpecError
 from fusegen.plan.composition import Planned
-from fusegen.render.package import render_package, support_files
+from fusegen.render.package import render_package
+from fusegen.render.support import used_support
 from fusegen.verify.subject import Subject
 
 
@@ -59,7 +60,8 @@ def open_subject(
 
 
 def _refuse_stale(plan: Planned, output: Path) -> None:
-    for path, text in {**render_package(plan), **support_files()}.items():
+    rendered = render_package(plan)
+    for path, text in {**rendered, **used_support(rendered)}.items():
         file = output / path
         if not file.is_file() or file.read_bytes() != text.encode():
             raise VerificationError(f"{file} is not what the spec says: run `fusegen check`")

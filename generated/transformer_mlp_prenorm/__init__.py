@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "77d15cbc16ce",
+    "f153171f756c",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "ad2848b4867a",
+    "060709c31cbf",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "c27340cfb468",
+    "407f391ce050",
 )
 
 _package = _support.Composition(

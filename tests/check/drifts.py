@@ -6,18 +6,28 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from fusegen.render.git_files import git_files
+from fusegen.plan.load import plan_file
 from fusegen.render.manifest import digest
-from fusegen.render.package import support_files
+from fusegen.render.package import render_all
 
 A, B = "gemm_add_relu", "gemm_scale_bn"
 FILES = ("__init__.py", "bindings.cpp", "kernels.cu", "launchers.h", "plan.json", "py.typed")
 KERNELS, PLAN = f"{A}/kernels.cu", f"{A}/plan.json"
 HEADER = "support/launch.cuh"
 IGNORE = ".gitignore"
-# What packages share.
-SHARED = tuple({**git_files(), **support_files()})
+
+
+def shared(*names: str) -> set[str]:
+    """The files that packages share."""
+    plans = [plan_file(ROOT / "specs" / f"{name}.yaml") for name in names]
+    return {path for path in render_all(plans) if path.partition("/")[0] not in names}
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = shared(A, B)
+OF_B_ALONE = {path: "orphaned" for path in SHARED - shared(A)}
 MANIFEST = "manifest.json"
 
 # name -> what happens to a project, and the kind of each finding by its path
@@ -175,12 +185,12 @@ def never_rendered(project) -> None:
 # Orphaned
 
 
-@drift({**package(B, "orphaned"), MANIFEST: "manifest"})
+@drift({**package(B, "orphaned"), **OF_B_ALONE, MANIFEST: "manifest"})
 def spec_gone(project) -> None:
     project.spec(B).unlink()
 
 
-@drift({**package(B, "orphaned"), MANIFEST: "manifest"})
+@drift({**package(B, "orphaned"), **OF_B_ALONE, MANIFEST: "manifest"})
 def spec_gone_and_a_file_edited(project) -> None:
     project.spec(B).unlink()
     rewrite(project, f"{B}/kernels.cu", lambda data: data + b"// by hand\n")
@@ -260,7 +270,7 @@ def no_manifest_and_a_package_of_differences(project) -> None:
         rewrite(project, f"{A}/{file}", lambda data: data + b"\n")
 
 
-@drift({MANIFEST: "manifest", KERNELS: "changed", **package(B, "orphaned")})
+@drift({MANIFEST: "manifest", KERNELS: "changed", **package(B, "orphaned"), **OF_B_ALONE})
 def a_damaged_manifest(project) -> None:
     rewrite(project, MANIFEST, lambda data: data[:100])
     rewrite(project, KERNELS, lambda data: data + b"// old or by hand?\n")

@@ -9,7 +9,7 @@ import pytest
 
 from fusegen import __version__
 from fusegen.check.run import check, write_patch
-from tests.check.drifts import DRIFTS, FILES, HEADER, IGNORE, KERNELS, MANIFEST, PLAN, SHARED, A, B
+from tests.check.drifts import DRIFTS, FILES, HEADER, IGNORE, KERNELS, MANIFEST, OF_B_ALONE, PLAN, SHARED, A, B
 
 EACH = pytest.mark.parametrize("name", DRIFTS)
 
@@ -79,7 +79,8 @@ COMMANDS = {
         f"rm {' '.join(f'generated/{A}/{file}' for file in FILES)} && fusegen build --no-compile specs"
     ),
     "a_damaged_manifest": (
-        f"rm -r generated/{KERNELS} generated/{B} generated/{MANIFEST} && fusegen build --no-compile specs"
+        f"rm -r generated/{KERNELS} generated/{B} {' '.join(f'generated/{path}' for path in OF_B_ALONE)} "
+        f"generated/{MANIFEST} && fusegen build --no-compile specs"
     ),
 }  # fmt: skip
 
@@ -116,7 +117,7 @@ MEANINGS = {
     "spec_gone_and_a_file_edited": {f"{B}/kernels.cu": "the edit is lost"},
     "no_longer_rendered": {
         f"{A}/more.cuh": f"specs/{A}.yaml does not give this file any more.",
-        "support/old.cuh": "The templates have no such file any more.",
+        "support/old.cuh": "No package uses this file any more.",
     },
     "files_of_somebody_else": {f"{A}/notes.txt": "the manifest does not list it"},
     "a_checkout_with_crlf": {KERNELS: ".gitattributes"},

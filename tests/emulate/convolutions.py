@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import pytest
@@ -111,4 +112,4 @@ def formats_of(batch, channels, positions):
 def part_of_support(cls, name):
     """A file of support/ of a package."""
     support = sys.modules[cls.__module__]._support
-    return sys.modules[f"{support.__name__}.{name}"]
+    return importlib.import_module(f"{support.__name__}.{name}")

@@ -9,7 +9,7 @@ import pytest
 
 from fusegen.plan.load import plan_file
 from fusegen.plan.plan import Plan
-from fusegen.render import package
+from fusegen.render import support
 from fusegen.render.package import render_package
 
 SPEC = """\
@@ -63,5 +63,5 @@ def test_a_package_counts_the_contraction_among_its_sources(tmp_path: Path, monk
 def change_contraction(monkeypatch) -> None:
     """As if its source had another line."""
     path = "support/contraction/contraction.cu"
-    files = package.support_files()
-    monkeypatch.setattr(package, "support_files", lambda: {**files, path: files[path] + "int more;\n"})
+    files = support.support_files()
+    monkeypatch.setattr(support, "support_files", lambda: {**files, path: files[path] + "int more;\n"})

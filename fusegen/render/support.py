@@ -1,0 +1,66 @@
+"""The files of templates/support, and which of them packages use: a directory has those alone.
+
+What a file has does not depend on the packages, so that one more package adds files and changes none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from fusegen.paths import MODULE_SOURCE, SUPPORT, templates_directory
+from fusegen.render.includes import included
+
+_SUFFIXES = (".cuh", ".cu", ".h", ".cpp", ".py")
+_INIT = f"{SUPPORT}/__init__.py"
+_NAME = re.compile(r"\b_support\.(\w+)")
+
+
+def support_files() -> dict[str, str]:
+    """All of them by their paths below an output directory; what editors and file managers leave beside them is not."""
+    support = templates_directory() / SUPPORT
+    sources = [path for path in support.rglob("*") if path.suffix in _SUFFIXES]
+    return {f"{SUPPORT}/{p.relative_to(support).as_posix()}": p.read_text(encoding="utf-8") for p in sorted(sources)}
+
+
+def used_support(files: Mapping[str, str]) -> dict[str, str]:
+    """Those that files of packages include, import or are compiled with, and so on, in the order of their paths."""
+    known, found = support_files(), set[str]()
+    homes = public_names(known[_INIT])
+    waiting = [path for each in files.items() for path in _used_by(*each, homes)]
+    while waiting:
+        path = waiting.pop()
+        if path in known and path not in found:
+            found.add(path)
+            waiting += _used_by(path, known[path], homes)
+    return {path: text for path, text in known.items() if path in found}
+
+
+def public_names(init: str) -> dict[str, str]:
+    """The names that packages take of `_support`, and the modules that have them. init: the text of __init__.py."""
+    names: dict[str, str] = {}
+    for node in ast.parse(init).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            names |= {each.name: str(node.module) for each in node.names}
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_OPTIONAL":
+            names |= {name: module for module, found in ast.literal_eval(node.value).items() for name in found}
+    return names
+
+
+def _used_by(path: str, text: str, homes: Mapping[str, str]) -> Iterator[str]:
+    """What a file uses itself; some of these paths are no files of `support`."""
+    if not path.endswith(".py"):
+        for header in included(path, text):
+            yield from (header, header.removesuffix(".h") + ".cu")  # contraction.h is that of a source
+        if path.endswith("/bindings.cpp"):
+            yield f"{SUPPORT}/{MODULE_SOURCE}"  # in each library
+    elif path.startswith(f"{SUPPORT}/"):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                yield f"{SUPPORT}/{node.module}.py"
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{SUPPORT}/{node.value}"  # differentiated.py reads autograd.cpp
+    else:
+        yield _INIT
+        yield from (f"{SUPPORT}/{homes[name]}.py" for name in _NAME.findall(text) if name in homes)
