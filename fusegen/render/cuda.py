@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.functions.catalogue import FUNCTIONS, known_of
@@ -21,22 +21,21 @@ from fusegen.render.spelling import type_name
 from fusegen.render.tuning import Table, table
 from fusegen.render.types import CPP, type_parameter, type_roles
 
-# By kind of kernel, the header with all that a program needs for it; entry.cuh has the pointwise kernel.
+# By kind of kernel, the header with all that a program needs for it; kernels/entry.cuh has the pointwise kernel.
 _HEADERS = {
-    "row": "row_schedule",
-    "column": "column_schedule",
-    "l2": "l2_schedule",
-    "row_reduction": "row_reduction",
-    "final_reduction": "final_reduction",
-    "sample_reduction": "sample_reduction",
-    "scalar_reduction": "scalar_reduction",
+    "row": "kernels/row_schedule",
+    "column": "kernels/column_schedule",
+    "l2": "kernels/l2_schedule",
+    "row_reduction": "kernels/row_reduction",
+    "final_reduction": "kernels/final_reduction",
+    "sample_reduction": "kernels/sample_reduction",
+    "scalar_reduction": "kernels/scalar_reduction",
 }
-_TILES = "tile_passes"  # where tensors are [batch, channels, positions]
 
 
 @dataclass(frozen=True)
 class ProgramText:
-    """headers: what it needs of templates/support/kernels."""
+    """headers: what it needs of templates/support, besides what all need."""
 
     title: str
     omitted: str  # the macro that leaves the program out
@@ -61,9 +60,10 @@ class ModeText:
 
 def render_kernels(plan: Plan, definitions: bool = True) -> str:
     """The text of kernels.cu. definitions: whether it has the functions that templates/support lacks."""
-    programs, copier, reducer = [*_programs(plan)], _copier(plan), _reducer(plan)
-    headers = {"entry"}.union(*(program.headers for program in programs))
-    headers |= {name for name, used in {"image_copy": copier, "mean_loss": reducer}.items() if used}
+    programs, ranks, copier, reducer = [*_programs(plan)], _ranks(plan), _copier(plan), _reducer(plan)
+    besides = {"ranks": ranks, "kernels/image_copy": copier, "kernels/mean_loss": reducer}
+    headers = {"activations", "kernels/entry", *(header for header, used in besides.items() if used)}
+    headers = headers.union(*(program.headers for program in programs))
     text = render(
         "kernels.cu.j2",
         file=plan.spec.file_stem,
@@ -77,7 +77,7 @@ def render_kernels(plan: Plan, definitions: bool = True) -> str:
         modes=[_mode(mode) for mode in plan.modes],
         headers=sorted(headers),
         programs=programs,
-        ranks=_ranks(plan),
+        ranks=ranks,
         copier=copier,
         reducer=reducer,
     )
@@ -173,7 +173,7 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
     types = [type_parameter(role) for role in type_roles(plan.modes[0].roles)]
     activation = type_parameter("activation")
     parameters = [f"typename {name}_" if name == activation else f"typename {name}" for name in types]
-    in_epilogue = plan.in_epilogue(program)
+    in_epilogue, tuned = plan.in_epilogue(program), table(plan, program)
     contraction = variant.chain.contraction if in_epilogue else None
     described = StructRenderer(program, contraction.product if contraction else None).text()
     text = render(
@@ -190,13 +190,15 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
         symbol=symbol(plan.spec.name, program),
         arguments=struct(program),
         struct=text,
-        tuned=table(plan, program),
+        tuned=tuned,
         in_epilogue=in_epilogue,
-        headers=frozenset(_headers(program, described)),
+        headers=_headers(program, described, {"contraction/entry": in_epilogue, "tuning": tuned is not None}),
     )
 
 
-def _headers(program: Program, described: StructText) -> Iterator[str]:
-    yield from (_HEADERS[kernel.kind] for kernel in program.kernels if kernel.kind in _HEADERS)
-    if described.outer_reads or described.outer_writes:
-        yield _TILES
+def _headers(program: Program, described: StructText, besides: Mapping[str, bool]) -> frozenset[str]:
+    """besides: headers, and whether the program needs each."""
+    used = {"dropout": bool(described.dropouts), **besides}
+    used["kernels/tile_passes"] = bool(described.outer_reads or described.outer_writes)
+    kinds = {_HEADERS[kernel.kind] for kernel in program.kernels if kernel.kind in _HEADERS}
+    return frozenset({*kinds, *(header for header, needed in used.items() if needed)})

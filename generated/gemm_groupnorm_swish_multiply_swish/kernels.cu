@@ -31,6 +31,7 @@
 #include "../support/kernels/final_reduction.cuh"
 #include "../support/kernels/row_reduction.cuh"
 #include "../support/kernels/row_schedule.cuh"
+#include "../support/tuning.cuh"
 
 namespace {
 using namespace fusegen;

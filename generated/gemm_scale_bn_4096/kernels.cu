@@ -29,6 +29,7 @@
 #include "../support/kernels/entry.cuh"
 #include "../support/kernels/final_reduction.cuh"
 #include "../support/kernels/l2_schedule.cuh"
+#include "../support/tuning.cuh"
 
 namespace {
 using namespace fusegen;

@@ -26,6 +26,7 @@
 #include "launchers.h"
 
 #include "../support/activations.cuh"
+#include "../support/dropout.cuh"
 #include "../support/kernels/entry.cuh"
 #include "../support/kernels/final_reduction.cuh"
 

@@ -32,6 +32,7 @@
 #include "../support/kernels/final_reduction.cuh"
 #include "../support/kernels/l2_schedule.cuh"
 #include "../support/kernels/scalar_reduction.cuh"
+#include "../support/tuning.cuh"
 
 namespace {
 using namespace fusegen;

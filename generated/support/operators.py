@@ -33,6 +33,7 @@ class Operator(TracedOperator):
     """
 
     split = None
+    over_ranks = False
 
     def __init__(
         self,

@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "f153171f756c",
+    "d990355b1154",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "060709c31cbf",
+    "df11dcd46db2",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "407f391ce050",
+    "ce834a11bc90",
 )
 
 _package = _support.Composition(

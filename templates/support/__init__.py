@@ -12,7 +12,6 @@ from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator
 from .package import Package
 from .precisions import check_precision, choose_precision
-from .ranks import RANKS_COMPILED, RANKS_PRECISION, RankOperator, Ranks, group_of
 from .stand_in import (
     DROPS_FROZEN,
     HALF_TRACKED,
@@ -45,8 +44,6 @@ __all__ = [
     "NO_ROWS",
     "OTHER_GROUPS",
     "OTHER_SHAPE",
-    "RANKS_COMPILED",
-    "RANKS_PRECISION",
     "REFUSED",
     "SOME_FROZEN",
     "UNEQUAL_PARTS",
@@ -58,15 +55,12 @@ __all__ = [
     "KernelUse",
     "Operator",
     "Package",
-    "RankOperator",
-    "Ranks",
     "check_precision",
     "check_shape",
     "choose_precision",
     "draw_seed",
     "elsewhere",
     "flat_parameter",
-    "group_of",
     "is_autocast",
     "is_no_share",
     "misfit",
@@ -93,6 +87,7 @@ _OPTIONAL = {
     "convolution": ("UNBATCHED", "Convolved", "misfit_convolution", "result_shape"),
     "images": ("OTHER_POSITIONS", "Multiplicand", "Pictured", "has_no_variance"),
     "losses": ("Loss",),
+    "ranks": ("RANKS_COMPILED", "RANKS_PRECISION", "RankOperator", "Ranks", "group_of"),
 }
 
 

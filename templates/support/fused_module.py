@@ -10,7 +10,6 @@ from torch import Tensor, fx, nn
 from .dropout import DrawsFactors
 from .parametrised import once
 from .precisions import forget_pieces, precision_name, without_pieces
-from .ranks import RankOperator
 from .results import result_of
 from .stand_in import COMPUTED, NO_ROWS, elsewhere
 from .state_names import OriginalNames
@@ -89,7 +88,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
             return operator, found
         if device != package.device:
             return None, elsewhere(package.name, self, x)
-        if x.numel() == 0 and (x.shape[0] or type(operator) is not RankOperator):
+        if x.numel() == 0 and (x.shape[0] or not operator.over_ranks):
             return None, NO_ROWS
         if package.built:
             return operator, found  # other ranks wait for this one, which has no rows

@@ -57,6 +57,7 @@ class RankOperator:
     """
 
     split = None
+    over_ranks = True
     tiled = own_source = False
     dropped = None
     parts = 1

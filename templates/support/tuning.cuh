@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include "call.h"
 #include "launch.cuh"
 #include "shapes.cuh"
 
@@ -50,6 +51,14 @@ Shapes tuned_shapes(
     if (same && near && alike && rows <= line.most_rows) return line.shapes;
   }
   return {};
+}
+
+// Those that a call forces, else the above.
+template <int kLines>
+Shapes shapes_of(const Call& call, const Tuned (&table)[kLines]) {
+  if (call.forced != nullptr) return *call.forced;
+  return tuned_shapes(
+      table, int(call.mode), call.rows, call.channels, call.channels / call.groups);
 }
 
 }  // namespace fusegen

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fusegen.plan.load import plan_file
@@ -20,14 +21,14 @@ IGNORE = ".gitignore"
 
 
 def shared(*names: str) -> set[str]:
-    """The files that packages share."""
-    plans = [plan_file(ROOT / "specs" / f"{name}.yaml") for name in names]
+    """The files that packages share, of specs without their tunings, as the project has them."""
+    plans = [replace(plan_file(ROOT / "specs" / f"{name}.yaml"), tuning=()) for name in names]
     return {path for path in render_all(plans) if path.partition("/")[0] not in names}
 
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = shared(A, B)
-OF_B_ALONE = {path: "orphaned" for path in SHARED - shared(A)}
+OF_B_ALONE = {path: "orphaned" for path in sorted(SHARED - shared(A))}
 MANIFEST = "manifest.json"
 
 # name -> what happens to a project, and the kind of each finding by its path
@@ -119,7 +120,7 @@ def spec_changed(project) -> None:
     project.edit_spec(A, "targets: [sm_90]", "targets: [sm_80]")
 
 
-@drift({**SOURCES, PLAN: "stale_plan", MANIFEST: "manifest"})
+@drift({**SOURCES, PLAN: "stale_plan", "support/tuning.cuh": "missing", MANIFEST: "manifest"})
 def tuned_since(project) -> None:
     tune(project, 16)
 

@@ -71,7 +71,6 @@
 #include <cuda_runtime.h>
 
 #include "../columns.cuh"
-#include "../dropout.cuh"
 #include "../packs.cuh"
 #include "../parts.cuh"
 #include "../reductions.cuh"

@@ -9,7 +9,6 @@
 
 #include "../call.h"
 #include "../shapes.cuh"
-#include "../tuning.cuh"
 #include "schedules.cuh"
 
 // The dtype configurations that are compiled, as bits: all of them, unless a build sets fewer.
@@ -90,6 +89,9 @@ struct WriteTo {
 };
 inline ReadFrom from(const void* at, int64_t offset = 0) { return {at, offset}; }
 inline WriteTo to(void* at, int64_t offset = 0) { return {at, offset}; }
+
+template <typename Acc>
+struct SampleFactors;  // dropout.cuh, which kernels.cu includes where something is drawn
 
 // Checks whether pointers are multiples of 16 bytes; null is one, and scalars are not checked.
 // parts: of parts, whose elements vectors move only where all vectors are packed.
@@ -216,18 +218,11 @@ struct Untuned {};
 inline Shapes shapes_of(const Call& call, Untuned) {
   return call.forced != nullptr ? *call.forced : Shapes{};
 }
-// The same, else those of the first entry of a table that applies.
-template <int kLines>
-Shapes shapes_of(const Call& call, const Tuned (&table)[kLines]) {
-  if (call.forced != nullptr) return *call.forced;
-  return tuned_shapes(
-      table, int(call.mode), call.rows, call.channels, call.channels / call.groups);
-}
 
 }  // namespace fusegen
 
 // The launcher of a program and what goes with it, as launchers.h declares them. Shapes: a table of
-// launch shapes, or Untuned().
+// launch shapes (tuning.cuh), or Untuned().
 #define FUSEGEN_LAUNCHER(symbol, Program, shapes)                                             \
   extern "C" int symbol(const fusegen::Call* call, const Program##Arguments* arguments) {      \
     return fusegen::run<Program, Modes>(*call, *arguments, shapes_of(*call, shapes));          \
