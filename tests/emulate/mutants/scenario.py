@@ -68,10 +68,12 @@ def build(copy: Copy, mutants: list[tuple[int, Mutant]], root: Path, cache: Path
 
 
 def add_mutants(package: Path, mutants: list[tuple[int, Mutant]]) -> None:
-    """Puts mutants into the support headers beside a package."""
+    """Puts mutants into the support headers beside a package, but for those of headers that it does not include."""
     source = package / "kernels.cu"
     for name in {each.file for _, each in mutants}:
         path = package.parent / "support" / name
+        if not path.is_file():
+            continue
         text = path.read_text(encoding="utf-8")
         path.write_text(with_mutants(text, [each for each in mutants if each[1].file == name]), encoding="utf-8")
     source.write_text('extern "C" { int fusegen_mutant = 0; }\n' + source.read_text(encoding="utf-8"), encoding="utf-8")
