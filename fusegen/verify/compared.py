@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -52,29 +53,49 @@ def compare_module(
         if "CUDA" in str(problem):
             raise  # the device's trouble, which would make the fused module fail alike
         return [_raises_alike(fused, inputs, grad_output, autocast_dtype, train, problem)]
-    fused_run = run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
     if exact is None:
         exact = reference(original, inputs, grad_output, train=train, dtype=dtype)
-    also = runs_in_other_formats(original, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
-    found = compare_runs(fused_run, eager_run, exact, dtype, also)
+    made = run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
+    about = Data(original, inputs, grad_output, dtype, autocast_dtype, train, seed)
+    return judge_run(made, eager_run, exact, about)
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run was made of. dtype: the one that the computation rounds to."""
+
+    original: nn.Module
+    inputs: Sequence[Tensor]
+    grad_output: Tensor
+    dtype: torch.dtype
+    autocast_dtype: torch.dtype | None = None
+    train: bool = True
+    seed: int = 0
+
+
+def judge_run(made: Run, eager: Run, exact: Reference, data: Data) -> list[Comparison]:
+    """Judge a run of a fused module; what fails again, by several runs of eager PyTorch and by what elements next to a
+    kink decide."""
+    of, inputs, grad_output, dtype = data.original, data.inputs, data.grad_output, data.dtype
+    autocast, train = data.autocast_dtype, data.train
+    also = runs_in_other_formats(of, inputs, grad_output, autocast_dtype=autocast, train=train)
+    found = compare_runs(made, eager, exact, dtype, also)
     if all(item.ok for item in found):
         return found
-    moved = moved_runs(
-        original, inputs, grad_output, dtype=dtype, autocast_dtype=autocast_dtype, train=train, seed=seed
-    )
+    moved = moved_runs(of, inputs, grad_output, dtype=dtype, autocast_dtype=autocast, train=train, seed=data.seed)
 
-    def judged(made: Run, one: list[Comparison]) -> list[Comparison]:
-        several = compare_runs(made, eager_run, exact, dtype, [*also, *moved])
-        return [by_chance(*each, dtype) for each in zip(one, several, strict=True)]
+    def judged(one: Run, first: list[Comparison]) -> list[Comparison]:
+        several = compare_runs(one, eager, exact, dtype, [*also, *moved])
+        return [by_chance(*each, dtype) for each in zip(first, several, strict=True)]
 
-    found = judged(fused_run, found)
+    found = judged(made, found)
     if all(item.ok for item in found):
         return found
-    beside = room(original, inputs, grad_output, dtype=dtype, train=train, seed=seed)
+    beside = room(of, inputs, grad_output, dtype=dtype, train=train, seed=data.seed)
     if beside is None:
         return found
-    nearer = beside.nearer(fused_run, exact.run)
-    second = judged(nearer, compare_runs(nearer, eager_run, exact, dtype, also))
+    nearer = beside.nearer(made, exact.run)
+    second = judged(nearer, compare_runs(nearer, eager, exact, dtype, also))
     return [beside.judged(*each) for each in zip(found, second, strict=True)]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch._inductor import config as inductor
 
 from fusegen.verify.behaviour import summed_up
-from fusegen.verify.compared import compare_runs
+from fusegen.verify.compared import Data, judge_run
 from fusegen.verify.drawn import set_state
 from fusegen.verify.policy import Comparison
 from fusegen.verify.reference import reference
@@ -104,4 +104,5 @@ def _judged(
 ) -> list[Comparison]:
     exact = reference(original, inputs, grad_output, train=train)
     eager = run(original, inputs, grad_output, train=train)
-    return summed_up(label, compare_runs(found, eager, exact, inputs[0].dtype))
+    data = Data(original, inputs, grad_output, inputs[0].dtype, train=train)
+    return summed_up(label, judge_run(found, eager, exact, data))

@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.verify.compared import compare_module  # noqa: E402
+from fusegen.verify.execution import compiled  # noqa: E402
 from fusegen.verify.sides import room  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -142,3 +143,12 @@ def test_of_sixteen_bits_nothing_is_moved() -> None:
     _, original, inputs = pair()
     options = {"dtype": torch.bfloat16, "train": True, "seed": 0}
     assert room(original, inputs, torch.ones(ROWS, WIDTH), **options) is None
+
+
+def test_nor_of_a_run_that_was_made_in_another_way() -> None:
+    """As a graph's, or one through torch.compile."""
+    fused, original, inputs = pair()
+    fused.turned = NEXT_TO_IT
+    assert all(item.ok for item in compiled(fused, original, inputs))
+    fused.turned = [BEYOND]
+    assert not all(item.ok for item in compiled(fused, original, inputs))
