@@ -3,7 +3,6 @@ from its first input."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.chain.model import Chain
+from fusegen.ir.multiples import factors
 from fusegen.plan.composition import Planned
 
 Made = TypeVar("Made", bound=Callable[..., nn.Module])
@@ -87,9 +87,11 @@ def _channels(plan: Planned, module: nn.Module, x: Tensor) -> int:
             columns = step.op == "matmul" and not step.transposed
             width = own.out_channels if step.spatial else weight.shape[1 if columns else 0]
             return width // (part.plan.chain if part.plan else step).number_of_parts
-    if isinstance(wanted, int):
-        return wanted
-    return x.shape[1 if plan.spatial else -1] // math.prod(each.chain.number_of_parts for each in plan.plans)
+    at = 1 if plan.spatial else -1
+    (given, name), (number, other) = factors(next(iter(plan.spec.inputs.values()))[at]), factors(wanted)
+    if other is None:
+        return number
+    return x.shape[at] * number // given if name == other else x.shape[at]
 
 
 @torch.no_grad()

@@ -16,13 +16,18 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
+from fusegen.plan.load import planned_document  # noqa: E402
+from fusegen.spec.yaml import parse_yaml  # noqa: E402
+from fusegen.verify import execution  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from fusegen.verify.region_sizes import several  # noqa: E402
 from fusegen.verify.sizes import SMALL  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
+from fusegen.verify.targets import make_targets  # noqa: E402
 from tests.emulate.building import forced_shapes, module_class, write  # noqa: E402
 from tests.emulate.convolutions import part_of_support  # noqa: E402
+from tests.emulate.suites import emulated_suite  # noqa: E402
 from tests.emulate.test_chains import schedules_of  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -113,6 +118,42 @@ def test_the_module_is_verified(package) -> None:
     found += [*suite.training(size)]
     assert {"numerics", "leading dimensions", "training"} == {each.check for each in found}
     assert not [each for each in found if not each.item.ok]
+
+
+WITHOUT_A_LAYER = """
+fusegen: 1
+name: loss_alone
+dims: {batch: 64, features: 32}
+inputs: {x: [batch, features], target: [batch]}
+chain:
+  - {op: mul, constant: 0.5}
+  - {op: cross_entropy, target: target}
+"""
+BEHIND_A_BRANCH = """
+fusegen: 1
+name: loss_behind
+dims: {batch: 64, features: 32, hidden: 48}
+arguments: {features: {type: dim}, hidden: {type: dim}}
+inputs: {x: [batch, features], target: [batch]}
+chain:
+  - {op: linear, name: up, out_features: 2 * hidden}
+  - {op: swiglu}
+  - {op: sum, keepdim: true, save: total}
+  - {op: mul, from: x, value: total}
+  - {op: cross_entropy, target: target}
+"""
+
+
+@pytest.mark.parametrize("text", [WITHOUT_A_LAYER, BEHIND_A_BRANCH], ids=["alone", "behind a branch"])
+def test_a_loss_of_values_that_no_layer_makes_is_verified(text: str, tmp_path: Path, emulation_cache: Path) -> None:
+    """Its targets name all channels of the first input, and torch.compile sees how they are made."""
+    plan = planned_document(parse_yaml(text, "spec.yaml"))
+    suite = emulated_suite(plan, tmp_path, emulation_cache)
+    size, mode = suite._size(), suite.modes()[0]
+    _, original, (x, *_) = suite.subject.pair(size, mode, seed=1)
+    assert make_targets(plan, original, x).max() >= size.number("features") // 2
+    found = suite._one("torch.compile", size, mode, "", suite._behaviour, execution.compiled, size, mode)
+    assert all(finding.item.ok for finding in found)
 
 
 @pytest.fixture
