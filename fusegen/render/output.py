@@ -18,10 +18,12 @@ from fusegen.render.manifest import (
     read_manifest,
 )
 from fusegen.render.package import Files
+from fusegen.render.support import support_files
 
 
 def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), overwrite: bool = False) -> list[str]:
-    """Writes what differs and returns those paths; removes what orphans() gave. Other packages stay as they are.
+    """Writes what differs and returns those paths; removes what orphans() gave. Other packages stay as they are; shared
+    files that these alone use are written, too, so that all are of one version.
 
     overwrite: replace files that were edited by hand, too. Raises SpecError, and leaves everything as it was, where
     there are such files without it, where the directory holds other people's files under the same names, and where it
@@ -30,6 +32,8 @@ def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), ov
     try:
         directory.mkdir(parents=True, exist_ok=True)
         known = read_manifest(directory)
+        shared = {path: text for path, text in support_files().items() if path in known and path not in remove}
+        files = {**files, **{path: text for path, text in shared.items() if path not in files}}
         for folder in {(directory / path).parent for path in (MANIFEST, *files, *known)}:
             remove_left_over(folder)
         _refuse_foreign(files, directory, known)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
 from fusegen.plan.load import planned_file
 from fusegen.render.includes import included
+from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.render.support import public_names, support_files, used_support
 from tests.render.rendering import ROOT
@@ -86,3 +88,16 @@ def test_each_name_is_where_packages_look_for_it() -> None:
         assigned = [node for node in body if isinstance(node, ast.Assign)]
         defined |= {each.id for node in assigned for each in node.targets if isinstance(each, ast.Name)}
         assert name in defined, f"{module} has no {name}"
+
+
+def test_other_packages_files_are_of_the_version_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = files_of("geglu"), files_of("batchnorm2d_add_relu")
+    write_files({**one, **other}, tmp_path)
+    path = min(shared(other).keys() - shared(one).keys())
+    newer = {**support_files(), path: support_files()[path] + "\n"}
+    monkeypatch.setattr("fusegen.render.output.support_files", lambda: newer)
+    assert write_files(one, tmp_path) == [path]
+    assert (tmp_path / path).read_text(encoding="utf-8") == newer[path]
+    unused = sorted(shared(other).keys() - shared(one).keys())
+    write_files(one, tmp_path, remove=unused)
+    assert not any((tmp_path / each).exists() for each in unused)
