@@ -22,7 +22,7 @@ from setuptools.errors import CompileError
 
 from fusegen.build import build_extensions
 from fusegen.errors import FusegenError, SpecError
-from fusegen.plan.composition import Planned, compiled, package_names
+from fusegen.plan.composition import Planned, package_names
 from fusegen.plan.devices import misfits
 from fusegen.plan.load import planned_document, planned_files
 from fusegen.plan.tuning_file import tuning_path
@@ -179,6 +179,6 @@ class _BuildKernels(Command):
 def _tunings(spec: Path) -> list[Path]:
     """Where those of a spec lie, if there are any: of several regions each has its own."""
     try:
-        return [tuning_path(spec, plan) for plan in compiled([planned_document(read_yaml(spec, lenient=True))])]
+        return [tuning_path(spec, plan) for plan in planned_document(read_yaml(spec, lenient=True)).plans]
     except SpecError:  # which a build tells of
         return [tuning_path(spec)]

@@ -10,9 +10,9 @@ from fusegen.aten.nodes import operator_of
 from fusegen.capture.losses import is_loss
 from fusegen.capture.roles import NORMS, frame_of
 
-_OF_CHANNELS = "kernels of this norm are over the last dimension alone, of a size that does not change"
+_OF_CHANNELS = "a model gets kernels of this norm over the last dimension alone, of a size that does not change"
 _KERNELS = {
-    "batch_norm": "kernels of this norm have a constant momentum and eps, and both running statistics or none",
+    "batch_norm": "kernels of this norm have constant channels, momentum and eps, and both running statistics or none",
     "layer_norm": _OF_CHANNELS,
     "rms_norm": _OF_CHANNELS,
     "group_norm": "kernels of this norm are of rows [N, C], not of images, with a C that does not change",

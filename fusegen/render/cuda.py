@@ -21,8 +21,9 @@ from fusegen.render.spelling import type_name
 from fusegen.render.tuning import Table, table
 from fusegen.render.types import CPP, type_parameter, type_roles
 
-# By kind of kernel, the header with all that a program needs for it; kernels/entry.cuh has the pointwise kernel.
+# By kind of kernel, the header with all that a program needs for it.
 _HEADERS = {
+    "pointwise": "kernels/entry",
     "row": "kernels/row_schedule",
     "column": "kernels/column_schedule",
     "l2": "kernels/l2_schedule",
@@ -200,5 +201,5 @@ def _headers(program: Program, described: StructText, besides: Mapping[str, bool
     """besides: headers, and whether the program needs each."""
     used = {"dropout": bool(described.dropouts), **besides}
     used["kernels/tile_passes"] = bool(described.outer_reads or described.outer_writes)
-    kinds = {_HEADERS[kernel.kind] for kernel in program.kernels if kernel.kind in _HEADERS}
+    kinds = {_HEADERS[kernel.kind] for kernel in program.kernels}
     return frozenset({*kinds, *(header for header, needed in used.items() if needed)})

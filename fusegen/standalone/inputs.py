@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fusegen.ir.multiples import value_of
-from fusegen.plan.composition import Planned, compiled
+from fusegen.plan.composition import Planned
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Inputs:
 def inputs_of_spec(planned: Planned) -> Inputs:
     """Random tensors of the sizes that the spec plans for; arguments where the spec has a value for each."""
     spec, sizes = planned.spec, planned.spec.dims
-    plans = compiled([planned])
+    plans = planned.plans
     masks = {name for plan in plans for name in plan.chain.masks}
     channels = {name: plan.chain.channels for plan in plans for name in plan.chain.targets}
     made = []

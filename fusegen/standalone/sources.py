@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fusegen.paths import SUPPORT, templates_directory
-from fusegen.plan.composition import Planned, compiled
+from fusegen.plan.composition import Planned
 from fusegen.plan.plan import Plan
 from fusegen.render.binding import ops_context
 from fusegen.render.cuda import render_definitions, render_kernels
@@ -71,7 +71,7 @@ def _regions(found: Iterable[NamedPlan], kernels: Mapping[str, str], definitions
 
 def cpp_source(planned: Planned, replaced: Mapping[str, str] | None = None) -> str:
     """The ops, and the Python module that has them. replaced: other texts of the headers around PyTorch."""
-    name, plans = planned.spec.name, compiled([planned])
+    name, plans = planned.spec.name, planned.plans
     text = render(
         f"{DIRECTORY}/ops.cpp.j2",
         parts=[_part(each) for each in named_plans(planned)],

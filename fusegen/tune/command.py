@@ -14,7 +14,6 @@ from rich.console import Console
 
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import candidates
-from fusegen.plan.composition import compiled
 from fusegen.plan.load import planned_files
 from fusegen.plan.modes import mode_of
 from fusegen.plan.plan import Plan
@@ -49,7 +48,7 @@ def tune_specs(specs: Sequence[Path], options: Options, device: Device | None = 
     Raises before anything is measured: SpecError where there is no CUDA device, a spec has none of the dtypes or the
     device is not among its targets. Raises TailError where a candidate's results are not those of the default.
     """
-    files = [(plan, spec) for each, spec in zip(planned_files(specs), specs, strict=True) for plan in compiled([each])]
+    files = [(plan, spec) for each, spec in zip(planned_files(specs), specs, strict=True) for plan in each.plans]
     plans = [plan for plan, _ in files]
     _refuse_dtypes(plans, options)
     if device is None:

@@ -193,7 +193,7 @@ class Suite:
     def leading(self) -> Iterator[Finding]:
         """Inputs with more dimensions than two, and with one; of images, in other memory formats."""
         plan = self.subject.plan
-        if not (plan.spatial or self._has_other_dimensions()):
+        if not (plan.spatial or self._takes_other_dimensions()):
             return  # the spec says how many there are
         check = "memory formats" if plan.spatial else "leading dimensions"
         kept = not plan.is_region and any(isinstance(step, OverChannels) for step in plan.spec.chain)
@@ -207,7 +207,8 @@ class Suite:
                 else:
                     yield from self._one(check, size, mode, "", self._leading, size, mode)
 
-    def _has_other_dimensions(self) -> bool:
+    def _takes_other_dimensions(self) -> bool:
+        """Whether inputs may have other numbers of dimensions than the spec gives them."""
         plan = self.subject.plan
         if not plan.is_region:
             return len(next(iter(plan.spec.inputs.values()))) == 2

@@ -17,6 +17,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render.cuda import render_kernels
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
+from fusegen.render.support import support_files
 from fusegen.verify.emulated import EmulatedTail, tail_reference
 from tests.chains.originals import CHAINS
 from tests.emulate.building import forced_shapes, kernels_of
@@ -73,6 +74,7 @@ def add_mutants(package: Path, mutants: list[tuple[int, Mutant]]) -> None:
     for name in {each.file for _, each in mutants}:
         path = package.parent / "support" / name
         if not path.is_file():
+            assert f"support/{name}" in support_files()
             continue
         text = path.read_text(encoding="utf-8")
         path.write_text(with_mutants(text, [each for each in mutants if each[1].file == name]), encoding="utf-8")
