@@ -68,3 +68,14 @@ def test_the_result_lies_as_pytorch_s(built) -> None:
         module(torch.randn(2, 5, 6), scale)
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x, scale), result)
+
+
+def test_a_parameter_of_more_dimensions_tells_the_channels(tmp_path, emulation_cache) -> None:
+    """Without a layer, whose weight would."""
+    head = SPEC.partition("dtypes:")[0].replace(", scale: [features, 1]", "").replace("name: exchanged", "name: spread")
+    chain = "  - {op: min, keepdim: true}\n  - {op: add, parameter: bias, shape: [1, features, 1, 1], init: randn}\n"
+    plan = write("spread", f"{head}dtypes: [float32]\nchain:\n{chain}", tmp_path)
+    subject = Subject(plan, emulate_package(tmp_path / "spread", cache=emulation_cache), "cpu")
+    suite = Suite(subject, full=False)
+    found = [*suite.numerics(suite.modes()[0]), *suite.training(suite._size())]
+    assert found and not [each for each in found if not each.item.ok]
