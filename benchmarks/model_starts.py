@@ -27,10 +27,10 @@ MODELS = ("resnet50", "vit_base", "bert_base", "gpt2")
 
 def start(model: str, route: str, out: Path) -> dict[str, Any]:
     """A process of models.py: its row."""
-    command = [sys.executable, str(Path(__file__).with_name("models.py"))]
+    script = str(Path(__file__).with_name("models.py"))
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(out / f"inductor_{model}_{route}")}
-    child = [*command, "--child", model, route, "--out", str(out)]
-    done = subprocess.run(child, env=environment, input="go\n", stdout=subprocess.PIPE, text=True, check=True)
+    command = [sys.executable, script, "--child", model, route, "--out", str(out)]
+    done = subprocess.run(command, env=environment, input="go\n", stdout=subprocess.PIPE, text=True, check=True)
     row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if row.get("problem"):
         raise RuntimeError(f"{model} by {route}: {row['problem']}")

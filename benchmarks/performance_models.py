@@ -13,15 +13,21 @@ _HEAD = """
 
 A training step (forward, loss, backward) of whole models by PyTorch, by `torch.compile` as it is,
 and with `backend="fusegen"`, torch {torch}: device time in ms.
+
 amp is autocast to bfloat16 with float32 parameters, bf16 has parameters of bfloat16. Memory is the
 most that a step allocates beside weights, gradients and the batch: torch.compile's, and with
-fusegen. Generated kernels are what is neither a library's nor PyTorch's own: Triton's of torch.compile,
+fusegen.
+
+Generated kernels are what is neither a library's nor PyTorch's own: Triton's of torch.compile,
 and fusegen's with Triton's of the rest, each kernel's time added up. A library's products take up to 4 %
 more or less from run to run, as warm as the GPU is: where these are nearly all of a step, as Llama's, the
-generated kernels tell more than the step. The CSV of `benchmarks/models.py` has host and wall times as
-well; these differ by up to a third from run to run, so that no ratio is made of them. Liger patches a
-model that is not compiled: there transformers calls Llama's attention as causal, and under torch.compile
-with a mask, which takes longer. diffusion_unet has group norms of images, for which there are no kernels:
+generated kernels tell more than the step.
+
+The CSV of `benchmarks/models.py` has host and wall times as well; these differ by up to a third from run to
+run, so that no ratio is made of them.
+
+Liger patches a model that is not compiled: there transformers calls Llama's attention as causal, and under
+torch.compile with a mask, which takes longer. diffusion_unet has group norms of images, for which there are no kernels:
 its step is shorter since images that were contiguous are brought into channels_last.
 """
 _STARTS = """

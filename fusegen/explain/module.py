@@ -47,16 +47,15 @@ def written(planned: Planned, question: Question | None, target: str | None, for
 
     format_: text, json, svg, or plan.json. question, target: as build() has them, asked of each region.
     """
-    data = module_summary(planned)
     if format_ == "plan.json":
-        return json.dumps(data, indent=2) + "\n"
+        return json.dumps(module_summary(planned), indent=2) + "\n"
     shown = reported(planned, question, target)
     if isinstance(shown, Report):
         return write(shown, format_)
     whole, reports = shown
     if format_ == "json":
         plans = {report.name: report.model_dump(mode="json") for report in reports}
-        return json.dumps(data | {"plans": plans}, indent=2) + "\n"
+        return json.dumps(module_summary(planned) | {"plans": plans}, indent=2) + "\n"
     if format_ == "svg":
         return picture_of_regions(whole, reports)
     lines = [f"{whole.name}: {whole.about}", "", "  regions, in order:"]

@@ -160,7 +160,7 @@ def with_dimensions(name: str, count: int) -> str:
     return f"{name}[:, {', '.join(['None'] * (count - 2))}]"
 
 
-def reference_lines(spec: SpecModel, spatial: int = 0, aligned: Aligned | None = None) -> list[str]:
+def reference_lines(spec: SpecModel, spatial: int, aligned: Aligned) -> list[str]:
     """The chain in PyTorch's own operators, a statement or two a step, of inputs that all have the dimensions of the
     first. spatial: how many dimensions of positions there are. aligned: gives the dimensions that lack, to what a step
     takes and to the variable of its running value."""
@@ -168,8 +168,7 @@ def reference_lines(spec: SpecModel, spatial: int = 0, aligned: Aligned | None =
     taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
     for step in spec.chain:
-        source = step.from_ or running
-        step, source = aligned(step, source) if aligned is not None else (step, source)
+        step, source = aligned(step, step.from_ or running)
         made, running = step.lines(source, local, spatial)
         lines += made
     return [*lines, f"return {returned(spec, running)}"]

@@ -10,7 +10,7 @@ from fusegen.ir.axes import dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.composition import Planned
 from fusegen.verify.region_positions import symbols_of_images, with_positions
-from fusegen.verify.sizes import Shape, Sizes, leading_sizes, sizes, sizes_at
+from fusegen.verify.sizes import Shape, Sizes, leading_sizes, sizes, sizes_at, typical_symbols
 
 
 def module_sizes(planned: Planned, rows: int, source: int, channels: int, groups: int) -> Sizes:
@@ -34,9 +34,7 @@ def several(planned: Planned, shapes: Sequence[Shape]) -> list[Sizes]:
 
 def module_typical(planned: Planned) -> Sizes:
     """The sizes that the spec's `dims` and `typical` name."""
-    arguments = planned.spec.arguments.items()
-    given = {name: each.typical for name, each in arguments if each.type == "int"}
-    return module_sizes_at(planned, {**planned.spec.dims, **given})
+    return module_sizes_at(planned, typical_symbols(planned.spec))
 
 
 def _sizes_of_regions(composition: Planned, rows: int, source: int, channels: int, groups: int) -> Sizes:
@@ -67,12 +65,7 @@ def _sizes_of_regions(composition: Planned, rows: int, source: int, channels: in
             _, count = dividend(count) or (None, count)  # of blocks their width: any divisor, as a number of groups
             if isinstance(count, str):
                 symbols[count] = math.gcd(symbols.get(count, groups), channels_here)
-    for name, argument in spec.arguments.items():
-        if argument.type == "int":
-            symbols.setdefault(name, argument.typical)
-    for name, value in spec.dims.items():
-        symbols.setdefault(name, value)
-    return _regions_at(composition, symbols)
+    return _regions_at(composition, {**typical_symbols(spec), **symbols})
 
 
 def _regions_at(composition: Planned, symbols: Mapping[str, int]) -> Sizes:

@@ -11,6 +11,7 @@ from fusegen.ir.axes import Axes, Dim, dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
+from fusegen.spec.model import SpecModel
 from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution, symbols_of_images
 
 
@@ -117,11 +118,7 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     for count in chain.group_counts:
         if isinstance(count, str) and dividend(count) is None:
             symbols.setdefault(count, math.gcd(groups, channels))
-    for name, argument in plan.spec.arguments.items():
-        if argument.type == "int":
-            symbols.setdefault(name, argument.typical)
-    for name, value in plan.spec.dims.items():
-        symbols.setdefault(name, value)
+    symbols = {**typical_symbols(plan.spec), **symbols}
     if chain.leading or chain.batched or chain.trailing:
         return with_leading(plan, symbols)
     return Sizes(symbols, rows, channels, width)
@@ -129,9 +126,12 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
 
 def typical(plan: Plan) -> Sizes:
     """The sizes that the spec's `dims` and `typical` name."""
-    symbols = dict(plan.spec.dims)
-    symbols |= {name: a.typical for name, a in plan.spec.arguments.items() if a.type == "int"}
-    return sizes_at(plan, symbols)
+    return sizes_at(plan, typical_symbols(plan.spec))
+
+
+def typical_symbols(spec: SpecModel) -> dict[str, int]:
+    """The values of the spec's `dims`, and those that are `typical` of integer arguments."""
+    return {**spec.dims, **{name: each.typical for name, each in spec.arguments.items() if each.type == "int"}}
 
 
 def sizes_at(plan: Plan, symbols: Mapping[str, int]) -> Sizes:

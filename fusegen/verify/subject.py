@@ -30,7 +30,6 @@ from fusegen.verify.sizes import Sizes
 from fusegen.verify.targets import Made, make_targets, with_targets
 
 _LOWER_BOUNDS = ("min", "min_val")
-_KINDS = ("masks", "targets")
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,8 @@ class Subject:
     def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:
         """Shape and dtype of each input. What an anchor takes comes in the parameters' dtype: autocast is to
         cast it."""
-        masks, targets = ({name for chain in self._chains() for name in getattr(chain, kind)} for kind in _KINDS)
+        masks = {name for chain in self._chains() for name in chain.masks}
+        targets = {name for chain in self._chains() for name in chain.targets}
         casts = not self.plan.is_region or self._chains()[0].has_anchor
         found = []
         for index, (name, shape) in enumerate(self.plan.spec.inputs.items()):

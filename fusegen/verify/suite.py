@@ -315,7 +315,7 @@ class Suite:
         chain = plan.plans[0].chain
         free = has_free_rows(chain) if plan.is_region else dimensions_of(plan).most is None
         free = free and not loss_chain(plan).targets  # which the checks make for [rows, channels]
-        pair, trailing = self._pair("leading", size, mode), plan.is_region and len(chain.trailing) or 1
+        pair, trailing = self._pair("leading", size, mode), (len(chain.trailing) or 1) if plan.is_region else 1
         with self._as_called(mode):
             return leading.leading_dimensions(*pair, free_rows=free, trailing=trailing)
 
