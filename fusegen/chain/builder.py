@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusegen.chain.anchors import Batched, Contraction, Convolution
+from fusegen.chain.anchors import Anchor, Contraction
 from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Chain, Dropout, RankNorm, certain
 from fusegen.chain.parts import divide, refuse_multiples, why_not_divided
@@ -26,9 +26,7 @@ class ChainBuilder(ValuesBuilder):
         super().__init__(spec, diagnostics)
         self.training = training
         self.over_ranks = over_ranks
-        self.contraction: Contraction | None = None
-        self.convolution: Convolution | None = None
-        self.batched: Batched | None = None
+        self.anchor: Anchor | None = None
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.rank_norms: list[RankNorm] = []
@@ -66,16 +64,26 @@ class ChainBuilder(ValuesBuilder):
             self.check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
         operand, weight, product = (self.name_of(step.name, key) for key in ("input", "weight", "product"))
-        ends, attribute = (certain(self.channels), certain(out)), f"{step.name}.weight"
-        self.contraction = Contraction(step.name, source, *ends, operand, weight, product, attribute)
         self.places.setdefault(step.name, self.diagnostics.place("name"))
-        return self.begin_product(self.contraction)
+        return self.begin_product(
+            Contraction(
+                name=step.name,
+                source=source,
+                width=certain(self.channels),
+                channels=certain(out),
+                operand=operand,
+                weight=weight,
+                result=product,
+                attribute=f"{step.name}.weight",
+            )
+        )
 
-    def begin_product(self, made: Contraction) -> Node:
+    def begin_product(self, anchor: Contraction) -> Node:
+        self.anchor = anchor
         if self.positions is not None:
-            self.positions.begin_at(made.source, made.out_features)
-        self.channels = made.out_features
-        return self.begin(made.product)
+            self.positions.begin_at(anchor.source, anchor.channels)
+        self.channels = anchor.channels
+        return self.begin(anchor.result)
 
     def convolve(self, step: Any, x: Node | None) -> Node:
         """The result of a convolution of the running value x, without its bias."""
@@ -90,10 +98,10 @@ class ChainBuilder(ValuesBuilder):
         source = self.inputs[0].name if self.inputs else "x"
         self.positions.check_symbols(("inputs", source), (self.channels, out))
         names = [self.name_of(step.name, key) for key in ("weight", "result")]
-        self.convolution = self.positions.begin(step, source, (certain(self.channels), certain(out)), names)
+        self.anchor = self.positions.begin(step, source, (certain(self.channels), certain(out)), names)
         self.places.setdefault(step.name, self.diagnostics.place("name"))
         self.channels = out
-        return self.begin(self.convolution.result)
+        return self.begin(self.anchor.result)
 
     def divide(self, x: Node, count: int) -> tuple[Node, ...]:
         """The running value x as so many equal parts of its channels, which are the channels from now on."""
@@ -136,9 +144,7 @@ class ChainBuilder(ValuesBuilder):
             source=source,
             running=self.running,
             result=result or source,
-            contraction=self.contraction,
-            convolution=self.convolution,
-            batched=self.batched,
+            anchor=self.anchor,
             training=self.training,
             drops_channels=self.dropped_channels,
             loss=self.loss,

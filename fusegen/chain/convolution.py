@@ -52,10 +52,11 @@ class Positions:
             source=source,
             dimensions=self.spatial,
             transposed=step.transposed,
-            in_channels=channels[0],
-            out_channels=channels[1],
+            width=channels[0],
+            channels=channels[1],
             groups=step.groups,
             same=step.padding_word == "same",
+            attribute=f"{step.name}.weight",
             weight=names[0],
             result=names[1],
             **options,
@@ -93,7 +94,7 @@ class Positions:
         number = numbers.__getitem__
         if min([number(made.groups), *map(number, (*made.kernel_size, *made.stride, *made.dilation))]) < 1:
             return  # what planning assumes of an argument is refused where it is written
-        groups, counts = number(made.groups), [self.symbols.typical(c) for c in (made.in_channels, made.out_channels)]
+        groups, counts = number(made.groups), [self.symbols.typical(c) for c in (made.width, made.channels)]
         for count in counts:
             if count is not None and count % groups:
                 self.diagnostics.refuse("FG304", f"{groups} groups do not divide {count} channels", "groups")
@@ -155,7 +156,7 @@ def positions_behind(step: Any, given: Sequence[int], number: Callable[[Sizing],
     number: what an entry of an option stands for.
     """
     spatial = len(given)
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, Any] = {}
     for key in _OPTIONS:
         value, nothing = _option(step, key), 0 if "padding" in key else 1
         value = nothing if value is None else value
@@ -166,7 +167,8 @@ def positions_behind(step: Any, given: Sequence[int], number: Callable[[Sizing],
     if not spatial or min(found["stride"]) < 1:
         return None
     same = step.padding_word == "same"
-    made = Convolution("", "", spatial, step.transposed, 0, 0, 1, **found, same=same, weight="", result="")
+    ends: dict[str, Any] = {"name": "", "source": "", "result": "", "width": 0, "channels": 0, "groups": 1}
+    made = Convolution(**ends, dimensions=spatial, transposed=step.transposed, **found, same=same)
     return made.positions(given, int)
 
 

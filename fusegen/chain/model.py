@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from fusegen.chain.anchors import Batched, Contraction, Convolution
+from fusegen.chain.anchors import Anchor, Batched, Contraction, Convolution
 from fusegen.chain.inputs import Reach
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
@@ -117,8 +117,8 @@ class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
-    contraction, convolution, batched: the anchor; at most one of them is there. rows is ROWS behind the last two, where
-    there are leading dimensions, and where there are positions.
+    anchor: None where the tail begins with an input. rows is ROWS behind a convolution and a bmm, where there are leading
+    dimensions, and where there are positions.
     parts: where the source is divided into parts of its channels, the leaves that stand for those of the source and
         of what belongs to the same channels, by name. channels are those of one part.
     running: the value before each step; None before an anchor.
@@ -150,10 +150,8 @@ class Chain:
     source: Node
     running: list[Node | None]
     result: Node
-    contraction: Contraction | None
-    convolution: Convolution | None
+    anchor: Anchor | None
     training: bool
-    batched: Batched | None = None
     drops_channels: bool = False
     loss: Loss | None = None
     parameters: dict[str, Parameter] = field(default_factory=dict)
@@ -187,14 +185,24 @@ class Chain:
         return times(self.number_of_parts, self.channels)
 
     @property
-    def has_anchor(self) -> bool:
-        """Whether the tail's source is made by a layer, in the dtype that autocast gives it."""
-        return self.has_weight or self.batched is not None
+    def contraction(self) -> Contraction | None:
+        """The anchor, if the package's own ops make it."""
+        return self.anchor if isinstance(self.anchor, Contraction) else None
+
+    @property
+    def convolution(self) -> Convolution | None:
+        """The anchor, if it is a convolution."""
+        return self.anchor if isinstance(self.anchor, Convolution) else None
+
+    @property
+    def batched(self) -> Batched | None:
+        """The anchor, if it is a product of two inputs."""
+        return self.anchor if isinstance(self.anchor, Batched) else None
 
     @property
     def has_weight(self) -> bool:
         """Whether the anchor has a weight, which is in the module's dtype."""
-        return self.contraction is not None or self.convolution is not None
+        return self.anchor is not None and self.anchor.attribute is not None
 
     @property
     def has_own_images(self) -> bool:

@@ -30,19 +30,19 @@ def multiply(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
     if out != chain.channels:
         chain.check_leading((out,))
     operand, product = (chain.name_of(step.parameter, key) for key in ("input", "product"))
-    chain.contraction = Contraction(
+    anchor = Contraction(
         name=step.parameter,
         source=chain.inputs[0].name if chain.inputs else "x",
-        in_features=certain(chain.channels or given),
-        out_features=certain(out),
+        width=certain(chain.channels or given),
+        channels=certain(out),
         operand=operand,
         weight=step.parameter,
-        product=product,
+        result=product,
         attribute=step.parameter,
         by_columns=not step.transposed,
     )
     chain.places.setdefault(step.parameter, chain.diagnostics.place("parameter"))
-    return chain.begin_product(chain.contraction)
+    return chain.begin_product(anchor)
 
 
 def multiply_batches(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
@@ -61,7 +61,7 @@ def multiply_batches(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
     chain.symbols.references.use("input", step.input)
     if step.input == chain.inputs[0].name:
         chain.refuse("FG303", "the first input is multiplied by another one, not by itself", "input")
-    batch, rows, width = first
+    batch, rows, width = map(certain, first)
     other, inner, out = shape if len(shape) == 3 else (None, None, None)
     if step.transposed:
         inner, out = out, inner
@@ -72,12 +72,19 @@ def multiply_batches(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
         chain.refuse("FG303", message, "input")
         chain.channels = None
         return chain.begin(step.input)
-    result = chain.name_of(step.name, "result")
-    source = chain.inputs[0].name
-    chain.batched = Batched(source, step.input, step.transposed, batch, rows, width, certain(out), result)
+    chain.anchor = Batched(
+        source=chain.inputs[0].name,
+        other=step.input,
+        transposed=step.transposed,
+        batch=batch,
+        rows=rows,
+        width=width,
+        channels=certain(out),
+        result=chain.name_of(step.name, "result"),
+    )
     chain.places.setdefault(step.name, chain.diagnostics.place("op"))
     chain.channels = out
-    return chain.begin(result)
+    return chain.begin(chain.anchor.result)
 
 
 def bias_of(chain: ChainBuilder, step: Any) -> Node:

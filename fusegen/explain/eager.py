@@ -139,7 +139,7 @@ class _Operator:
         leaves = (value,) if value.op == "tensor" else value.operands if value.op == "add" else ()
         if leaves and leaves[0] in self.parts and all(each in self.leaves_of_parts for each in leaves):
             return leaves[0].name
-        if self.chain.has_anchor and value is self.values[1]:
+        if self.chain.anchor is not None and value is self.values[1]:
             return self.chain.source.name
         if value is self.chain.result:
             return self.variant.result

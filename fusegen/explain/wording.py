@@ -96,7 +96,7 @@ def dtypes(plan: Plan) -> dict[str, dict[str, str]]:
     """Of each dtype configuration: the dtype of everything there is."""
     chain = plan.chain
     roles = {"activation": "activations"}
-    if chain.parameters or chain.buffers or chain.has_anchor:
+    if chain.parameters or chain.buffers or chain.anchor is not None:
         roles["parameter"] = "parameters"
     roles |= {role: role for role in plan.modes[0].roles if role.startswith("input ")}
     roles["output"] = "result"

@@ -40,7 +40,7 @@ class KnownDtypes:
         made: list[Mapping[str, str]] = []
         for call in range(2):
             given = {name: self._of(name)[call] for name in region.inputs}
-            activation = _SOME if chain.has_anchor else given[next(iter(region.inputs))]
+            activation = _SOME if chain.anchor is not None else given[next(iter(region.inputs))]
             made.append(values_under_autocast(spec, chain, activation, given, region.results))
         self._found |= {name: (made[0][name], made[1][name]) for name in region.results}
 

@@ -69,5 +69,5 @@ def has_free_rows(chain: Chain) -> bool:
     """Whether the number of rows is any: neither a number of the spec's nor the symbol of another size."""
     if chain.spatial:
         return False
-    width = chain.contraction.in_features if chain.contraction else None
+    width = chain.contraction.width if chain.contraction else None
     return isinstance(chain.rows, str) and chain.rows not in (chain.channels, width, *chain.trailing)

@@ -47,7 +47,7 @@ class Ingredients:
     def inexact(self) -> set[Node]:
         """An anchor's result has a rounding error of its own; what the module is given may be exact."""
         chain = self.chain
-        return set(chain.parts.get(chain.source.name, (chain.source,))) if chain.has_anchor else set()
+        return set(chain.parts.get(chain.source.name, (chain.source,))) if chain.anchor is not None else set()
 
     @property
     def read(self) -> list[Tensor]:

@@ -103,7 +103,7 @@ def _role(chain: Chain, name: str) -> Role:
 
 
 def _autocast_modes(spec: SpecModel, chain: Chain, known: Mapping[str, str]) -> Iterator[Mode]:
-    if not chain.has_anchor and any(step.autocast == "16 bits" for step in spec.chain):
+    if chain.anchor is None and any(step.autocast == "16 bits" for step in spec.chain):
         return  # the result has autocast's own dtype, which no tensor at hand tells
     named = {name: known[name] for name in chain.further if name in known}
     free = [name for name in chain.further if name not in named]
@@ -125,7 +125,7 @@ def _autocast_modes(spec: SpecModel, chain: Chain, known: Mapping[str, str]) -> 
 
 def _never(chain: Chain, known: Mapping[str, str], dtype: str) -> bool:
     """Whether no call under autocast has activations in this dtype."""
-    if chain.has_anchor:
+    if chain.anchor is not None:
         return dtype == "float32"
     return known.get(chain.source.name, dtype) not in (dtype, NARROW if dtype != "float32" else dtype)
 
@@ -169,7 +169,7 @@ def values_under_autocast(
 
     What is in float32 without any parameter in it stays so: parameters are in float32 under autocast.
     """
-    parameter = "float32" if chain.has_anchor or chain.parameters or chain.buffers else activation
+    parameter = "float32" if chain.anchor is not None or chain.parameters or chain.buffers else activation
     running, saved = _dtypes(spec, chain, activation, parameter, given, True)
     return {name: saved.get(name, running[-1]) for name in names}
 

@@ -60,7 +60,7 @@ def plan_over_ranks(of: Ingredients) -> RankPlan:
     backward = Folding(graph, f"{NAME}_backward", read, late, of.reasons, of.inexact, of.without).program()
     variant = Variant(
         NAME,
-        replace(chain, contraction=None),
+        replace(chain, anchor=None if chain.contraction else chain.anchor),
         forward,
         backward,
         tuple(of.saved),

@@ -20,7 +20,7 @@ def with_same(chain: Chain, gradients: Sequence[Tensor], incoming: Sequence[Tens
     owners: dict[Node, Tensor] = {each.node: each for each in incoming}
     found: dict[str, Tensor] = {}
     # The gradient of a product is no result of the op, so that no other can be the same as it.
-    product = chain.contraction.product if chain.contraction else ""
+    product = chain.contraction.result if chain.contraction else ""
     for tensor in sorted(gradients, key=lambda each: each.gradient_of == product):
         if _is_whole(chain, tensor):
             owner = owners.setdefault(tensor.node, tensor)

@@ -63,15 +63,13 @@ def samples_of(plan: Plan, program: Program, sizes: Mapping[str, int]) -> int:
 
 def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
     """The rows of images or of a bmm: each position or row of the result, for each element of the batch."""
-    c = plan.chain.convolution
     if plan.chain.batched:
         return math.prod(dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape[:2])
     if not plan.chain.spatial:
         raise InternalError(f"{plan.spec.name} has no positions")
     batch, _, *given = (value_of(dim, sizes) for dim in plan.chain.inputs[0].shape)
-    if c is not None:
-        given = [*c.positions(given, lambda each: each if isinstance(each, int) else sizes[each])]
-    return batch * math.prod(given)
+    anchor = plan.chain.anchor
+    return batch * math.prod(anchor.positions(given, lambda size: value_of(size, sizes)) if anchor else given)
 
 
 def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tensor) -> int:

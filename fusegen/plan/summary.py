@@ -69,7 +69,7 @@ def _architecture(plan: Plan, architecture: Architecture) -> dict[str, Any]:
 def _contraction(plan: Plan) -> dict[str, Any] | None:
     c = plan.chain.contraction
     if b := plan.chain.batched:
-        ends = {"in_features": b.in_features, "out_features": b.out_features}
+        ends = {"in_features": b.width, "out_features": b.channels}
         return {"name": plan.spec.chain[0].op, **ends, "bias": False, "by": "torch.matmul"}
     if c is None:
         return None
@@ -79,8 +79,8 @@ def _contraction(plan: Plan) -> dict[str, Any] | None:
     by = f"{used[2]} in 16 bits, {used[4]} in float32" if both else next(iter(used.values()))
     return {
         "name": c.name,
-        "in_features": c.in_features,
-        "out_features": c.out_features,
+        "in_features": c.width,
+        "out_features": c.channels,
         "bias": has_bias(plan),
         "by": by,
     }
@@ -90,8 +90,8 @@ def _convolution(plan: Plan, sizes: Mapping[str, int], c: Convolution) -> dict[s
     step = plan.spec.chain[0]
     return {
         "name": c.name,
-        "in_channels": c.in_channels,
-        "out_channels": c.out_channels,
+        "in_channels": c.width,
+        "out_channels": c.channels,
         "by": f"torch.nn.functional.{step.op}",
         "bias": step.bias,
         "memory_format": "channels_last_3d" if c.dimensions == 3 else "channels_last",
@@ -124,21 +124,20 @@ def _variant(plan: Plan, mode: Mode, sizes: Mapping[str, int], variant: Variant)
 
 def _saved(variant: Variant) -> list[str]:
     """What the forward op makes for the backward op."""
-    c = variant.chain.contraction
-    made = c.product if c else variant.chain.source.name if variant.chain.has_anchor else None
+    anchor = variant.chain.anchor
     read = {tensor.name for tensor in variant.backward.inputs}
     results = [name for name in variant.results if name in read]
-    return [*([made] if made and variant.needs_source else []), *results, *(tensor.name for tensor in variant.saved)]
+    return [
+        *([anchor.result] if anchor and variant.needs_source else []),
+        *results,
+        *(tensor.name for tensor in variant.saved),
+    ]
 
 
 def _inputs_saved(variant: Variant) -> list[str]:
-    """The module's inputs that the backward op reads."""
-    c = variant.chain.contraction
-    read = {tensor.name for tensor in variant.backward.given} | ({c.source} if c else set())
-    if variant.chain.convolution:
-        read.add(variant.chain.convolution.source)  # by PyTorch's own node
-    if b := variant.chain.batched:
-        read |= {b.source, b.other}
+    """The module's inputs that the backward op reads, or PyTorch's own node of the anchor."""
+    anchor = variant.chain.anchor
+    read = {*(tensor.name for tensor in variant.backward.given), *(anchor.inputs if anchor else ())}
     return [tensor.name for tensor in variant.chain.inputs if tensor.name in read]
 
 

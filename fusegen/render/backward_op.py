@@ -78,7 +78,7 @@ class BackwardOp(VariantOps):
     def _guard(self, program: Program) -> str:
         """C++: whether there is something to write; empty where there always is."""
         c = self.chain.contraction
-        same = self.variant.gradients[c.product].same_as if c else None
+        same = self.variant.gradients[c.result].same_as if c else None
         if same is None or same.name not in self.variant.result_gradients:
             return ""
         return " || ".join(out(tensor.name) for tensor in program.made)
@@ -101,7 +101,7 @@ class BackwardOp(VariantOps):
         op.guard = self._guard(program)
         op.results.append("std::vector<Tensor> gradients;")
         if c:
-            of_product = self.variant.gradients[c.product]
+            of_product = self.variant.gradients[c.result]
             grad = f"*{out(of_product.name)}"
             if of_product.same_as is not None:
                 grad = f"glue::either({out(of_product.name)}, {self._same(of_product.same_as)})"

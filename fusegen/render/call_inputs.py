@@ -154,7 +154,7 @@ def dtypes(call: CallNames) -> list[str]:
         "_modes = _AUTOCAST_MODES if _autocast else _MODES",
         f"_activation = {call.first}.dtype",
     ]
-    if call.chain.has_anchor:
+    if call.chain.anchor is not None:
         lines += [
             "if _autocast and _activation != torch.float64:",
             "    _activation = torch.get_autocast_dtype(_device)",

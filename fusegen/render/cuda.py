@@ -176,7 +176,7 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
     parameters = [f"typename {name}_" if name == activation else f"typename {name}" for name in types]
     in_epilogue, tuned = plan.in_epilogue(program), table(plan, program)
     contraction = variant.chain.contraction if in_epilogue else None
-    described = StructRenderer(program, contraction.product if contraction else None).text()
+    described = StructRenderer(program, contraction.result if contraction else None).text()
     text = render(
         "program.cu.j2",
         p=described,

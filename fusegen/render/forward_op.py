@@ -50,10 +50,10 @@ class ForwardOp(VariantOps):
             c = chain.contraction
             if not chain.of_rows:
                 op.sizes += self.channels_of(f"{arg(c.weight)}.size(0)")
-            expected = self.shape_text((chain.rows, c.in_features), first=True)
+            expected = self.shape_text((chain.rows, c.width), first=True)
             op.checks.append(f'args.matrix("{c.operand}", {arg(c.operand)}, dtypes.activation, {expected});')
             op.checks.append(f"const int64_t in_features = {arg(c.operand)}.size(1);")
-            expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
+            expected = self.shape_text((c.channels, c.width), first=True, second="in_features")
             if chain.of_rows:
                 expected = f"{{{times(chain.number_of_parts, 'channels')}, in_features}}"
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
@@ -92,13 +92,13 @@ class ForwardOp(VariantOps):
                     )
                     empty = f"glue::empty({op.like}, ScalarType::Float, {{rows, channels}})"
                     product = f"in_epilogue ? {empty} : {product}"
-                    parts = f"{operand}, {weight}, operand_pieces, weight_pieces, {out(c.product)}"
+                    parts = f"{operand}, {weight}, operand_pieces, weight_pieces, {out(c.result)}"
                     op.in_epilogue.append(f"const glue::ProductCall product = products.forward_call({parts});")
             elif bias:
                 product = f"glue::linear({operand}, {weight}, {bias})"
             else:
                 product = f"glue::mm({operand}, glue::transposed({weight}))"
-            op.allocations.append(f"const Tensor {out(c.product)} = {product};")
+            op.allocations.append(f"const Tensor {out(c.result)} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
         for tensor in returned.values():
             shape = OUTER if tensor.name in program.outer else self.sizes_text(tensor)
@@ -106,9 +106,9 @@ class ForwardOp(VariantOps):
             op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
         names = list(returned)
         if self.variant.needs_source and chain.contraction:
-            names.insert(len(self.variant.results), chain.contraction.product)
+            names.insert(len(self.variant.results), chain.contraction.result)
         op.returns = names
-        op.launched = self.launched(program, {chain.contraction.product} if chain.contraction else set())
+        op.launched = self.launched(program, {chain.contraction.result} if chain.contraction else set())
         op.results = [f"return {{{', '.join(out(name) for name in names)}}};"]
         self.declare_bias(op, program)
 

@@ -29,7 +29,7 @@ class VariantOps:
         self._dims = {chain.rows: "rows", chain.channels: "channels"}
         self._dims |= {f"_{name}_rows": f"{name}_rows" for name in chain.compact}
         if chain.contraction:
-            self._dims.setdefault(chain.contraction.in_features, "in_features")
+            self._dims.setdefault(chain.contraction.width, "in_features")
 
     # Which tensors
 

@@ -134,11 +134,7 @@ def _taken_by_layer(composition: Planned, region: Region, size: Sizes) -> _Taken
 
 def _weight(plan: Plan, size: Sizes) -> int:
     """Elements of the anchor's weight."""
-    made, width = plan.chain.convolution, plan.chain.number_of_parts * size.channels
-    if made:
-        kernel = math.prod(size.number(each) for each in made.kernel_size)
-        return width * (size.source or 1) * kernel // size.number(made.groups)
-    return width * size.source if plan.chain.contraction is not None and size.source else 0
+    return 0 if plan.chain.anchor is None else plan.chain.anchor.weight_elements(size.symbols)
 
 
 def _elements(plan: Plan, size: Sizes) -> int:

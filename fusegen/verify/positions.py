@@ -18,9 +18,8 @@ def convolution_of(plan: Plan) -> Convolution:
 
 def result_positions(plan: Plan, given: Sequence[int], symbols: Mapping[str, int]) -> tuple[int, ...]:
     """Those of the result, for the positions of an input and values of the spec's symbols and arguments."""
-    if plan.chain.convolution is None:
-        return tuple(given)
-    return convolution_of(plan).positions(given, lambda each: _number(each, symbols))
+    anchor = plan.chain.anchor
+    return tuple(given) if anchor is None else anchor.positions(given, lambda each: _number(each, symbols))
 
 
 def symbols_of_images(plan: Plan, rows: int, channels: int) -> dict[str, int]:
@@ -44,7 +43,7 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
     if isinstance(made.groups, str) and made.groups not in symbols:  # those of a depthwise convolution are a size, too
         symbols[made.groups] = source
     groups = _number(made.groups, symbols)
-    for dim, count in ((made.in_channels, source), (made.out_channels, channels)):
+    for dim, count in ((made.width, source), (made.channels, channels)):
         number, symbol = factors(dim)
         if symbol is not None:
             symbols.setdefault(symbol, max(1, count // (number * groups)) * groups)

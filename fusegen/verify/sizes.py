@@ -108,13 +108,13 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
         rows = leading_sizes(chain.leading, rows, symbols)
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
     rows = settle(chain.rows, rows) if not (chain.leading or chain.batched) else rows
-    width = settle(chain.contraction.in_features, source) if chain.contraction else None
+    width = settle(chain.contraction.width, source) if chain.contraction else None
     for block in blocks:
         if isinstance(block, str):
             symbols.setdefault(block, channels // math.gcd(groups, channels))
     if b := chain.batched:
         settle(b.rows, max(1, rows // settle(b.batch, _BATCH if rows > _BATCH else 1)))
-        settle(b.in_features, source)
+        settle(b.width, source)
     for count in chain.group_counts:
         if isinstance(count, str) and dividend(count) is None:
             symbols.setdefault(count, math.gcd(groups, channels))
@@ -141,7 +141,7 @@ def sizes_at(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
         return with_positions(plan, symbols)
     if chain.leading or chain.batched or chain.trailing:
         return with_leading(plan, symbols)
-    width = value_of(chain.contraction.in_features, symbols) if chain.contraction else None
+    width = value_of(chain.contraction.width, symbols) if chain.contraction else None
     return Sizes(symbols, value_of(chain.rows, symbols), value_of(chain.channels, symbols), width)
 
 
@@ -171,7 +171,7 @@ def with_leading(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     given = tuple(value_of(dim, symbols) for dim in chain.inputs[0].shape)
     channels = value_of(chain.channels, symbols)
     count = len(chain.trailing) or 1
-    rows, width = math.prod(given[:-count]), given[-1] if chain.has_anchor else None
+    rows, width = math.prod(given[:-count]), given[-1] if chain.anchor is not None else None
     made = given if chain.trailing else (*given[:-1], channels)
     return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, made)
 

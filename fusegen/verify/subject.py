@@ -176,7 +176,7 @@ class Subject:
         cast it."""
         masks = {name for chain in self._chains() for name in chain.masks}
         targets = {name for chain in self._chains() for name in chain.targets}
-        casts = not self.plan.is_region or self._chains()[0].has_anchor
+        casts = not self.plan.is_region or self._chains()[0].anchor is not None
         found = []
         for index, (name, shape) in enumerate(self.plan.spec.inputs.items()):
             if name in targets:

@@ -46,7 +46,7 @@ def applies(plan: Plan) -> bool:
     alone = (
         len(chain.inputs) == chain.number_of_parts == 1
         and plan.spec.outputs is None
-        and not chain.has_anchor
+        and chain.anchor is None
         and not chain.parameters
         and not chain.buffers
         and not chain.dropouts

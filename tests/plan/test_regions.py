@@ -70,7 +70,7 @@ def test_each_layer_begins_a_region_and_what_is_in_front_of_it_is_one() -> None:
         "down": (["linear", "add"], ["up_result", "x"], ["down_result"]),
     }
     assert [plan.spec.name for plan in made.plans] == ["demo_norm", "demo_up", "demo_down"]
-    assert made.plans[1].chain.contraction.in_features == "width" and made.plans[1].chain.channels == "hidden"
+    assert made.plans[1].chain.anchor.width == "width" and made.plans[1].chain.channels == "hidden"
     assert made.plans[2].spec.inputs == {"up_result": ("batch", "hidden"), "x": ("batch", "width")}
     assert made.has_precisions
 

@@ -54,7 +54,7 @@ def test_nothing_is_told_of_what_is_not_there(name: str) -> None:
     assert "float64" not in text and "float64" not in str(summary(plan))
     read = {tensor.name for program in plan.programs for tensor in program.inputs}
     known = read | {tensor.name for tensor in chain.inputs}
-    known |= {chain.contraction.product} if chain.contraction else set()
+    known |= {chain.contraction.result} if chain.contraction else set()
     for variant in summary(plan)["variants"]:
         assert {*variant["saved"], *variant["inputs_saved"]} <= known
 
