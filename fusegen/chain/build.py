@@ -7,10 +7,10 @@ from typing import Any
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.diagnostics import Diagnostics, StepError
-from fusegen.chain.exchange import why_not_exchanged
 from fusegen.chain.model import Chain
 from fusegen.chain.operands import KEEP
 from fusegen.chain.trailing import wanted_dimensions
+from fusegen.chain.transpose import why_not_transposed
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.graph import Node, verify
 from fusegen.spec.document import Document
@@ -110,11 +110,11 @@ def _refused(builder: ChainBuilder, diagnostics: Diagnostics, index: int, runnin
         message = f"{step.op} acts on the last dimension, and another norm of the chain on the last {count}"
         diagnostics.refuse("FG308", message, "op")
         return True
-    if (builder.leading or builder.trailing) and step.needs_matrix():
+    if (builder.has_leading or builder.trailing) and step.needs_matrix():
         message = f"{step.op} takes inputs of two dimensions: PyTorch's looks at dimension 1"
         diagnostics.refuse("FG308", message, "op")
         return True
-    why = why_not_exchanged(builder, step)
+    why = why_not_transposed(builder, step)
     if why is not None:
         diagnostics.refuse("FG309", why, "op")
         return True

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fusegen.chain.anchors import Anchor, Contraction
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Chain, Dropout, RankNorm, certain
+from fusegen.chain.model import BatchNorm, Chain, Dropout, RankStatistics
 from fusegen.chain.parts import divide, refuse_multiples, why_not_divided
+from fusegen.chain.shape import Role, certain
 from fusegen.chain.values import ValuesBuilder
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
 from fusegen.ir.functions.normalisation import over_ranks
 from fusegen.ir.graph import Node
 from fusegen.ir.multiples import part_of
-from fusegen.spec.document import DocumentPath
 from fusegen.spec.partial import AnySpec
 from fusegen.spec.wording import nearest
 
@@ -27,10 +28,7 @@ class ChainBuilder(ValuesBuilder):
         self.training = training
         self.over_ranks = over_ranks
         self.anchor: Anchor | None = None
-        self.updates: dict[str, Node] = {}
-        self.batch_norms: list[tuple[str, bool]] = []
-        self.rank_norms: list[RankNorm] = []
-        self.group_counts: dict[Dim, DocumentPath] = {}
+        self.batch_norms: list[BatchNorm] = []
         self.dropouts: list[Dropout] = []
 
     # From the first step to the last
@@ -43,7 +41,7 @@ class ChainBuilder(ValuesBuilder):
             return None
         source = self.inputs[0].name if self.inputs else "x"
         if self.positions is not None:
-            self.positions.begin_at(source, self.channels)
+            self.positions.check_symbols(("inputs", source), (self.channels,))
         return self.begin(source)
 
     def begin(self, name: str) -> Node:
@@ -64,7 +62,7 @@ class ChainBuilder(ValuesBuilder):
             self.check_leading((out,))
         source = self.inputs[0].name if self.inputs else "x"
         operand, weight, product = (self.name_of(step.name, key) for key in ("input", "weight", "product"))
-        self.places.setdefault(step.name, self.diagnostics.place("name"))
+        self.places.of.setdefault(step.name, self.diagnostics.place("name"))
         return self.begin_product(
             Contraction(
                 name=step.name,
@@ -81,7 +79,7 @@ class ChainBuilder(ValuesBuilder):
     def begin_product(self, anchor: Contraction) -> Node:
         self.anchor = anchor
         if self.positions is not None:
-            self.positions.begin_at(anchor.source, anchor.channels)
+            self.positions.check_symbols(("inputs", anchor.source), (anchor.channels,))
         self.channels = anchor.channels
         return self.begin(anchor.result)
 
@@ -99,8 +97,8 @@ class ChainBuilder(ValuesBuilder):
         self.positions.check_symbols(("inputs", source), (self.channels, out))
         names = [self.name_of(step.name, key) for key in ("weight", "result")]
         self.anchor = self.positions.begin(step, source, (certain(self.channels), certain(out)), names)
-        self.places.setdefault(step.name, self.diagnostics.place("name"))
-        self.channels = out
+        self.places.of.setdefault(step.name, self.diagnostics.place("name"))
+        self.shape = self.shape.with_channels(out).with_positions(self.positions.sizes)
         return self.begin(self.anchor.result)
 
     def divide(self, x: Node, count: int) -> tuple[Node, ...]:
@@ -135,37 +133,32 @@ class ChainBuilder(ValuesBuilder):
         source = self._source or self.begin("x")
         return Chain(
             graph=self.graph,
-            rows=certain(self.rows),
-            channels=certain(self.channels),
-            inputs=self.inputs,
-            leading=tuple(map(certain, self.leading)),
-            trailing=tuple(map(certain, self.trailing)),
-            exchanged=self.exchanged,
+            training=self.training,
+            anchor=self.anchor,
             source=source,
+            parts=self.parts,
+            shape=self.shape,
+            inputs=self.inputs,
             running=self.running,
             result=result or source,
-            anchor=self.anchor,
-            training=self.training,
-            drops_channels=self.dropped_channels,
+            result_roles=self._result_roles(result or source),
+            further_results=further,
             loss=self.loss,
-            targets=self.targets,
             parameters=self.parameters,
             buffers=self.buffers,
             constants=self.constants,
-            tail_inputs=self.tail_inputs,
-            further_results=further,
-            masks=self.masks,
-            spread=self.spread,
-            updates=self.updates,
             batch_norms=self.batch_norms,
-            rank_norms=self.rank_norms,
-            group_counts=self.group_counts,
-            places=self.places,
-            parts=self.parts,
             dropouts=self.dropouts,
-            seed=self.seed,
-            spatial=self.spatial,
+            places=self.places,
         )
+
+    def _result_roles(self, result: Node) -> tuple[Role, ...]:
+        """The dimensions of the value at the end."""
+        if self.transposed or result.is_full:
+            return self.transposed or self.shape.roles
+        if self.dropped_channels:
+            return tuple(role for role in self.shape.roles if role is not Role.CHANNEL)
+        return tuple(Role.ONE if role is Role.CHANNEL else role for role in self.shape.roles)
 
     # Norms
 
@@ -176,7 +169,7 @@ class ChainBuilder(ValuesBuilder):
         count, channels = self.symbols.typical(value), self.symbols.typical(self.channels)
         if count is not None and channels is not None and count > 0 and channels % count:
             self.refuse("FG304", f"{count} groups do not divide {channels} channels", "num_groups")
-        self.group_counts.setdefault(value, self.diagnostics.place("num_groups"))
+        self.places.groups.setdefault(value, self.diagnostics.place("num_groups"))
         return value
 
     def blocks(self, width: Dim) -> tuple[Dim | None, Dim]:
@@ -191,12 +184,12 @@ class ChainBuilder(ValuesBuilder):
         elif size is not None and channels is not None and channels % size:
             self.refuse("FG304", f"blocks of {size} do not divide {channels} channels", "width")
         count = quotient(self.channels, known)
-        self.group_counts.setdefault(count, self.diagnostics.place("width"))
+        self.places.groups.setdefault(count, self.diagnostics.place("width"))
         return known, count
 
     def normalized(self, given: Any) -> tuple[Dim | None, ...] | None:
         """The dimensions of a norm's `normalized_shape`, which have to be those of the chain's channels."""
-        dims = self.shape(given, "normalized_shape")
+        dims = self.sizes_of(given, "normalized_shape")
         if dims is None:
             return None
         self.symbols.constructed(dims, "normalized_shape")
@@ -206,21 +199,21 @@ class ChainBuilder(ValuesBuilder):
         )
         if unlike:
             message = f"the norm is over {shape_text(dims)}, and the running value's last dimensions are"
-            self.refuse("FG303", f"{message} {shape_text(self.form[-len(dims) :])}", "normalized_shape")
+            self.refuse("FG303", f"{message} {shape_text(self.shape.sizes()[-len(dims) :])}", "normalized_shape")
         return dims
 
     def update_buffer(self, buffer: Node, value: Node) -> None:
-        self.updates[buffer.name] = value
+        self.buffers[buffer.name] = replace(self.buffers[buffer.name], update=value)
 
     def uses_batch_statistics(self, name: str, tracked: bool) -> None:
         self.own(name)
-        self.batch_norms.append((name, tracked))
+        self.batch_norms.append(BatchNorm(name, tracked))
 
     def normalise_over_ranks(self, name: str, x: Node, eps: Node) -> Node:
         """xhat by statistics of all ranks, which are leaves."""
         leaves = [self.graph.claim(f"{name}_{each}_of_ranks") for each in ("mean", "variance")]
         mean, variance = (self.graph.tensor(leaf, CHANNEL) for leaf in leaves)
-        self.rank_norms.append(RankNorm(name, x, mean, variance))
+        self.batch_norms[-1] = replace(self.batch_norms[-1], ranks=RankStatistics(name, x, mean, variance))
         return over_ranks(self.graph, x, mean, variance, eps, name)
 
     def dropout(self, name: str, p: float | str, x: Node, by_sample: bool) -> Node:
@@ -228,7 +221,7 @@ class ChainBuilder(ValuesBuilder):
         self.own(name)
         if isinstance(p, str):
             self.symbols.argument(p, "p", ("float",))
-        found = Dropout(name, self.name_of(name, "p"), by_sample)
+        found = Dropout(name, self.name_of(name, "p"), by_sample, self.seed)
         self.owned_constant(name, "p")
         self.dropouts.append(found)
         if not self.training:

@@ -27,13 +27,8 @@ class Positions:
 
     def __init__(self, spatial: int, given: Sequence[Dim | None], symbols: Symbols, diagnostics: Diagnostics) -> None:
         self.spatial, self.given, self.symbols, self.diagnostics = spatial, tuple(given), symbols, diagnostics
-        # Of the running value's positions: as planning assumes them behind a convolution, else the input's.
-        self.sizes: tuple[Dim | None, ...] | None = None
-
-    def begin_at(self, source: str, channels: Dim | None) -> None:
-        """Begins with the input itself."""
-        self.check_symbols(("inputs", source), (channels,))
-        self.sizes = self.given[2:]
+        # Behind the convolution, as planning assumes them.
+        self.sizes: tuple[int | None, ...] = (None,) * spatial
 
     def check_symbols(self, path: DocumentPath, channels: Sequence[Dim | None]) -> None:
         """Refuses numbers and other dimensions' symbols where a size is free. channels: of the input and the result."""
@@ -111,11 +106,12 @@ class Positions:
         given = [size for size in found if size is not None]
         if len(given) < len(found):
             return
-        self.sizes = made.positions(given, number)
-        if min(self.sizes) < 1:
-            message = f"the result would have no positions: {list(self.sizes)} of {given}"
+        sizes = made.positions(given, number)
+        if min(sizes) < 1:
+            message = f"the result would have no positions: {list(sizes)} of {given}"
             self.diagnostics.refuse("FG303", message, "kernel_size")
-            self.sizes = None
+            return
+        self.sizes = sizes
 
     def axes_of(self, shape: Sequence[Dim | None], channels: Dim | None) -> Axes | str:
         """Where a parameter of this shape varies when it is broadcast to [batch, channels, *positions]; or why it
@@ -132,21 +128,6 @@ class Positions:
         if channels is not None and full[1] not in (1, channels, None):
             return f"does not broadcast to {list_text(['batch', channels, *form[2:]])}"
         return Axes.of(*(["C"] if full[1] != 1 else []))
-
-    def form(self, channels: Dim | None) -> tuple[Dim | None, ...]:
-        """The shape of the running value; behind a convolution its positions have the sizes that planning assumes."""
-        return (self.given[0], channels, *(self.sizes or (None,) * self.spatial))
-
-    def fits(self, channels: Dim | None) -> Callable[[int, Dim], bool]:
-        """Whether a dimension of the running value has this size."""
-        form = self.form(channels)
-
-        def fit(index: int, dim: Dim) -> bool:
-            if index > 1 and isinstance(form[index], int):
-                return form[index] == self.symbols.typical(dim)
-            return form[index] in (dim, None)
-
-        return fit
 
 
 def positions_behind(step: Any, given: Sequence[int], number: Callable[[Sizing], int | None]) -> tuple[int, ...] | None:

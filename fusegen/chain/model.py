@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from functools import cached_property
+from typing import Literal
 
 from fusegen.chain.anchors import Anchor, Batched, Contraction, Convolution
-from fusegen.chain.inputs import Reach
+from fusegen.chain.shape import Broadcast, Role, Shape, certain
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.multiples import times
 from fusegen.spec.document import DocumentPath
 
 
-def certain(size: Dim | None) -> Dim:
-    """The size, which only a chain with diagnostics can lack; these are all that it is good for then."""
-    return cast(Dim, size)
-
-
 @dataclass(frozen=True)
 class Input:
-    """A tensor argument of the module's forward."""
+    """A tensor argument of the module's forward.
+
+    kind: how steps take it: as numbers, as a mask of bool, or as the number of a channel for each row. node: what steps
+    take of it; None where none does, as of the operand of an anchor. broadcast: what it varies over, if it is of other
+    dimensions of rows than the running value.
+    """
 
     name: str
     shape: tuple[Dim, ...]
-
-
-ROWS = "_rows"
-"""The symbol of the rows where several dimensions have them, as behind a convolution or bmm: each position or row of
-each of the batch's elements is one."""
-
-ROWS_OF_RESULT, CHANNELS_OF_RESULT = "rows", "channels"
-"""What `Chain.exchanged` calls both."""
+    kind: Literal["numbers", "mask", "target"] = "numbers"
+    node: Node | None = None
+    broadcast: Broadcast | None = None
 
 
 @dataclass(frozen=True)
@@ -61,13 +57,15 @@ class Parameter:
 class Buffer:
     """A tensor of the module's state that is not learnt.
 
-    integer: int64, not the parameters' dtype: a count of batches, to which a forward pass in training adds one.
+    integer: int64, not the parameters' dtype: a count of batches, to which a forward pass in training adds one. update:
+    its new value, if a forward pass changes it.
     """
 
     name: str
     attribute: str
     axes: Axes
     integer: bool = False
+    update: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,8 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class RankNorm:
-    """A batch norm with the statistics of all ranks, which come to the graph as leaves.
+class RankStatistics:
+    """The statistics of all ranks for a batch norm, which come to the graph as leaves.
 
     name: the norm. operand: the value that it normalises. mean, variance: one value a channel, of the rows of all
     ranks, the variance biased.
@@ -95,6 +93,19 @@ class RankNorm:
 
 
 @dataclass(frozen=True)
+class BatchNorm:
+    """A batch norm.
+
+    name: the layer. tracked: whether it keeps running statistics. ranks: the statistics of all ranks, in a chain that
+    was built so.
+    """
+
+    name: str
+    tracked: bool
+    ranks: RankStatistics | None = None
+
+
+@dataclass(frozen=True)
 class Constant:
     """A number that the module holds at run time, such as `self.divide_value` or `self.bn.eps`."""
 
@@ -104,75 +115,97 @@ class Constant:
 
 @dataclass(frozen=True)
 class Dropout:
-    """A dropout: the module's attribute, the ops' name of its constant p, and whether it draws one factor for each
-    sample, an index of the first dimension, not for each element."""
+    """A dropout.
+
+    name: the module's attribute. p: the ops' name of its constant p. by_sample: whether one factor is drawn for each
+    sample, an index of the first dimension, not for each element. seed: what the ops call the tensor that all dropouts
+    of a chain draw from.
+    """
 
     name: str
     p: str
     by_sample: bool
+    seed: str
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the spec has the causes of a chain's parts.
+
+    of: each input, parameter, buffer, constant and anchor, by name. groups: the first norm with each number of groups.
+    """
+
+    of: dict[str, DocumentPath] = field(default_factory=dict)
+    groups: dict[Dim, DocumentPath] = field(default_factory=dict)
 
 
 @dataclass
 class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
+    anchor: None where the tail begins with an input.
     source: the leaf that enters the tail: the anchor's output, or the module's input where there is no anchor.
-    anchor: None where the tail begins with an input. rows is ROWS behind a convolution and a bmm, where there are leading
-    dimensions, and where there are positions.
     parts: where the source is divided into parts of its channels, the leaves that stand for those of the source and
-        of what belongs to the same channels, by name. channels are those of one part.
+        of what belongs to the same channels, by name.
+    shape: of the value that enters the tail, or of one of its parts.
+    inputs: the arguments of the module's forward, in order.
     running: the value before each step; None before an anchor.
-    drops_channels: whether the result has no dimension for the channels: [rows], where else it would be [rows, 1].
-    loss: what is made of a result that is a loss of each row.
     result, further_results: the value at the end, and what the module returns besides, by the names of `save`, in the
         order of `outputs`.
-    tail_inputs, masks: the inputs that steps take besides the source: floating ones, and those of bool.
-    targets: the inputs that have the number of a channel for each row, with their leaves.
-    leading: the dimensions of rows where the spec gives the inputs more than two.
-    trailing: the dimensions that are the channels together; empty where one is.
-    exchanged: the dimensions of the result where the rows come behind the channels: "rows", "channels" and ones. Empty
-        where they do not.
-    spread: the inputs that vary over some dimensions of rows alone, and over which.
-    updates: the new value of each buffer that a forward pass changes, by the buffer's name.
-    rank_norms: the batch norms whose statistics come from all ranks, in a chain that was built so.
-    group_counts: each number of groups that a norm has, with the place of the first that does.
-    places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
-    dropouts: in their order. seed: what the ops call the tensor that these draw from.
-    spatial: how many dimensions of positions the values have, [batch, channels, *positions]; 0 where the channels are
-        the last dimension.
+    result_roles: the dimensions of the value at the end. They are those of `shape` but where a reduction has dropped
+        the channels or left a dimension of 1, and where the rows come behind the channels.
+    loss: what is made of a result that is a loss of each row.
+    dropouts: in their order.
     """
 
     graph: Graph
-    rows: Dim
-    channels: Dim
-    inputs: list[Input]
-    leading: tuple[Dim, ...]
+    training: bool
+    anchor: Anchor | None
     source: Node
+    parts: dict[str, tuple[Node, ...]]
+    shape: Shape
+    inputs: list[Input]
     running: list[Node | None]
     result: Node
-    anchor: Anchor | None
-    training: bool
-    drops_channels: bool = False
-    loss: Loss | None = None
-    parameters: dict[str, Parameter] = field(default_factory=dict)
-    buffers: dict[str, Buffer] = field(default_factory=dict)
-    constants: dict[str, Constant] = field(default_factory=dict)
-    tail_inputs: dict[str, Node] = field(default_factory=dict)
-    further_results: dict[str, Node] = field(default_factory=dict)
-    masks: dict[str, Node] = field(default_factory=dict)
-    spread: dict[str, Reach] = field(default_factory=dict)
-    targets: dict[str, Node] = field(default_factory=dict)
-    updates: dict[str, Node] = field(default_factory=dict)
-    batch_norms: list[tuple[str, bool]] = field(default_factory=list)
-    rank_norms: list[RankNorm] = field(default_factory=list)
-    group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
-    places: dict[str, DocumentPath] = field(default_factory=dict)
-    parts: dict[str, tuple[Node, ...]] = field(default_factory=dict)
-    dropouts: list[Dropout] = field(default_factory=list)
-    seed: str = ""
-    trailing: tuple[Dim, ...] = ()
-    exchanged: tuple[Dim, ...] = ()
-    spatial: int = 0
+    result_roles: tuple[Role, ...]
+    further_results: dict[str, Node]
+    loss: Loss | None
+    parameters: dict[str, Parameter]
+    buffers: dict[str, Buffer]
+    constants: dict[str, Constant]
+    batch_norms: list[BatchNorm]
+    dropouts: list[Dropout]
+    places: Places
+
+    # Sizes
+
+    @cached_property
+    def rows(self) -> Dim:
+        """The graph's rows: a size of the spec, or ROWS where several dimensions have them."""
+        return certain(self.shape.rows)
+
+    @cached_property
+    def channels(self) -> Dim:
+        """The graph's channels; those of one part where the source is divided."""
+        return certain(self.shape.channels)
+
+    @cached_property
+    def leading(self) -> tuple[Dim, ...]:
+        """The dimensions of rows where the spec gives the inputs more than two."""
+        several = self.shape.sizes(Role.ROW)
+        return tuple(map(certain, several)) if len(several) > 1 and not self.batched else ()
+
+    @cached_property
+    def trailing(self) -> tuple[Dim, ...]:
+        """The dimensions that are the channels together; empty where one is."""
+        several = self.shape.sizes(Role.CHANNEL)
+        return tuple(map(certain, several)) if len(several) > 1 else ()
+
+    @cached_property
+    def spatial(self) -> int:
+        """How many dimensions of positions the values have, [batch, channels, *positions]; 0 where the channels are the
+        last dimension."""
+        return self.shape.spatial
 
     @property
     def number_of_parts(self) -> int:
@@ -183,6 +216,8 @@ class Chain:
     def source_channels(self) -> Dim:
         """The channels of the source: of all its parts."""
         return times(self.number_of_parts, self.channels)
+
+    # The anchor
 
     @property
     def contraction(self) -> Contraction | None:
@@ -214,10 +249,37 @@ class Chain:
         """Whether the source is the product of images with a weight, of which the last dimension is the channels."""
         return self.spatial > 0 and self.contraction is not None
 
+    # Norms
+
+    @property
+    def rank_norms(self) -> list[RankStatistics]:
+        """The statistics of all ranks that the graph takes as leaves."""
+        return [norm.ranks for norm in self.batch_norms if norm.ranks is not None]
+
+    @property
+    def group_counts(self) -> tuple[Dim, ...]:
+        """Each number of groups that a norm has."""
+        return tuple(self.places.groups)
+
+    # The result
+
     @property
     def of_rows(self) -> bool:
         """Whether the result has one value for each row."""
         return not self.result.is_full
+
+    @property
+    def drops_channels(self) -> bool:
+        """Whether the result has no dimension for the channels: [rows], where else it would be [rows, 1]."""
+        return not {Role.CHANNEL, Role.ONE} & {*self.result_roles}
+
+    @property
+    def transposed_result(self) -> tuple[Role, ...]:
+        """The dimensions of the result where the rows come behind the channels; empty where they do not."""
+        return self.result_roles if Role.ROW in self.result_roles[self._place_of_channels() :] else ()
+
+    def _place_of_channels(self) -> int:
+        return self.result_roles.index(Role.CHANNEL) if Role.CHANNEL in self.result_roles else len(self.result_roles)
 
     @property
     def takes_mean(self) -> bool:
@@ -229,25 +291,62 @@ class Chain:
         Of several trailing dimensions all but the last count as leading ones."""
         if self.loss is not None and self.loss.reduction != "none":
             return ()
-        if self.exchanged:
-            sizes: dict[Dim, Dim] = {ROWS_OF_RESULT: leading[0], CHANNELS_OF_RESULT: channels}
-            return tuple(sizes.get(each, each) for each in self.exchanged)
+        if self.transposed_result:
+            sizes = {Role.ROW: leading[0], Role.CHANNEL: channels, Role.ONE: 1}
+            return tuple(sizes[role] for role in self.transposed_result)
         own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
         return (*leading, *own, *positions)
 
-    @property
+    # Inputs
+
+    @cached_property
+    def tail_inputs(self) -> dict[str, Node]:
+        """What steps take of floating inputs, the source among them where one takes it again."""
+        return self._nodes("numbers")
+
+    @cached_property
     def further(self) -> dict[str, Node]:
-        """The floating inputs that steps take besides the source."""
+        """What steps take of floating inputs besides the source."""
         return {name: node for name, node in self.tail_inputs.items() if node is not self.source}
+
+    @cached_property
+    def masks(self) -> dict[str, Node]:
+        """What steps take of inputs of bool."""
+        return self._nodes("mask")
+
+    @cached_property
+    def targets(self) -> dict[str, Node]:
+        """The inputs that have the number of a channel for each row."""
+        return self._nodes("target")
+
+    def _nodes(self, kind: str) -> dict[str, Node]:
+        return {given.name: given.node for given in self.inputs if given.kind == kind and given.node is not None}
+
+    @cached_property
+    def broadcast_inputs(self) -> dict[str, Broadcast]:
+        """The inputs that vary over some dimensions of rows alone, and over which."""
+        return {given.name: given.broadcast for given in self.inputs if given.broadcast is not None}
+
+    @cached_property
+    def compact(self) -> dict[str, Broadcast]:
+        """Those that kernels take as they are, with fewer rows than others."""
+        return {name: broadcast for name, broadcast in self.broadcast_inputs.items() if broadcast.is_compact}
 
     def node_of(self, name: str) -> Node | None:
         """What steps take of an input; None where none does."""
         return self.further.get(name) or self.masks.get(name)
 
+    # Names
+
     @property
-    def compact(self) -> dict[str, Reach]:
-        """Those that kernels take as they are, with fewer rows than others."""
-        return {name: reach for name, reach in self.spread.items() if reach.is_compact}
+    def updates(self) -> dict[str, Node]:
+        """The new value of each buffer that a forward pass changes, by the buffer's name."""
+        return {buffer.name: buffer.update for buffer in self.buffers.values() if buffer.update is not None}
+
+    @property
+    def seed(self) -> str:
+        """What the ops call the tensor that dropouts draw from."""
+        return self.dropouts[0].seed
 
     def name_of(self, attribute: str) -> str:
         """The ops' name of a parameter, buffer or constant of the module. attribute: such as "bn.weight"."""

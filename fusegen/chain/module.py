@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Buffer, Constant, Parameter, certain
+from fusegen.chain.model import Buffer, Constant, Parameter, Places
+from fusegen.chain.shape import certain
 from fusegen.chain.view import ViewBuilder
 from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.graph import Node
-from fusegen.spec.document import DocumentPath
 from fusegen.spec.partial import AnySpec
 
 Owned = TypeVar("Owned", Parameter, Buffer, Constant)
@@ -27,7 +27,7 @@ class ModuleBuilder(ViewBuilder):
         self.parameters: dict[str, Parameter] = {}
         self.buffers: dict[str, Buffer] = {}
         self.constants: dict[str, Constant] = {}
-        self.places: dict[str, DocumentPath] = {name: ("inputs", name) for name in spec.inputs}
+        self.places = Places({name: ("inputs", name) for name in spec.inputs})
         self._stand_ins: set[str] = set()
         # Before any value has a name, so that they are called alike in training and in evaluation.
         owned = [(step.name, key) for step in spec.chain if step is not None for key in (*step.tensors, *step.owns)]
@@ -49,7 +49,7 @@ class ModuleBuilder(ViewBuilder):
             self.refuse("FG202", f"parameter '{name}' needs an init", "parameter")
         elif isinstance(init, str) and init not in INITS:
             self.symbols.argument(init, "init", ("float", "int"), INITS)
-        dims = self.shape(shape)
+        dims = self.sizes_of(shape)
         axes = None if dims is None else self.axes_of(dims, "shape")
         if dims is None or axes is None:
             return self.stand_in(name)
@@ -160,7 +160,7 @@ class ModuleBuilder(ViewBuilder):
         if thing.name in self.spec.inputs and thing.name not in table:
             self.refuse("FG305", f"'{thing.name}' is an input, too", field, "rename one")
         table[thing.name] = thing
-        self.places.setdefault(thing.name, self.diagnostics.place(field))
+        self.places.of.setdefault(thing.name, self.diagnostics.place(field))
 
     def own(self, name: str, field: str = "name", owner: str | None = None, hint: str | None = None) -> None:
         """Adds an attribute of the module; two steps cannot own the same. owner: "argument" if that holds it for

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.exchange import exchange
-from fusegen.chain.inputs import Reach, reach
 from fusegen.chain.model import Loss
 from fusegen.chain.module import ModuleBuilder
+from fusegen.chain.shape import Broadcast, Role, certain
+from fusegen.chain.transpose import transpose
 from fusegen.chain.view import shape_text
-from fusegen.ir.axes import CHANNEL, Dim
+from fusegen.ir.axes import CHANNEL, Axes, Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.partial import AnySpec
 
@@ -16,17 +19,10 @@ KEEP = "'keepdim: true' keeps the dimension"
 
 
 class OperandBuilder(ModuleBuilder):
-    """Finds operands by the names that steps give, and refuses those of another shape.
-
-    tail_inputs, masks, targets, spread: as Chain has them, of the steps so far.
-    """
+    """Finds operands by the names that steps give, and refuses those of another shape."""
 
     def __init__(self, spec: AnySpec, diagnostics: Diagnostics) -> None:
         super().__init__(spec, diagnostics)
-        self.tail_inputs: dict[str, Node] = {}
-        self.masks: dict[str, Node] = {}
-        self.targets: dict[str, Node] = {}
-        self.spread: dict[str, Reach] = {}
         self.loss: Loss | None = None
         self._saved: dict[str, Node] = {}
         self._without_channels: set[str] = set()
@@ -73,38 +69,48 @@ class OperandBuilder(ModuleBuilder):
         shape = self._shape_of_input(name, field)
         if shape is None:
             return self.graph.tensor(name, self.graph.view)
-        ours, others = (self.masks, self.tail_inputs) if field == "mask" else (self.tail_inputs, self.masks)
-        if name in others or (field == "mask" and name in self._multiplied()):
+        kind: Literal["numbers", "mask"] = "mask" if field == "mask" else "numbers"
+        if self._is_taken(name, other_than=kind) or (field == "mask" and name in self._multiplied()):
             self.refuse("FG307", f"the input '{name}' cannot be both a mask and a number", field)
             return self.graph.tensor(name, self.graph.view)
-        if exchange(self, shape):
-            ours[name] = self.graph.tensor(name, CHANNEL)
-            return ours[name]
+        if transpose(self, shape):
+            return self._take(name, kind, CHANNEL)
         if self.dropped_channels:
             message = f"the running value is [rows], the input '{name}' is not: PyTorch would pair rows with channels"
             self.refuse("FG309", message, field, KEEP)
-        found = self._reach(name, shape, field)
-        if found.spread:
-            self.spread[name] = found
-        ours[name] = self.graph.tensor(name, found.axes)
-        return ours[name]
+        broadcast = self._broadcast(name, shape, field)
+        return self._take(name, kind, broadcast.axes, broadcast if broadcast.rows else None)
+
+    def _take(
+        self,
+        name: str,
+        kind: Literal["numbers", "mask", "target"],
+        axes: Axes,
+        broadcast: Broadcast | None = None,
+    ) -> Node:
+        """The leaf that steps take of an input, which is noted."""
+        node = self.graph.tensor(name, axes)
+        for place, given in enumerate(self.inputs):
+            if given.name == name:
+                self.inputs[place] = replace(given, kind=kind, node=node, broadcast=broadcast or given.broadcast)
+        return node
+
+    def _is_taken(self, name: str, other_than: str = "target") -> bool:
+        """Whether steps take an input, and as something else."""
+        return any(each.name == name and each.node and each.kind not in (other_than, "target") for each in self.inputs)
 
     def _multiplied(self) -> tuple[str, ...]:
         """The first input, and the other one of a product of two."""
         return (self.inputs[0].name, *((self.spec.chain[0].input,) if self.in_batches else ()))
 
-    def _reach(self, name: str, shape: tuple[Dim | None, ...], field: str) -> Reach:
+    def _broadcast(self, name: str, shape: tuple[Dim | None, ...], field: str) -> Broadcast:
         """What an input varies over; all there is, if it does not fit."""
-        everything = Reach(self.graph.view)
-        if self.spec.inputs[name] is None or (self.positions is None and None in (*self.of_rows, self.channels)):
+        everything, sizes = Broadcast(self.graph.view), self.shape.sizes()
+        if self.spec.inputs[name] is None or (self.positions is None and None in sizes):
             return everything
-        if self.positions is not None:
-            fits, form = self.positions.fits(self.channels), self.positions.form(self.channels)
-            found = reach(shape, len(form), 1, fits)
-        else:
-            form, found = self.form, self.reach_of(shape)
+        found = self.shape.broadcast(shape, self.fits)
         if found is None:
-            to = shape_text(form)
+            to = shape_text(sizes)
             message = f"the input '{name}' has the shape {shape_text(shape)}, which does not broadcast to {to}"
             self.refuse("FG303", message, field)
         return found or everything
@@ -116,7 +122,7 @@ class OperandBuilder(ModuleBuilder):
         if shape is None:
             return node
         wanted = None
-        if name == self.inputs[0].name or name in (*self.tail_inputs, *self.masks):
+        if name == self.inputs[0].name or self._is_taken(name):
             self.refuse("FG303", f"the input '{name}' is no target: it has values of each channel", "target")
         elif self.spec.inputs[name] is not None:
             wanted = self._misfit_of_rows(shape)
@@ -124,17 +130,14 @@ class OperandBuilder(ModuleBuilder):
             message = f"the target '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
             self.refuse("FG303", message, "target")
         self.loss = Loss(reduction, name, ignored)
-        self.targets[name] = node
-        return node
+        return self._take(name, "target", node.axes)
 
     def _misfit_of_rows(self, shape: tuple[Dim | None, ...]) -> str | None:
         """The shape that an input without channels needs, if this one is another."""
-        form: tuple[Dim | None, ...] = (*self.of_rows, self.channels)
-        channel, fits = len(form) - 1, lambda index, dim: form[index] == dim
-        if self.positions is not None:
-            form, channel, fits = self.positions.form(self.channels), 1, self.positions.fits(self.channels)
-        places = [index for index in range(len(form)) if index != channel]
-        fit = len(shape) == len(places) and all(
-            None in (form[index], dim) or fits(index, dim) for index, dim in zip(places, shape, strict=True)
+        others = [index for index, role in enumerate(self.shape.roles) if role is not Role.CHANNEL]
+        sizes = self.shape.sizes(Role.ROW, Role.POSITION)
+        fit = len(shape) == len(others) and all(
+            None in (size, dim) or self.fits(index, certain(dim))
+            for index, size, dim in zip(others, sizes, shape, strict=True)
         )
-        return None if fit else shape_text([form[index] for index in places])
+        return None if fit else shape_text(sizes)

@@ -57,7 +57,7 @@ def why_not_divided(steps: Sequence[Any], index: int) -> str | None:
 def refuse_multiples(chain: Any) -> None:
     """Refuses sizes of inputs that are a multiple of a symbol, but for channels. chain: its builder."""
     for given in chain.inputs:
-        channels = len(given.shape) - 1 - chain.spatial
+        channels = len(given.shape) - 1 - chain.shape.spatial
         if chain.in_batches and given.name == chain.spec.chain[0].input:
             channels = 1 if chain.spec.chain[0].transposed else 2
         for place, dim in enumerate(given.shape):

@@ -6,8 +6,9 @@ from typing import Any
 
 from fusegen.chain.anchors import Batched, Contraction
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.model import Parameter, certain
+from fusegen.chain.model import Parameter
 from fusegen.chain.module import INITS
+from fusegen.chain.shape import certain
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
@@ -16,7 +17,7 @@ from fusegen.ir.graph import Node
 def multiply(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
     """The product of the running value with the parameter of a `matmul` step, which can only be the first."""
     _declare(chain, step.parameter, step.init, "init")
-    dims = chain.shape(step.shape) if step.shape is not None else None
+    dims = chain.sizes_of(step.shape) if step.shape is not None else None
     if x is not None:
         chain.refuse("FG308", "matmul can only be the first step of a chain")
     if dims is not None and len(dims) != 2:
@@ -41,7 +42,7 @@ def multiply(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
         attribute=step.parameter,
         by_columns=not step.transposed,
     )
-    chain.places.setdefault(step.parameter, chain.diagnostics.place("parameter"))
+    chain.places.of.setdefault(step.parameter, chain.diagnostics.place("parameter"))
     return chain.begin_product(anchor)
 
 
@@ -82,7 +83,7 @@ def multiply_batches(chain: ChainBuilder, step: Any, x: Node | None) -> Node:
         channels=certain(out),
         result=chain.name_of(step.name, "result"),
     )
-    chain.places.setdefault(step.name, chain.diagnostics.place("op"))
+    chain.places.of.setdefault(step.name, chain.diagnostics.place("op"))
     chain.channels = out
     return chain.begin(chain.anchor.result)
 

@@ -107,7 +107,8 @@ class _Operator:
         self.builder.running = [running]
         self.builder.dropped_channels = any(step.drops_channels for step in plan.spec.chain[:index])
         if index:
-            self.builder.channels = self.chain.source_channels if self.step.divides else self.chain.channels
+            whole = self.chain.shape.with_channels(self.chain.source_channels)
+            self.builder.shape = whole if self.step.divides else self.chain.shape
         for before, step in enumerate(plan.spec.chain[:index]):
             values = self.parts if len(step.saved) > 1 else [behind[before]]
             for name, value in zip(step.saved, values, strict=False):
@@ -179,7 +180,7 @@ class _Operator:
             return Traffic()
         if self.does_nothing or (self.step.anchor and not (self.chain.convolution and self.step.bias)):
             return Traffic()
-        updates = self.builder.updates
+        updates = {name: each.update for name, each in self.builder.buffers.items() if each.update is not None}
         reads = self._tensors(ancestors([self.node, *updates.values()]))
         moved = [Tensor(name, node.axes, self._role(name)) for name, node in updates.items()]
         moved += [tensor for tensor in reads if tensor.role == "count"]

@@ -86,6 +86,6 @@ class _Shared:
 
     def _bytes(self, tensor: Tensor) -> int:
         width = FIXED_WIDTH.get(tensor.role) or WIDTH[self.mode.roles[tensor.role]]
-        if tensor.name in self.plan.chain.spread:
+        if tensor.name in self.plan.chain.broadcast_inputs:
             return math.prod(shape_of_input(self.plan, tensor.name, self.size.symbols)) * width
         return math.prod(shape(self.plan, tensor.axes, self.size.symbols)) * width

@@ -5,7 +5,7 @@ Their values have fewer rows. They are operands of steps with all rows, as furth
 
 from __future__ import annotations
 
-from fusegen.chain.inputs import reach
+from fusegen.chain import shape as chain_shape
 from fusegen.plan.images import Images
 from fusegen.plan.region import Shape
 
@@ -28,8 +28,10 @@ def can_be_beside(shape: Shape, first: Shape) -> bool:
     rows = [dim for dim in shape[:-1] if dim != 1]
     if not rows or None in shape or (len(rows) > 1 and len(rows) + 1 < len(shape)):
         return False
-    fits = reach((*shape[:-1], first[-1]), len(first), len(first) - 1, lambda index, dim: first[index] == dim)
-    return len(first) > 2 and fits is not None
+    whole = chain_shape.Shape.of(first)
+    return (
+        len(first) > 2 and whole.broadcast((*shape[:-1], first[-1]), lambda index, dim: first[index] == dim) is not None
+    )
 
 
 def is_missing_dimensions(shape: Shape, first: Shape) -> bool:

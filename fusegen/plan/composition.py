@@ -155,7 +155,7 @@ def compose(spec: SpecModel, document: Document) -> Composition:
 def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
     """Refuses values without a dimension of the channels where a region would take them."""
     for part in parts:
-        if part.plan is not None and part.plan.chain.exchanged:
+        if part.plan is not None and part.plan.chain.transposed_result:
             message = "a module of several regions has no result whose rows come behind the channels"
             yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
         taken = any(name in each.region.inputs for each in parts for name in part.region.results)

@@ -22,10 +22,10 @@ class Dimensions:
 def dimensions(plan: Plan) -> Dimensions:
     """Of all inputs alike: a further input with rows has the leading dimensions of the first."""
     chain = plan.chain
-    if chain.leading or (chain.trailing and chain.spread):
+    if chain.leading or (chain.trailing and chain.broadcast_inputs):
         count = len(chain.inputs[0].shape)
         return Dimensions(count, count, "the spec gives its inputs so many")
-    if chain.exchanged:
+    if chain.transposed_result:
         return Dimensions(2, 2, "the result has the rows behind the channels")
     if chain.spatial:
         # The batch may be absent: PyTorch's operators run then.
@@ -37,7 +37,7 @@ def dimensions(plan: Plan) -> Dimensions:
     for parameter in chain.parameters.values():
         if "N" in parameter.axes:
             return Dimensions(2, 2, f"the parameter {parameter.attribute} differs from row to row")
-    if chain.batched and chain.spread:
+    if chain.batched and chain.broadcast_inputs:
         return Dimensions(3, 3, "the spec gives its inputs so many")
     if chain.batched:
         return Dimensions(2, None, "bmm multiplies matrices")
@@ -61,7 +61,7 @@ def dimensions(plan: Plan) -> Dimensions:
 def fixed_dimensions(chain: Chain) -> dict[str, int]:
     """How many dimensions the inputs have that have one value for all rows, or are spread: by name."""
     nodes = {**chain.further, **chain.masks}
-    fixed = {name for name, node in nodes.items() if "N" not in node.axes or name in chain.spread}
+    fixed = {name for name, node in nodes.items() if "N" not in node.axes or name in chain.broadcast_inputs}
     return {given.name: len(given.shape) for given in chain.inputs if given.name in fixed}
 
 

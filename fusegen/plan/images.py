@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fusegen.chain.convolution import positions_behind
 from fusegen.chain.images import spatial_of_values
-from fusegen.chain.model import certain
+from fusegen.chain.shape import certain
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
 from fusegen.plan.region import Shape, channels_behind

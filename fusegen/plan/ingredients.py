@@ -148,7 +148,7 @@ def _sources(chain: Chain) -> list[Tensor]:
     tensors = _tensors(chain.source.name, leaves[chain.source.name], "activation")
     roles = {**{name: f"input {name}" for name in chain.further}, **dict.fromkeys(chain.masks, "mask")}
     for name, node in {**chain.further, **chain.masks}.items():
-        compact = chain.compact[name].spread or "" if name in chain.compact else ""
+        compact = chain.compact[name].rows or "" if name in chain.compact else ""
         tensors.append(Tensor(name, node, roles[name], compact=compact))
     tensors += [Tensor(name, node, "index") for name, node in chain.targets.items()]
     for parameter in chain.parameters.values():

@@ -38,7 +38,7 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     Both have some, or none has: the result of the one is what the other's gradient belongs to. saved: what the forward
     program makes for the backward one.
     """
-    if chain.exchanged:
+    if chain.transposed_result:
         return replace(forward, reasons=(*forward.reasons, EXCHANGED)), backward
     if not chain.spatial:
         return forward, backward

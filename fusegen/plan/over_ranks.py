@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fusegen.chain.model import RankNorm
+from fusegen.chain.model import RankStatistics
 from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions.normalisation import RankSums, rank_sums
 from fusegen.ir.graph import Graph, Node, ancestors
@@ -32,7 +32,7 @@ class RankPlan:
     variant: Variant
     statistics: Program
     sums: Program
-    norm: RankNorm
+    norm: RankStatistics
     exchanged: RankSums
 
     @property

@@ -122,7 +122,7 @@ def make_plan(spec: SpecModel, document: Document, known: Mapping[str, str] | No
     if diagnostics:
         raise SpecError(diagnostics)
     chains = {"": training}
-    if training.dropouts or any(tracked for _, tracked in training.batch_norms):
+    if training.dropouts or any(norm.tracked for norm in training.batch_norms):
         chains = {"train": training, "eval": build_chain(spec, document, training=False)}
     found = tuple(modes(spec, training, known or {}))
     variants = tuple(_variant(spec, name, chain, found) for name, chain in chains.items())

@@ -67,13 +67,13 @@ def _norms_over_ranks(spec: AnySpec, chain: Chain, document: Document) -> Iterat
     if any(parameter.repeated for parameter in chain.parameters.values()):
         message = "a chain with a batch norm over ranks can have no norm of blocks of channels"
         yield document.diagnostic("FG401", message, place, hint=hint)
-    if chain.exchanged:
+    if chain.transposed_result:
         message = "a chain with a batch norm over ranks has no result whose rows come behind the channels"
         yield document.diagnostic("FG401", message, place, hint=hint)
     if chain.dropouts:
         yield document.diagnostic("FG401", "a chain with a batch norm over ranks can have no dropout", place, hint=hint)
     broadcast = [name for name, node in {**chain.further, **chain.masks}.items() if not node.is_full]
-    for name in {**chain.masks, **chain.spread, **dict.fromkeys(broadcast)}:
+    for name in {**chain.masks, **chain.broadcast_inputs, **dict.fromkeys(broadcast)}:
         if name in chain.masks:
             message = f"a chain with a batch norm over ranks can have no mask: '{name}'"
         else:
@@ -91,7 +91,7 @@ def _several_results(spec: AnySpec, chain: Chain, document: Document) -> Iterato
     """The ops over ranks return one."""
     if not spec.outputs:
         return
-    if chain.exchanged:
+    if chain.transposed_result:
         message = "a chain whose result has the rows behind the channels returns one result"
         yield document.diagnostic("FG401", message, ("outputs",), key=True)
     steps = synchronised(spec)
@@ -104,14 +104,14 @@ def _numbers_of_groups(chain: Chain, document: Document) -> Iterator[Diagnostic]
     (first, *others) = [count for count in chain.group_counts if count != 1] or [1]
     for count in others:
         message = f"one chain can normalise by one number of groups, not by {first} and {count}"
-        yield document.diagnostic("FG401", message, chain.group_counts[count])
+        yield document.diagnostic("FG401", message, chain.places.groups[count])
 
 
 def _parameters_of_the_rows(chain: Chain, document: Document) -> Iterator[Diagnostic]:
     for parameter in chain.parameters.values():
         if "N" in parameter.axes and not parameter.axes == chain.graph.view:
             message = f"parameter '{parameter.name}' has one value for each row: no kernel takes its gradient's sums"
-            yield document.diagnostic("FG401", message, (*chain.places[parameter.name][:2], "shape"))
+            yield document.diagnostic("FG401", message, (*chain.places.of[parameter.name][:2], "shape"))
 
 
 def _too_many_passes(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
@@ -132,5 +132,5 @@ def _too_many_tensors(spec: AnySpec, chain: Chain, document: Document) -> Iterat
         message = f"a chain can read at most {MAX_FULL_TENSORS} tensors of its result's size besides its first input"
         if stored:
             message += ", with what amax and amin store for the backward pass"
-        place = chain.places[names[MAX_FULL_TENSORS]][:2] if len(names) > MAX_FULL_TENSORS else ("chain", stored[-1])
+        place = chain.places.of[names[MAX_FULL_TENSORS]][:2] if len(names) > MAX_FULL_TENSORS else ("chain", stored[-1])
         yield document.diagnostic("FG401", message, place, hint="split the chain in two")

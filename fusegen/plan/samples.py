@@ -16,7 +16,7 @@ def summed_inputs(chain: Chain) -> list[str]:
     """The inputs whose gradients kernels sum. PyTorch sums those of the others that have fewer rows."""
     if chain.rank_norms:
         return []
-    found = [name for name, reach in chain.compact.items() if reach.spread == "first" and name in chain.further]
+    found = [name for name, each in chain.compact.items() if each.rows == "first" and name in chain.further]
     rows = {name: _rows(chain, name) for name in found}
     if chain.spatial:  # a tile has positions of one image
         return [name for name in found if rows[name] == (chain.inputs[0].shape[0],)]

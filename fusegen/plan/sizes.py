@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from fusegen.chain.model import ROWS
+from fusegen.chain.shape import ROWS
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.multiples import value_of

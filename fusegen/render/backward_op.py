@@ -127,7 +127,7 @@ class BackwardOp(VariantOps):
             name, reach = out(tensor.name), self.chain.compact.get(tensor.gradient_of)
             found = f"*{name}"
             if reach is not None and not tensor.samples:
-                again = "true" if reach.spread == "last" else "false"
+                again = "true" if reach.rows == "last" else "false"
                 given = tensor.gradient_of
                 dtype = f"dtypes.{dtype_field(f'input {given}')}"
                 found = f"glue::sum_of_rows(*{name}, {dtype}, {given}_rows, /*again=*/{again})"

@@ -51,7 +51,7 @@ class CallNames:
 
     def tracked(self) -> list[str]:
         """The batch norms that have running statistics; the others take the batch's in evaluation too."""
-        return [name for name, tracked in self.chain.batch_norms if tracked]
+        return [norm.name for norm in self.chain.batch_norms if norm.tracked]
 
 
 def misfit(tensors: list[tuple[str, str]], dtype: str, shape: str) -> str:

@@ -26,7 +26,7 @@ def spread_inputs(call: CallNames) -> list[str]:
     lines: list[str] = []
     if call.chain.trailing:
         return lines  # as are all further inputs there
-    for name, reach in call.chain.spread.items():
+    for name, reach in call.chain.broadcast_inputs.items():
         if not reach.is_compact:
             lines.append(f"{name} = _support.spread({name}, {_row_sizes(call)})")
         elif call.chain.spatial and not reach.batched:
@@ -47,9 +47,9 @@ def _shape(call: CallNames, name: str) -> str:
     """The shape that a further input has to have."""
     chain, node, given = call.chain, call.chain.node_of(name), _given(call, name)
     assert node is not None
-    if name in chain.spread and chain.spread[name].batched:
+    if name in chain.broadcast_inputs and chain.broadcast_inputs[name].batched:
         return f"({call.first}.shape[0], _channels)"
-    if "N" in node.axes and name not in chain.spread:
+    if "N" in node.axes and name not in chain.broadcast_inputs:
         if chain.trailing:
             return shape_with_rows(call, node)
         channels = "_channels" if "C" in node.axes else "1"

@@ -53,7 +53,7 @@ def _is_repeated(call: CallNames, name: str) -> bool:
     chain, node = call.chain, call.chain.node_of(name)
     given = next(each.shape for each in chain.inputs if each.name == name)
     partial = node is not None and node.axes == CHANNEL and tuple(dim for dim in given if dim != 1) != chain.trailing
-    return partial or name in chain.spread
+    return partial or name in chain.broadcast_inputs
 
 
 def flattened(call: CallNames) -> list[str]:
@@ -67,6 +67,10 @@ def flattened(call: CallNames) -> list[str]:
         if "N" not in node.axes:
             lines.append(f"{given.name} = _support.flat_parameter({given.name}, _trailing)")
             continue
-        spread = f"{given.name}.expand({shape_with_rows(call, node)})" if given.name in chain.spread else given.name
+        spread = (
+            f"{given.name}.expand({shape_with_rows(call, node)})"
+            if given.name in chain.broadcast_inputs
+            else given.name
+        )
         lines.append(f"{given.name} = {spread}.flatten(-{count})")
     return lines

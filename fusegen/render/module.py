@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.chain.shape import Role
 from fusegen.plan.composition import Planned
 from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.modes import VERIFICATION_DTYPE, alike
@@ -21,6 +22,9 @@ from fusegen.render.original import construct, dimensions_text, extra_repr, rese
 from fusegen.render.regions import regions_context
 from fusegen.render.types import TORCH, type_roles
 from fusegen.spec.model import SpecModel
+
+_SIZES = {Role.ROW: '"rows"', Role.CHANNEL: '"channels"', Role.ONE: "1"}
+"""How a module names the dimensions of a transposed result."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,8 @@ def call_context(plan: Plan) -> dict[str, Any]:
         "variants": [variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
         "ranks": operator_arguments(plan),
         "linear": chain.contraction is not None,
-        "drops_channels": chain.drops_channels and not chain.exchanged,
-        "exchanged": as_tuple([str(each) if each == 1 else repr_double(str(each)) for each in chain.exchanged]),
+        "drops_channels": chain.drops_channels,
+        "transposed": as_tuple([_SIZES[role] for role in chain.transposed_result]),
         "precisions": plan.has_precisions,
         "order": order(plan),
         "dimensions": dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),

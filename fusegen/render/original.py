@@ -151,7 +151,7 @@ def _autocast(spec: SpecModel) -> str:
 
 def batched_lines(chain: Chain, others: Container[str] = ()) -> list[str]:
     """Statements that give the inputs [batch, channels], but for others, the dimensions of the running value."""
-    names = [name for name, reach in chain.spread.items() if reach.batched and name not in others]
+    names = [name for name, reach in chain.broadcast_inputs.items() if reach.batched and name not in others]
     return [f"{name} = {with_dimensions(name, len(chain.inputs[0].shape))}" for name in names]
 
 

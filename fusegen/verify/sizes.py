@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegen.chain.model import ROWS, Chain
+from fusegen.chain.model import Chain
+from fusegen.chain.shape import ROWS
 from fusegen.ir.axes import Axes, Dim, dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.model import Program

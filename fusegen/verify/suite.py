@@ -213,7 +213,9 @@ class Suite:
         if not plan.is_region:
             return len(next(iter(plan.spec.inputs.values()))) == 2
         chain = plan.plans[0].chain
-        return not (chain.leading or (chain.trailing and chain.spread) or (chain.batched and fixed_dimensions(chain)))
+        return not (
+            chain.leading or (chain.trailing and chain.broadcast_inputs) or (chain.batched and fixed_dimensions(chain))
+        )
 
     def tails(self) -> Iterator[Finding]:
         """All arguments of a chain that is a function of one value, on a GPU: emulated exponentials are the host's."""

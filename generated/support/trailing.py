@@ -54,7 +54,7 @@ def flat_parameter(values, trailing):
     return own.expand(trailing).flatten()
 
 
-def exchanged(result, form):
+def transposed(result, form):
     """[rows, channels] in the dimensions of `form`: "rows", "channels" and ones. It is contiguous,
     as PyTorch's sum of [rows, 1] and [channels, 1, 1] is."""
     sizes = dict(zip(("rows", "channels"), result.shape, strict=True))

@@ -46,7 +46,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
     fusegen_strict: bool = False
     fusegen_keep_pieces: bool = False
     _fusegen_loss = None
-    _fusegen_exchanged = ()  # the result's dimensions, where its rows come behind the channels
+    _fusegen_transposed = ()  # the result's dimensions, where its rows come behind the channels
     _fusegen_split_always = False  # for tests: fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from .precisions import call_operator
-from .trailing import exchanged
+from .trailing import transposed
 
 
 def result_of(module, part, operator, arguments, inputs, last):
@@ -16,8 +16,8 @@ def result_of(module, part, operator, arguments, inputs, last):
         result = call_operator(module, operator, arguments)
     else:  # something that stands for a tensor, which says how it becomes one
         result = arguments[0].call(module, operator, arguments, last)
-    if module._fusegen_exchanged:
-        result = exchanged(result, module._fusegen_exchanged)
+    if module._fusegen_transposed:
+        result = transposed(result, module._fusegen_transposed)
     if part._fusegen_loss is None:
         return result
     return part._fusegen_loss.of_results(part._fusegen_package, result, operator.dropped, inputs)

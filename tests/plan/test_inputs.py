@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusegen.chain.inputs import reach
+from fusegen.chain.shape import Broadcast, Shape
 from fusegen.explain.text import report
 from fusegen.ir.axes import CHANNEL, MATRIX, ROW, SCALAR
 from fusegen.plan.load import plan_document
@@ -35,8 +35,12 @@ chain:
 FORM = ("batch", "positions", "hidden")
 
 
+def broadcast(shape, to, **dimensions) -> Broadcast | None:
+    return Shape.of(to, **dimensions).broadcast(shape, lambda index, dim: to[index] == dim)
+
+
 @pytest.mark.parametrize(
-    "shape, axes, spread, batched",
+    "shape, axes, rows, batched",
     [
         (FORM, MATRIX, None, False),
         (("batch", "positions", 1), ROW, None, False),
@@ -52,21 +56,54 @@ FORM = ("batch", "positions", "hidden")
         (("positions", 1), ROW, "last", False),
     ],
 )
-def test_what_an_input_varies_over(shape, axes, spread, batched) -> None:
-    found = reach(shape, 3, 2, lambda index, dim: FORM[index] == dim)
-    assert (found.axes, found.spread, found.batched) == (axes, spread, batched)
-    assert found.is_compact == (spread is not None and axes == MATRIX)
+def test_what_an_input_varies_over(shape, axes, rows, batched) -> None:
+    found = broadcast(shape, FORM)
+    assert (found.axes, found.rows, found.batched) == (axes, rows, batched)
+    assert found.is_compact == (rows is not None and axes == MATRIX)
 
 
 @pytest.mark.parametrize("shape", [("hidden", 1), ("positions",), ("hidden", "batch"), ("batch", *FORM), ("batch", 7)])
 def test_what_does_not_broadcast(shape) -> None:
-    assert reach(shape, 3, 2, lambda index, dim: FORM[index] == dim) is None
+    assert broadcast(shape, FORM) is None
 
 
 def test_dimensions_between_others_are_neither_the_first_nor_the_last() -> None:
     form = ("a", "b", "c", "channels")
-    found = reach(("a", 1, "c", "channels"), 4, 3, lambda index, dim: form[index] == dim)
-    assert found.spread == "others" and not found.is_compact
+    found = broadcast(("a", 1, "c", "channels"), form)
+    assert found.rows == "others" and not found.is_compact
+
+
+@pytest.mark.parametrize(
+    "shape, axes, rows",
+    [
+        (("batch", "positions", "hidden"), MATRIX, None),
+        (("batch", 1, 1), ROW, None),
+        (("positions", "hidden"), CHANNEL, None),
+        (("positions", 1), CHANNEL, None),
+        (("batch", "positions", 1), MATRIX, "others"),
+        (("batch", 1, "hidden"), MATRIX, "others"),
+    ],
+)
+def test_channels_of_several_dimensions(shape, axes, rows) -> None:
+    found = broadcast(shape, FORM, trailing=2)
+    assert (found.axes, found.rows, found.is_compact) == (axes, rows, False)
+    assert broadcast(("batch", "hidden"), FORM, trailing=2) is None
+
+
+@pytest.mark.parametrize(
+    "shape, axes, rows",
+    [
+        (("batch", "hidden", 1, 1), MATRIX, "first"),
+        (("hidden", "height", "width"), MATRIX, "last"),
+        (("hidden", 1, 1), CHANNEL, None),
+        (("batch", 1, "height", "width"), ROW, None),
+        (("batch", "hidden", "height", 1), MATRIX, "first"),
+        (("batch", "hidden", 1, "width"), MATRIX, "others"),
+    ],
+)
+def test_positions_behind_the_channels(shape, axes, rows) -> None:
+    found = broadcast(shape, ("batch", "hidden", "height", "width"), spatial=2)
+    assert (found.axes, found.rows) == (axes, rows)
 
 
 def test_bytes_are_of_the_rows_that_an_input_has() -> None:

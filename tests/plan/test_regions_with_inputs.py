@@ -67,8 +67,8 @@ def test_what_lies_between_regions_has_the_dimensions_of_the_first_input() -> No
         },
         {"up_result": ("batch", "seq", "hidden"), "keep": ("batch", "seq", 1), "x": ("batch", "seq", "width")},
     ]
-    reach = made.plans[1].chain.spread
-    assert (reach["cond"].spread, reach["cond"].batched, reach["place"].spread) == ("first", True, "last")
+    reach = made.plans[1].chain.broadcast_inputs
+    assert (reach["cond"].rows, reach["cond"].batched, reach["place"].rows) == ("first", True, "last")
     assert (dimensions_of(made).least, dimensions_of(made).most) == (3, 3)
     assert fixed_dimensions_of(made) == {"cond": 2, "place": 2, "factor": 0}
 

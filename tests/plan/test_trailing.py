@@ -38,7 +38,7 @@ def test_channels_are_all_elements_of_the_norm_s_dimensions() -> None:
     }
     assert chain.parameters["norm_weight"].shape == ("positions", "features")
     assert chain.parameters["per"].trailing and chain.parameters["per"].shape == ("features",)
-    assert list(chain.spread) == ["shift"] and not chain.compact
+    assert list(chain.broadcast_inputs) == ["shift"] and not chain.compact
 
 
 def test_dimensions_of_a_call() -> None:

@@ -11,7 +11,7 @@ class FusedModule(OriginalNames, nn.Module):
     """A chain of operators as fused kernels. What these do not take is a ValueError."""
 
     _fusegen_loss = None
-    _fusegen_exchanged = ()  # the result's dimensions, where its rows come behind the channels
+    _fusegen_transposed = ()  # the result's dimensions, where its rows come behind the channels
     _fusegen_split_always = False  # for tests: split products even where that is slower
 
     def _fusegen_run(self, *inputs):

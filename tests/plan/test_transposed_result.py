@@ -38,9 +38,9 @@ def planned(chain: str, head: str = HEAD):
 def test_the_shape_of_the_result(chain: str, shape: tuple) -> None:
     plan = planned(chain + "  - {op: relu}\n")
     assert plan.chain.result_shape(("batch",), "features") == shape
-    assert (dimensions(plan).most == 2) == bool(plan.chain.exchanged)
+    assert (dimensions(plan).most == 2) == bool(plan.chain.transposed_result)
     copied = any("the module copies the result" in each for each in plan.variants[0].forward.reasons)
-    assert copied == bool(plan.chain.exchanged)
+    assert copied == bool(plan.chain.transposed_result)
     assert plan.chain.parameters["bias"].axes.items == (("C", None),)
 
 
