@@ -70,7 +70,7 @@ def examine_chain(
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
     chain = builder.finish(running)
     if not diagnostics.found:
-        verify([chain.result, *chain.further_results.values(), *chain.updates.values()])
+        verify([chain.result.node, *chain.result.further.values(), *chain.updates.values()])
     return chain, diagnostics.found
 
 

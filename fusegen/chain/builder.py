@@ -7,9 +7,11 @@ from typing import Any
 
 from fusegen.chain.anchors import Anchor, Contraction
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import BatchNorm, Chain, Dropout, RankStatistics
+from fusegen.chain.model import Chain
 from fusegen.chain.parts import divide, refuse_multiples, why_not_divided
+from fusegen.chain.result import Result
 from fusegen.chain.shape import Role, certain
+from fusegen.chain.state import BatchNorm, Dropout, RankStatistics
 from fusegen.chain.values import ValuesBuilder
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
@@ -140,10 +142,7 @@ class ChainBuilder(ValuesBuilder):
             shape=self.shape,
             inputs=self.inputs,
             running=self.running,
-            result=result or source,
-            result_roles=self._result_roles(result or source),
-            further_results=further,
-            loss=self.loss,
+            result=Result(result or source, self._result_roles(result or source), self.loss, further),
             parameters=self.parameters,
             buffers=self.buffers,
             constants=self.constants,

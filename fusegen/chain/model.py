@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from fusegen.chain.anchors import Anchor, Batched, Contraction, Convolution
+from fusegen.chain.result import Result
 from fusegen.chain.shape import Broadcast, Role, Shape, certain
-from fusegen.ir.axes import Axes, Dim
+from fusegen.chain.state import BatchNorm, Buffer, Constant, Dropout, Parameter, RankStatistics
+from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.multiples import times
 from fusegen.spec.document import DocumentPath
@@ -29,103 +30,6 @@ class Input:
     kind: Literal["numbers", "mask", "target"] = "numbers"
     node: Node | None = None
     broadcast: Broadcast | None = None
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A learnable tensor that the tail reads.
-
-    attribute: where the module holds it, such as "bn.weight". in_product: it is a linear layer's bias. In 16-bit
-    dtypes the library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product
-    first would lose the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the
-    library's epilogue that would is slower than the plain product.
-    repeated: it has a value for each channel of a block, and the ops take it repeated for all blocks.
-    trailing: it varies over the dimensions that are the chain's channels, or some of them, and the ops take it with a
-    value for each channel.
-    """
-
-    name: str
-    attribute: str
-    shape: tuple[Dim, ...]
-    axes: Axes
-    in_product: bool = False
-    repeated: bool = False
-    trailing: bool = False
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A tensor of the module's state that is not learnt.
-
-    integer: int64, not the parameters' dtype: a count of batches, to which a forward pass in training adds one. update:
-    its new value, if a forward pass changes it.
-    """
-
-    name: str
-    attribute: str
-    axes: Axes
-    integer: bool = False
-    update: Node | None = None
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What is made of the losses of rows, which are the graph's result. reduction: "none", "mean" or "sum", of those
-    whose target is not ignored. target: the input that has the number of a channel for each row."""
-
-    reduction: str
-    target: str
-    ignored: int
-
-
-@dataclass(frozen=True)
-class RankStatistics:
-    """The statistics of all ranks for a batch norm, which come to the graph as leaves.
-
-    name: the norm. operand: the value that it normalises. mean, variance: one value a channel, of the rows of all
-    ranks, the variance biased.
-    """
-
-    name: str
-    operand: Node
-    mean: Node
-    variance: Node
-
-
-@dataclass(frozen=True)
-class BatchNorm:
-    """A batch norm.
-
-    name: the layer. tracked: whether it keeps running statistics. ranks: the statistics of all ranks, in a chain that
-    was built so.
-    """
-
-    name: str
-    tracked: bool
-    ranks: RankStatistics | None = None
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A number that the module holds at run time, such as `self.divide_value` or `self.bn.eps`."""
-
-    name: str
-    attribute: str
-
-
-@dataclass(frozen=True)
-class Dropout:
-    """A dropout.
-
-    name: the module's attribute. p: the ops' name of its constant p. by_sample: whether one factor is drawn for each
-    sample, an index of the first dimension, not for each element. seed: what the ops call the tensor that all dropouts
-    of a chain draw from.
-    """
-
-    name: str
-    p: str
-    by_sample: bool
-    seed: str
 
 
 @dataclass(frozen=True)
@@ -150,11 +54,6 @@ class Chain:
     shape: of the value that enters the tail, or of one of its parts.
     inputs: the arguments of the module's forward, in order.
     running: the value before each step; None before an anchor.
-    result, further_results: the value at the end, and what the module returns besides, by the names of `save`, in the
-        order of `outputs`.
-    result_roles: the dimensions of the value at the end. They are those of `shape` but where a reduction has dropped
-        the channels or left a dimension of 1, and where the rows come behind the channels.
-    loss: what is made of a result that is a loss of each row.
     dropouts: in their order.
     """
 
@@ -166,10 +65,7 @@ class Chain:
     shape: Shape
     inputs: list[Input]
     running: list[Node | None]
-    result: Node
-    result_roles: tuple[Role, ...]
-    further_results: dict[str, Node]
-    loss: Loss | None
+    result: Result
     parameters: dict[str, Parameter]
     buffers: dict[str, Buffer]
     constants: dict[str, Constant]
@@ -260,42 +156,6 @@ class Chain:
     def group_counts(self) -> tuple[Dim, ...]:
         """Each number of groups that a norm has."""
         return tuple(self.places.groups)
-
-    # The result
-
-    @property
-    def of_rows(self) -> bool:
-        """Whether the result has one value for each row."""
-        return not self.result.is_full
-
-    @property
-    def drops_channels(self) -> bool:
-        """Whether the result has no dimension for the channels: [rows], where else it would be [rows, 1]."""
-        return not {Role.CHANNEL, Role.ONE} & {*self.result_roles}
-
-    @property
-    def transposed_result(self) -> tuple[Role, ...]:
-        """The dimensions of the result where the rows come behind the channels; empty where they do not."""
-        return self.result_roles if Role.ROW in self.result_roles[self._place_of_channels() :] else ()
-
-    def _place_of_channels(self) -> int:
-        return self.result_roles.index(Role.CHANNEL) if Role.CHANNEL in self.result_roles else len(self.result_roles)
-
-    @property
-    def takes_mean(self) -> bool:
-        """Whether the module returns the mean of the losses of rows."""
-        return self.loss is not None and self.loss.reduction == "mean"
-
-    def result_shape(self, leading: Sequence[Dim], channels: Dim, positions: Sequence[Dim] = ()) -> tuple[Dim, ...]:
-        """The shape of the result for these sizes of what the tail's source has: [*leading, channels, *positions].
-        Of several trailing dimensions all but the last count as leading ones."""
-        if self.loss is not None and self.loss.reduction != "none":
-            return ()
-        if self.transposed_result:
-            sizes = {Role.ROW: leading[0], Role.CHANNEL: channels, Role.ONE: 1}
-            return tuple(sizes[role] for role in self.transposed_result)
-        own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
-        return (*leading, *own, *positions)
 
     # Inputs
 

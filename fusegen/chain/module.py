@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Buffer, Constant, Parameter, Places
+from fusegen.chain.model import Places
 from fusegen.chain.shape import certain
+from fusegen.chain.state import Buffer, Constant, Parameter
 from fusegen.chain.view import ViewBuilder
 from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.graph import Node

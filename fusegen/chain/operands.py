@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Literal
 
 from fusegen.chain.diagnostics import Diagnostics
-from fusegen.chain.model import Loss
 from fusegen.chain.module import ModuleBuilder
+from fusegen.chain.result import Loss
 from fusegen.chain.shape import Broadcast, Role, certain
 from fusegen.chain.transpose import transpose
 from fusegen.chain.view import shape_text

@@ -6,9 +6,9 @@ from typing import Any
 
 from fusegen.chain.anchors import Batched, Contraction
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.model import Parameter
 from fusegen.chain.module import INITS
 from fusegen.chain.shape import certain
+from fusegen.chain.state import Parameter
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node

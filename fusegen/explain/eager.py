@@ -94,7 +94,7 @@ class _Operator:
 
     def __init__(self, plan: Plan, variant: Variant, index: int) -> None:
         self.variant, self.chain, self.step = variant, variant.chain, plan.spec.chain[index]
-        self.values = [*self.chain.running, self.chain.result]
+        self.values = [*self.chain.running, self.chain.result.node]
         behind = [each for each in self.values[1:] if each is not None]  # all: an anchor is the first step
         diagnostics = Diagnostics(Document("", {}, (), {}, {}), frozenset())
         self.builder = ChainBuilder(plan.spec, diagnostics, self.chain.training)
@@ -142,7 +142,7 @@ class _Operator:
             return leaves[0].name
         if self.chain.anchor is not None and value is self.values[1]:
             return self.chain.source.name
-        if value is self.chain.result:
+        if value is self.chain.result.node:
             return self.variant.result
         return next((each.tensor.name for each in self.variant.further if each.tensor.node is value), value.name)
 

@@ -155,11 +155,11 @@ def compose(spec: SpecModel, document: Document) -> Composition:
 def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
     """Refuses values without a dimension of the channels where a region would take them."""
     for part in parts:
-        if part.plan is not None and part.plan.chain.transposed_result:
+        if part.plan is not None and part.plan.chain.result.transposed:
             message = "a module of several regions has no result whose rows come behind the channels"
             yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
         taken = any(name in each.region.inputs for each in parts for name in part.region.results)
-        if part.plan is not None and part.plan.chain.drops_channels and taken:
+        if part.plan is not None and part.plan.chain.result.drops_channels and taken:
             message = f"a later region takes values with the channels, and '{part.region.name}' ends with [rows]"
             yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"), hint=KEEP)
 

@@ -25,7 +25,7 @@ def dimensions(plan: Plan) -> Dimensions:
     if chain.leading or (chain.trailing and chain.broadcast_inputs):
         count = len(chain.inputs[0].shape)
         return Dimensions(count, count, "the spec gives its inputs so many")
-    if chain.transposed_result:
+    if chain.result.transposed:
         return Dimensions(2, 2, "the result has the rows behind the channels")
     if chain.spatial:
         # The batch may be absent: PyTorch's operators run then.

@@ -59,19 +59,19 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
     """Of one variant. found: the modes."""
     graph = chain.graph
     result = graph.claim(_RESULT)
-    grad = graph.tensor(graph.claim(f"grad_{result}"), chain.result.axes)
+    grad = graph.tensor(graph.claim(f"grad_{result}"), chain.result.node.axes)
     leaves = _leaves(chain)
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     further = _further(chain)
     grads = [Tensor(each.gradient, graph.tensor(each.gradient, each.tensor.axes), each.tensor.role) for each in further]
     flows = [(each.tensor.node, given.node) for each, given in zip(further, grads, strict=True)]
     wanted = [node for nodes in leaves.values() for node in nodes]
-    gradients = differentiate(graph, chain.result, grad, wanted, flows)
+    gradients = differentiate(graph, chain.result.node, grad, wanted, flows)
     incoming = [grad, *(given.node for given in grads)]
     outputs, reasons = _gradient_outputs(spec, chain, gradients, names, found, incoming)
     targets = [tensor.node for tensor in outputs]
     nodes = saved_nodes(targets, grad, *(given.node for given in grads))
-    results = [Tensor(result, chain.result, "output")] if is_by_sign(chain.result) else []
+    results = [Tensor(result, chain.result.node, "output")] if is_by_sign(chain.result.node) else []
     results += [each.tensor for each in further]
     again = _read_again(results, targets, nodes)
     read = ancestors(targets, [*nodes, *(tensor.node for tensor in again)])
@@ -94,7 +94,7 @@ def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredi
 def _further(chain: Chain) -> tuple[FurtherResult, ...]:
     """The results besides the one at the end."""
     found = []
-    for saved, node in chain.further_results.items():
+    for saved, node in chain.result.further.items():
         name = chain.graph.claim(saved)
         gradient = chain.graph.claim(f"grad_{name}")
         found.append(FurtherResult(saved, Tensor(name, node, f"output {saved}"), gradient))

@@ -145,7 +145,7 @@ def _mode(
     given = {name: fixed.get(name, other) for name in chain.tail_inputs}
     running, saved = _dtypes(spec, chain, activation, parameter, given, autocast)
     roles["output"] = running[-1]
-    roles |= {f"output {name}": saved[name] for name in chain.further_results if name in saved}
+    roles |= {f"output {name}": saved[name] for name in chain.result.further if name in saved}
     name = f"autocast {activation}" if autocast else activation
     if autocast and chain.further:
         dtypes = [roles[f"input {each}"] for each in chain.further]

@@ -38,7 +38,7 @@ def with_outer(chain: Chain, forward: Program, backward: Program, saved: Sequenc
     Both have some, or none has: the result of the one is what the other's gradient belongs to. saved: what the forward
     program makes for the backward one.
     """
-    if chain.transposed_result:
+    if chain.result.transposed:
         return replace(forward, reasons=(*forward.reasons, EXCHANGED)), backward
     if not chain.spatial:
         return forward, backward
@@ -62,7 +62,7 @@ def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequen
     """Why the programs of a variant cannot be tile or plane kernels."""
     if chain.contraction:
         return "the product has the channels innermost"
-    if chain.of_rows:
+    if chain.result.of_rows:
         return "the result has one value for each row"
     if any("N" in node.axes and not node.is_full for node in chain.further.values()):
         return "an input has one value for all channels of a position"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fusegen.chain.model import RankStatistics
+from fusegen.chain.state import RankStatistics
 from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions.normalisation import RankSums, rank_sums
 from fusegen.ir.graph import Graph, Node, ancestors
@@ -45,7 +45,7 @@ def plan_over_ranks(of: Ingredients) -> RankPlan:
     chain, graph = of.chain, of.chain.graph
     (norm,) = chain.rank_norms
     exchanged = rank_sums(graph, [tensor.node for tensor in of.gradients])
-    forward_outputs = [Tensor(of.result, chain.result, "output"), *of.saved]
+    forward_outputs = [Tensor(of.result, chain.result.node, "output"), *of.saved]
     forward = Folding(
         graph, f"{NAME}_forward", of.sources, forward_outputs, inexact=of.inexact, without=of.without
     ).program()

@@ -138,7 +138,7 @@ def make_plan(spec: SpecModel, document: Document, known: Mapping[str, str] | No
 def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
     prefix = f"{name}_" if name else ""
     of, graph = ingredients(spec, chain, found), chain.graph
-    forward_outputs = [Tensor(of.result, chain.result, "output"), *(each.tensor for each in of.further), *of.saved]
+    forward_outputs = [Tensor(of.result, chain.result.node, "output"), *(each.tensor for each in of.further), *of.saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     forward_outputs += [tensor for tensor in of.sources if tensor.role == "count"]
     forward = Folding(

@@ -61,13 +61,13 @@ def _norms_over_ranks(spec: AnySpec, chain: Chain, document: Document) -> Iterat
     if chain.number_of_parts > 1:
         message = "a chain with a batch norm over ranks cannot divide its source into parts"
         yield document.diagnostic("FG401", message, place, hint=hint)
-    if chain.of_rows:
+    if chain.result.of_rows:
         message = "a chain with a batch norm over ranks cannot have one value for each row as its result"
         yield document.diagnostic("FG401", message, place, hint=hint)
     if any(parameter.repeated for parameter in chain.parameters.values()):
         message = "a chain with a batch norm over ranks can have no norm of blocks of channels"
         yield document.diagnostic("FG401", message, place, hint=hint)
-    if chain.transposed_result:
+    if chain.result.transposed:
         message = "a chain with a batch norm over ranks has no result whose rows come behind the channels"
         yield document.diagnostic("FG401", message, place, hint=hint)
     if chain.dropouts:
@@ -91,7 +91,7 @@ def _several_results(spec: AnySpec, chain: Chain, document: Document) -> Iterato
     """The ops over ranks return one."""
     if not spec.outputs:
         return
-    if chain.transposed_result:
+    if chain.result.transposed:
         message = "a chain whose result has the rows behind the channels returns one result"
         yield document.diagnostic("FG401", message, ("outputs",), key=True)
     steps = synchronised(spec)

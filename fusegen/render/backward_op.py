@@ -27,7 +27,7 @@ class BackwardOp(VariantOps):
         op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
         self.declare_sizes(op, "gradient")
         shapes = self.shapes()
-        roles = [("output", chain.of_rows)]
+        roles = [("output", chain.result.of_rows)]
         roles += [(each.tensor.role, not each.tensor.is_full) for each in self.variant.further]
         for name, (role, of_rows) in zip(self.variant.result_gradients, roles, strict=True):
             if of_rows:

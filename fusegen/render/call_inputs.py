@@ -143,7 +143,7 @@ def _width(call: CallNames, at: int = -1) -> str | None:
     times = f"{parts} * " if parts > 1 else ""
     # That of a norm has one dimension, and of a result with the rows behind the channels the channels are anywhere.
     own = -1 - call.chain.spatial if len(parameter.shape) > call.chain.spatial else -1
-    if call.chain.transposed_result and dim in parameter.shape:
+    if call.chain.result.transposed and dim in parameter.shape:
         own = parameter.shape.index(dim) - len(parameter.shape)
     return f"{call.first}.shape[{at}] if {parameter.name} is None else {times}{parameter.name}.shape[{own}]"
 

@@ -43,7 +43,7 @@ def widened(call: CallNames) -> list[str]:
     from before the norm has the dtype of its inputs."""
     chain = call.chain
     repeated = [each for each in chain.inputs if each.name in chain.further and _is_repeated(call, each.name)]
-    if not (chain.trailing and repeated) or chain.further_results:
+    if not (chain.trailing and repeated) or chain.result.further:
         return []
     return ["if _autocast:", *(f"    {name} = _support.widened({name})" for name in chain.further)]
 

@@ -48,13 +48,13 @@ class ForwardOp(VariantOps):
         self.declare_sizes(op, "source")
         if chain.contraction:
             c = chain.contraction
-            if not chain.of_rows:
+            if not chain.result.of_rows:
                 op.sizes += self.channels_of(f"{arg(c.weight)}.size(0)")
             expected = self.shape_text((chain.rows, c.width), first=True)
             op.checks.append(f'args.matrix("{c.operand}", {arg(c.operand)}, dtypes.activation, {expected});')
             op.checks.append(f"const int64_t in_features = {arg(c.operand)}.size(1);")
             expected = self.shape_text((c.channels, c.width), first=True, second="in_features")
-            if chain.of_rows:
+            if chain.result.of_rows:
                 expected = f"{{{times(chain.number_of_parts, 'channels')}, in_features}}"
             op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
         self.check_rows(op)

@@ -63,7 +63,7 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     found = []
     for name in renderer.forward().returns:
         if name == variant.result:
-            found.append(_result("output", "rows", 1 if variant.chain.of_rows else "channels"))
+            found.append(_result("output", "rows", 1 if variant.chain.result.of_rows else "channels"))
         elif name in further:
             width = "channels" if further[name].is_full else 1
             found.append(_result(dtype_field(further[name].role), "rows", width))

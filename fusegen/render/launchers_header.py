@@ -68,7 +68,7 @@ def copy_symbol(plan: Plan) -> str:
 
 def mean_loss_symbol(plan: Plan) -> str:
     """The C name of the launcher that takes the mean of losses, or nothing where there is none."""
-    return f"fusegen_{plan.spec.name}_mean_loss" if plan.chain.takes_mean else ""
+    return f"fusegen_{plan.spec.name}_mean_loss" if plan.chain.result.takes_mean else ""
 
 
 def namespace(spec_name: str) -> str:

@@ -104,8 +104,8 @@ def call_context(plan: Plan) -> dict[str, Any]:
         "variants": [variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
         "ranks": operator_arguments(plan),
         "linear": chain.contraction is not None,
-        "drops_channels": chain.drops_channels,
-        "transposed": as_tuple([_SIZES[role] for role in chain.transposed_result]),
+        "drops_channels": chain.result.drops_channels,
+        "transposed": as_tuple([_SIZES[role] for role in chain.result.transposed]),
         "precisions": plan.has_precisions,
         "order": order(plan),
         "dimensions": dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),
@@ -113,7 +113,7 @@ def call_context(plan: Plan) -> dict[str, Any]:
         "spatial": chain.spatial,
         "inputs_all": inputs,
         "inputs_tuple": as_tuple(of_values),
-        "loss": None if chain.loss is None or chain.loss.reduction == "none" else chain.loss,
+        "loss": None if chain.result.loss is None or chain.result.loss.reduction == "none" else chain.result.loss,
         "submodules": call.submodules(),
         "kinds": call.kinds(),
         "body": call.body(),
@@ -129,7 +129,7 @@ def order(plan: Plan) -> str:
     """Where the values that the module returns are among the ops' results; empty where it returns one alone."""
     if plan.spec.outputs is None:
         return ""
-    further = list(plan.chain.further_results)
+    further = list(plan.chain.result.further)
     return as_tuple([str(further.index(name) + 1 if name in further else 0) for name in plan.spec.outputs])
 
 

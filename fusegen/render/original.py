@@ -99,14 +99,14 @@ def shapes(plan: Plan) -> list[str]:
     lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
     if chain.spatial:
         form = shape_form(chain.spatial)
-        returned = chain.result_shape(chain.inputs[0].shape[:1], chain.channels, form[2:])
+        returned = chain.result.shape(chain.inputs[0].shape[:1], chain.channels, form[2:])
         lines.append(f"Returns {text(returned)}.")
         of = "PyTorch's convolution" if chain.convolution else f"{chain.inputs[0].name}"
         lines.append(f"The memory format is that of {of}. In channels_last nothing is copied.")
     else:
         *leading, last = chain.inputs[0].shape
-        own, channels = chain.result_shape(leading, last if chain.trailing else chain.channels), chain.channels
-        further = {name: node.is_full for name, node in chain.further_results.items()}
+        own, channels = chain.result.shape(leading, last if chain.trailing else chain.channels), chain.channels
+        further = {name: node.is_full for name, node in chain.result.further.items()}
         named = {
             name: (*leading, (last if chain.trailing else channels) if full else 1) for name, full in further.items()
         }

@@ -125,10 +125,10 @@ def _shape(composition: Planned, name: str) -> Shape:
     shape = composition.shapes[name]
     part = next(part for part in composition.parts if name in part.region.results)
     plan, (*others, _) = part.plan, part.region.results
-    if plan is None or name in others or (others and not plan.chain.drops_channels):
+    if plan is None or name in others or (others and not plan.chain.result.drops_channels):
         return shape
     rows, channels = (shape[:1], shape[1]) if composition.spatial else (shape[:-1], shape[-1])
-    return plan.chain.result_shape(rows, channels, shape[2:] if composition.spatial else ())  # which may be of rows
+    return plan.chain.result.shape(rows, channels, shape[2:] if composition.spatial else ())  # which may be of rows
 
 
 def _shapes(composition: Planned) -> list[str]:

@@ -108,7 +108,7 @@ class VariantOps:
 
     def add_numbers(self, op: Op, constants: Sequence[str]) -> None:
         op.arguments.append(Argument("dtype_mode", "int64_t", "int", ours=True))
-        if self.chain.of_rows:  # the backward op sees no tensor of the channels for certain
+        if self.chain.result.of_rows:  # the backward op sees no tensor of the channels for certain
             op.arguments.append(Argument("channels", "int64_t", "int", ours=True))
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
@@ -167,7 +167,7 @@ class VariantOps:
             op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
         else:
             op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
-            if self.chain.of_rows:
+            if self.chain.result.of_rows:
                 return  # the number of channels is an argument
             if not op.forward:
                 op.sizes.append(f"const int64_t channels = {op.like}.size(1);")

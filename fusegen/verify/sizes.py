@@ -37,7 +37,7 @@ class Sizes:
         """The shape of the chain's result."""
         sizes, at = self.result, 1 if chain.spatial else -1
         positions = sizes[2:] if chain.spatial else ()
-        return chain.result_shape(sizes[:at], sizes[at], positions)  # type: ignore[return-value]
+        return chain.result.shape(sizes[:at], sizes[at], positions)  # type: ignore[return-value]
 
     def number(self, dim: Dim) -> int:
         """What a size of the spec is here."""

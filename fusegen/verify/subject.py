@@ -60,7 +60,7 @@ class Subject:
         if self.original is None:
             return self._with_targets(eager_class(self._generated))
         # Of several regions, and where rows come behind the channels, not all parameters meet values of one shape.
-        several = not self.plan.is_region or any(chain.transposed_result for chain in self._chains())
+        several = not self.plan.is_region or any(chain.result.transposed for chain in self._chains())
         if several and isinstance(self.original, type):
             return self._with_targets(of_several_widths(self.original))
         return self._with_targets(self.original)

@@ -60,7 +60,7 @@ def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
     """A target for each row, of the signs of its first values: rows in another order have theirs in that order, and
     rounding changes none. Some of them are the one that is ignored."""
     chain = loss_chain(plan)
-    assert chain.loss is not None
+    assert chain.result.loss is not None
     x = x.detach() if x.dim() > 1 else x.detach()[None]
     values = x.flatten(1)[:, :_BITS]
     digits = (values > 0).long() * 2 ** torch.arange(values.shape[1], device=x.device)
@@ -73,7 +73,7 @@ def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
         count = torch.arange(positions.numel(), device=x.device).view(1, *positions.shape)
         targets, ignored = (each.view(-1, *[1] * positions.dim()) for each in (targets, ignored))
         targets, ignored = targets + 5 * count, ignored | (count % 5 == 4)
-    return torch.where(ignored, chain.loss.ignored, targets % _channels(plan, module, x))
+    return torch.where(ignored, chain.result.loss.ignored, targets % _channels(plan, module, x))
 
 
 def _channels(plan: Planned, module: nn.Module, x: Tensor) -> int:

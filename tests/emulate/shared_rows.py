@@ -101,7 +101,7 @@ class SharedRows:
         for parameter in module.parameters():
             torch.nn.init.normal_(parameter)
         activation, output = (getattr(torch, self.mode.roles[role]) for role in ("activation", "output"))
-        of_rows = self.plan.chain.result.axes != self.plan.chain.graph.view
+        of_rows = self.plan.chain.result.node.axes != self.plan.chain.graph.view
         tensors = {name: torch.randn(rows, width).to(activation) for name in "xz"}
         tensors["target"] = torch.randint(0, width, (rows,))
         tensors[self.variant.result_gradient] = torch.randn(rows, 1 if of_rows else width).to(output)

@@ -164,4 +164,4 @@ def test_no_rows_are_paired_with_channels(case: str, tmp_path: Path) -> None:
 
 def test_values_without_channels_combine(tmp_path: Path) -> None:
     steps = (SUM.replace("}", ", save: s}"), "{op: tanh}", "{op: mul, value: s}", parameter("add", "p", "[1]"))
-    assert write("combined", Other(steps).spec("combined"), tmp_path).chain.drops_channels
+    assert write("combined", Other(steps).spec("combined"), tmp_path).chain.result.drops_channels

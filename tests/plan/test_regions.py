@@ -140,7 +140,7 @@ def test_a_value_with_the_name_of_the_one_at_the_end() -> None:
     )
     made = planned(chain)
     assert made.plans[0].spec.outputs == ("s", "a_result") == made.parts[0].region.results
-    assert made.plans[0].chain.result is not made.plans[0].chain.running[-1]
+    assert made.plans[0].chain.result.node is not made.plans[0].chain.running[-1]
 
 
 def test_a_parameter_that_two_regions_use_is_made_once() -> None:

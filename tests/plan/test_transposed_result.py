@@ -37,10 +37,10 @@ def planned(chain: str, head: str = HEAD):
 )
 def test_the_shape_of_the_result(chain: str, shape: tuple) -> None:
     plan = planned(chain + "  - {op: relu}\n")
-    assert plan.chain.result_shape(("batch",), "features") == shape
-    assert (dimensions(plan).most == 2) == bool(plan.chain.transposed_result)
+    assert plan.chain.result.shape(("batch",), "features") == shape
+    assert (dimensions(plan).most == 2) == bool(plan.chain.result.transposed)
     copied = any("the module copies the result" in each for each in plan.variants[0].forward.reasons)
-    assert copied == bool(plan.chain.transposed_result)
+    assert copied == bool(plan.chain.result.transposed)
     assert plan.chain.parameters["bias"].axes.items == (("C", None),)
 
 

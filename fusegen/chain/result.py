@@ -1,0 +1,69 @@
+"""What a chain returns: the value at the end, the loss that is made of it, and values from before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fusegen.chain.shape import Role
+from fusegen.ir.axes import Dim
+from fusegen.ir.graph import Node
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is made of the losses of rows, which are the graph's result. reduction: "none", "mean" or "sum", of those
+    whose target is not ignored. target: the input that has the number of a channel for each row."""
+
+    reduction: str
+    target: str
+    ignored: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the module returns.
+
+    node: the value at the end. roles: its dimensions. They are those of the chain's values but where a reduction has
+    dropped the channels or left a dimension of 1, and where the rows come behind the channels. loss: what is made of a
+    value that is a loss of each row. further: what is returned besides, by the names of `save`, in the order of
+    `outputs`.
+    """
+
+    node: Node
+    roles: tuple[Role, ...]
+    loss: Loss | None = None
+    further: dict[str, Node] = field(default_factory=dict)
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether the value at the end has one element for each row."""
+        return not self.node.is_full
+
+    @property
+    def drops_channels(self) -> bool:
+        """Whether it has no dimension for the channels: [rows], where else it would be [rows, 1]."""
+        return not {Role.CHANNEL, Role.ONE} & {*self.roles}
+
+    @property
+    def transposed(self) -> tuple[Role, ...]:
+        """Its dimensions where the rows come behind the channels; empty where they do not."""
+        if Role.CHANNEL not in self.roles:
+            return ()
+        return self.roles if Role.ROW in self.roles[self.roles.index(Role.CHANNEL) :] else ()
+
+    @property
+    def takes_mean(self) -> bool:
+        """Whether the module returns the mean of the losses of rows."""
+        return self.loss is not None and self.loss.reduction == "mean"
+
+    def shape(self, leading: Sequence[Dim], channels: Dim, positions: Sequence[Dim] = ()) -> tuple[Dim, ...]:
+        """The shape of what is returned as the value at the end, for these sizes of what the tail's source has:
+        [*leading, channels, *positions]. Of several trailing dimensions all but the last count as leading ones."""
+        if self.loss is not None and self.loss.reduction != "none":
+            return ()
+        if self.transposed:
+            sizes = {Role.ROW: leading[0], Role.CHANNEL: channels, Role.ONE: 1}
+            return tuple(sizes[role] for role in self.transposed)
+        own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
+        return (*leading, *own, *positions)
