@@ -19,9 +19,9 @@ from fusegen.bench.peers import make_peer
 from fusegen.bench.rounds import Spread
 from fusegen.bench.shapes import sizes_of
 from fusegen.bench.work import Call
-from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_file
 from fusegen.plan.model import Mode
+from fusegen.plan.module import ModulePlan
 from fusegen.verify.drawn import Replayed
 from fusegen.verify.joined import apart
 from fusegen.verify.packages import open_subject
@@ -51,7 +51,7 @@ def opened(name: str, work: Path) -> Subject:
     return open_subject(plan, work / "generated", device="cuda", cache=work)
 
 
-def modes_of(plan: Planned) -> list[Mode]:
+def modes_of(plan: ModulePlan) -> list[Mode]:
     """The dtype configurations outside of autocast."""
     return [mode for mode in plan.modes if mode.plain and mode.roles["activation"] != "float64"]
 

@@ -17,6 +17,7 @@ from numerics_page import read_rows, write_page, write_rows
 from subjects import CHAINS, SEEDS
 
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.verify.findings import Report
 from fusegen.verify.packages import open_subject
 from fusegen.verify.sizes import typical
@@ -27,7 +28,7 @@ def check(name: str, specs: Path, output: Path) -> Report:
     """One chain: the suite, and three optimiser steps of the seed configurations at full size."""
     chain = CHAINS[name]
     plan = plan_file(specs / f"{chain.spec}.yaml")
-    subject = open_subject(plan, output, device="cuda", cache=Path(), original=chain.module)
+    subject = open_subject(module_of(plan), output, device="cuda", cache=Path(), original=chain.module)
     suite = Suite(subject)
     report = suite.report()
     if name in SEEDS:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 
-from fusegen.plan.load import plan_files
+from fusegen.plan.load import planned_files
 from fusegen.verify.packages import open_subject
+from fusegen.verify.region_sizes import module_sizes
 from fusegen.verify.run import draw_gradient, run
-from fusegen.verify.sizes import sizes
 from fusegen.verify.suite import Suite
 
 # rows, input features, channels, groups. With and without vectors, persistent and beyond what a block holds.
@@ -40,12 +40,12 @@ def main() -> None:
         x, weight = (torch.randn(96, 96, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         print(float(torch.relu(x @ weight).sum()))
         return
-    for plan in plan_files(options.specs):
+    for plan in planned_files(options.specs):
         subject = open_subject(plan, Path("generated"), device="cuda", cache=Path())
         for mode in Suite(subject).modes():
             dtype = getattr(torch, mode.roles["activation"]) if not mode.plain else None
             for shape in SIZES:
-                fused, original, inputs = subject.pair(sizes(plan, *shape), mode, seed=1)
+                fused, original, inputs = subject.pair(module_sizes(plan, *shape), mode, seed=1)
                 for train in (True, False):
                     gradient = draw_gradient(original, inputs, autocast_dtype=dtype, train=train)
                     run(fused, inputs, gradient, autocast_dtype=dtype, train=train)

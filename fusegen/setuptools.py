@@ -22,9 +22,9 @@ from setuptools.errors import CompileError
 
 from fusegen.build import build_extensions
 from fusegen.errors import FusegenError, SpecError
-from fusegen.plan.composition import Planned, package_names
 from fusegen.plan.devices import misfits
 from fusegen.plan.load import planned_document, planned_files
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.tuning_file import tuning_path
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
@@ -140,7 +140,7 @@ class _BuildKernels(Command):
         return {str(self._output / path): str(self._source / path) for path in paths}
 
     @cached_property
-    def _plans(self) -> list[Planned]:
+    def _plans(self) -> list[ModulePlan]:
         return planned_files(spec_files(self.specs))
 
     @cached_property
@@ -170,7 +170,7 @@ class _BuildKernels(Command):
 
     def _left_over(self, directory: Path) -> Iterator[Path]:
         """Generated packages that no spec gives."""
-        names = {name for plan in self._plans for name in package_names(plan)}
+        names = {name for plan in self._plans for name in plan.package_names}
         for file in sorted(directory.glob("*/__init__.py")):
             if file.parent.name not in names and file.read_bytes().startswith(_GENERATED):
                 yield file.parent

@@ -62,7 +62,7 @@ class Bench:
     def measure(self, subject: Subject, sizes: Sizes, precision: str) -> None:
         """Every mode of the options for one spec, shape and precision."""
         place = _Place(subject, sizes, precision)
-        mode = mode_of(subject.plan, place.dtype)
+        mode = mode_of(subject.plan.modes, place.dtype)
         if mode is None:
             self.problems.append(f"{place}: the spec has no {place.dtype}")
             return

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.names import STEP
 from fusegen.bench.work import Call, Work, contraction_work, convolution_work
-from fusegen.plan.composition import Planned
 from fusegen.plan.model import Mode
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.verify.sizes import Sizes, sizes_at
 
@@ -26,44 +26,44 @@ class Portion(NamedTuple):
     sizes: Sizes
 
 
-def mode_of(planned: Planned, dtype: str) -> Mode | None:
+def mode_of(modes: Sequence[Mode], dtype: str) -> Mode | None:
     """The mode of a dtype outside of autocast."""
-    return next((mode for mode in planned.modes if mode.plain and mode.roles["activation"] == dtype), None)
+    return next((mode for mode in modes if mode.plain and mode.roles["activation"] == dtype), None)
 
 
-def portions(planned: Planned, mode: Mode, sizes: Sizes) -> list[Portion]:
+def portions(planned: ModulePlan, mode: Mode, sizes: Sizes) -> list[Portion]:
     """The regions that have kernels, in order."""
     found = []
     for plan in planned.plans:
-        own = mode if planned.is_region else mode_of(plan, mode.roles["activation"])
+        own = mode if planned.single else mode_of(plan.modes, mode.roles["activation"])
         assert own is not None, "a region has every dtype of the whole"
         found.append(Portion(plan, own, sizes_at(plan, sizes.symbols)))
     return found
 
 
-def why_no_precision(planned: Planned) -> str | None:
+def why_no_precision(planned: ModulePlan) -> str | None:
     """Why a module cannot be told how float32 is multiplied."""
-    called = any(part.plan is None and not part.region.steps[0].spatial for part in planned.parts)
-    if not called and not any(plan.chain.contraction for plan in planned.plans):
+    called = [region.steps[0].spatial for region in planned.regions if region.plan is None]
+    if all(called) and not any(plan.chain.contraction for plan in planned.plans):
         return "the chain has no matrix product"
-    if not planned.is_region and not planned.has_precisions:
+    if called:
         return "PyTorch makes the product of a layer that is a region alone"
     return None
 
 
-def has_anchor(planned: Planned) -> bool:
+def has_anchor(planned: ModulePlan) -> bool:
     """Whether there is a product or a convolution, which libraries make."""
     return any(step.anchor for step in planned.spec.chain)
 
 
-def bytes_of_regions(planned: Planned, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:
+def bytes_of_regions(planned: ModulePlan, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:
     """The fewest bytes that all regions move, by direction: what one leaves for another is written and read."""
     counts = [tail_bytes(*portion, what) for portion in portions(planned, mode, sizes)]
     return tuple(map(sum, zip(*counts, strict=True)))
 
 
 def products_work(
-    planned: Planned,
+    planned: ModulePlan,
     mode: Mode,
     sizes: Sizes,
     original: nn.Module,
@@ -72,19 +72,19 @@ def products_work(
     what: str,
 ) -> Work | None:
     """The library calls that the fused module makes for its layers, on their own; None where it has none."""
-    if planned.is_region:
+    if planned.single:
         return contraction_work(planned.plans[0], mode, original, inputs, grad_output, what)
     calls = []
-    for part in planned.parts:
-        first = part.region.steps[0]
+    for region in planned.regions:
+        first = region.steps[0]
         if first.anchor:
             # In float32 the kernels add the bias, see docs/architecture.md.
-            shape = [sizes.number(dim) for dim in planned.shapes[next(iter(part.region.inputs))]]
+            shape = [sizes.number(dim) for dim in planned.shapes[next(iter(region.inputs))]]
             if first.spatial:
                 given = torch.randn(shape, device=inputs[0].device, dtype=inputs[0].dtype)
                 calls.append(convolution_work(first, original, given, None, what).call)
                 continue
-            with_bias = part.plan is None or inputs[0].dtype.itemsize == 2
+            with_bias = region.plan is None or inputs[0].dtype.itemsize == 2
             channels = shape[1 if planned.spatial else -1]
             rows = math.prod(shape) // channels
             calls.append(_product(*_operands(first, original, with_bias), rows, inputs[0], what))

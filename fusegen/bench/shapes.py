@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.bench.names import TYPICAL
 from fusegen.ir.multiples import value_of
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.verify.region_sizes import module_sizes_at
 from fusegen.verify.sizes import Sizes, of_input, sizes, typical
@@ -22,7 +22,7 @@ class SizesOfDims(Sizes):
         return "x".join(str(self.symbols[name]) for name in self.dims)
 
 
-def sizes_of(planned: Planned, shape: str) -> Sizes:
+def sizes_of(planned: ModulePlan, shape: str) -> Sizes:
     """`shape` is "typical", or extents with x between them: rows, the linear layer's input features, channels; where
     the spec gives the first input more dimensions than two, as in front of a convolution, those of this input; of
     several regions the values of the spec's `dims`, in their order.
@@ -30,7 +30,7 @@ def sizes_of(planned: Planned, shape: str) -> Sizes:
     The number of groups stays the typical one where it divides the channels. Raises ValueError where the spec does not
     allow that shape.
     """
-    if not planned.is_region:
+    if not planned.single:
         return _of_composition(planned, shape)
     (plan,) = planned.plans
     usual = typical(plan)
@@ -49,8 +49,8 @@ def sizes_of(planned: Planned, shape: str) -> Sizes:
     return found
 
 
-def _of_composition(composition: Planned, shape: str) -> Sizes:
-    spec = composition.spec
+def _of_composition(planned: ModulePlan, shape: str) -> Sizes:
+    spec = planned.spec
     symbols = dict(spec.dims)
     if shape != TYPICAL:
         extents = [int(extent) for extent in shape.split("x")]
@@ -58,12 +58,12 @@ def _of_composition(composition: Planned, shape: str) -> Sizes:
             raise ValueError(f"{shape} has {len(extents)} extents, it takes those of {' x '.join(symbols)}")
         symbols = dict(zip(symbols, extents, strict=True))
     symbols |= {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
-    for plan in composition.plans:
+    for plan in planned.plans:
         channels = value_of(plan.chain.channels, symbols)
         for count in plan.chain.group_counts:
             if channels % value_of(count, symbols):
                 raise ValueError(f"the spec does not allow {shape}: {count} groups do not divide {channels} channels")
-    return SizesOfDims(**vars(module_sizes_at(composition, symbols)), dims=tuple(spec.dims))
+    return SizesOfDims(**vars(module_sizes_at(planned, symbols)), dims=tuple(spec.dims))
 
 
 def _of_input(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes:

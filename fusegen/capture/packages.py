@@ -14,9 +14,9 @@ from fusegen.build.progress import shown
 from fusegen.capture.specs import Specs
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.paths import BUILD_STORE
-from fusegen.plan.composition import Planned, compiled
 from fusegen.plan.devices import is_known
 from fusegen.plan.load import planned_files
+from fusegen.plan.module import ModulePlan, compiled
 from fusegen.progress import tell
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
@@ -100,7 +100,7 @@ def locked(output: Path, hint: str | None = None) -> Iterator[None]:
         yield
 
 
-def _compile(output: Path, plans: Sequence[Planned]) -> None:
+def _compile(output: Path, plans: Sequence[ModulePlan]) -> None:
     from rich.console import Console
 
     from fusegen.build import Request, build_extensions

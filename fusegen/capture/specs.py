@@ -86,7 +86,7 @@ def _check(text: str, path: Path) -> None:
         first = error.diagnostics[0]
         what = "there are no kernels" if first.code == "FG211" else "it is no chain"
         raise NotAChain(f"{what}: {first.message}") from None
-    if not planned.is_region:
+    if not planned.single:
         raise NotAChain("the chain is planned as several regions")
 
 

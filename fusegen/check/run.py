@@ -16,7 +16,6 @@ from fusegen.check.plugins import told
 from fusegen.check.repair import repair_command
 from fusegen.errors import SpecError
 from fusegen.files import write_output
-from fusegen.plan.composition import package_names
 from fusegen.plan.load import planned_files
 from fusegen.render.manifest import MANIFEST
 from fusegen.render.package import render_all
@@ -69,7 +68,7 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
         raise told(error, output) from None
     rendered = render_all(plans)
     pairs = list(zip(plans, files, strict=True))
-    specs = {name: file.as_posix() for plan, file in pairs for name in package_names(plan)}
+    specs = {name: file.as_posix() for plan, file in pairs for name in plan.package_names}
     disk = read_disk(output, rendered, complete=complete)
     findings = compare(rendered, disk, specs, complete=complete)
     findings += stale_libraries(rendered, output, specs)

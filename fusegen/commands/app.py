@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from fusegen.version import __version__
 
 if TYPE_CHECKING:
-    from fusegen.plan.composition import Planned
+    from fusegen.plan.module import ModulePlan
 
 
 class Commands(TyperGroup):
@@ -65,7 +65,7 @@ Targets = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
 
 
-def refuse_misfits(plans: Iterable[Planned], targets: list[str] | None) -> None:
+def refuse_misfits(plans: Iterable[ModulePlan], targets: list[str] | None) -> None:
     """Raises typer.BadParameter where a plan is not made for one of the targets."""
     from fusegen.plan.devices import misfits
 

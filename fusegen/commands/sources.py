@@ -42,8 +42,8 @@ def build(
 ) -> None:
     """Render SPECS into packages and compile them."""
     from fusegen.build.progress import shown
-    from fusegen.plan.composition import compiled
     from fusegen.plan.load import planned_files
+    from fusegen.plan.module import compiled
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
     from fusegen.spec.find import spec_files

@@ -15,6 +15,7 @@ from fusegen.plan import modes
 from fusegen.plan.devices import DEVICES, Device
 from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
 from fusegen.plan.model import Mode, Program, Variant
+from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import samples_of
 from fusegen.render.output import write_files
@@ -44,7 +45,7 @@ def choices(
     again. Raises EmulationBuildError without g++."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        write_files(render_all([plan]), root)
+        write_files(render_all([module_of(plan)]), root)
         source = root / plan.spec.name / "kernels.cu"
         major, minor = capability(device)
         defines = [f"FUSEGEN_EMULATED_CAPABILITY={10 * major + minor}"]

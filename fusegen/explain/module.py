@@ -14,35 +14,34 @@ from fusegen.explain.model import Report
 from fusegen.explain.page import Shown
 from fusegen.explain.picture import picture_of_regions
 from fusegen.explain.whole import whole_of
-from fusegen.plan.composition import Planned
-from fusegen.plan.plan import Plan
+from fusegen.plan.module import ModulePlan, module_of
 from fusegen.render.regions import module_summary
 
 
-def region_of(planned: Sequence[Planned], name: str) -> Plan:
-    """The plan of a region of the only spec. Raises BadParameter where there is none."""
+def region_of(planned: Sequence[ModulePlan], name: str) -> ModulePlan:
+    """A region of the only spec, as the module of its package. Raises BadParameter where there is none."""
     regions = {
-        part.region.name: part.plan
+        region.name: region.plan
         for each in planned
-        if not each.is_region
-        for part in each.parts
-        if part.plan is not None
+        if not each.single
+        for region in each.regions
+        if region.plan is not None
     }
     if len(planned) != 1 or not regions:
         raise typer.BadParameter("regions are those of one spec that has several", param_hint="--region")
     if name not in regions:
         reason = f"no kernels are in a region {name!r}: they are in {', '.join(regions)}"
         raise typer.BadParameter(reason, param_hint="--region")
-    return regions[name]
+    return module_of(regions[name])
 
 
-def reported(planned: Planned, question: Question | None, target: str | None) -> Shown:
+def reported(planned: ModulePlan, question: Question | None, target: str | None) -> Shown:
     """What a page has of a spec. question, target: as build() has them, asked of each region."""
     reports = [build(plan, question, target=target) for plan in planned.plans]
-    return reports[0] if planned.is_region else (whole_of(planned, reports), reports)
+    return reports[0] if planned.single else (whole_of(planned, reports), reports)
 
 
-def written(planned: Planned, question: Question | None, target: str | None, format_: str = "text") -> str:
+def written(planned: ModulePlan, question: Question | None, target: str | None, format_: str = "text") -> str:
     """A spec's plan, of several regions behind how they follow each other.
 
     format_: text, json, svg, or plan.json. question, target: as build() has them, asked of each region.

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusegen.explain import model
 from fusegen.explain.wording import enumeration
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.render.regions import module_summary
 
 
@@ -26,16 +26,16 @@ class Whole:
     after: str
 
 
-def whole_of(composition: Planned, reports: Sequence[model.Report]) -> Whole:
+def whole_of(planned: ModulePlan, reports: Sequence[model.Report]) -> Whole:
     """reports: of the regions that have kernels, in order."""
-    data = module_summary(composition)
+    data = module_summary(planned)
     found = [report.variants[0].totals for report in reports]
     left_out = [region["name"] for region in data["regions"] if region["package"] is None]
     makers = ["the products"] if any(report.contraction is not None for report in reports) else []
     makers += ["the convolutions"] if any(report.convolution is not None for report in reports) else []
     return Whole(
         name=data["name"],
-        about=composition.spec.about,
+        about=planned.spec.about,
         regions=data["regions"],
         returns=data["returns"],
         totals=[_sum(each, reports, whole=not left_out) for each in zip(*found, strict=True)],

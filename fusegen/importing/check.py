@@ -21,7 +21,7 @@ from fusegen.importing.state import check_state
 from fusegen.importing.variants import check_variants
 from fusegen.importing.vary import Variations
 from fusegen.importing.written import reference_class
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.progress import tell
 
 # Rows of a comparison: the chain is the same for all.
@@ -44,7 +44,7 @@ class NotFollowed(Exception):
         self.names = names
 
 
-def compare(plan: Planned, sheet: Sheet, arguments: Arguments) -> list[str]:
+def compare(plan: ModulePlan, sheet: Sheet, arguments: Arguments) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError for a difference, and NotFollowed."""
     rows = next(iter(sheet.inputs.values()))[0]
     remarks = [FIXED_ROWS.format(rows)] if isinstance(rows, int) else []

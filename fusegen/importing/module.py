@@ -26,8 +26,8 @@ from fusegen.importing.told_apart import told_apart
 from fusegen.importing.trace import Trace, forward_of, trace
 from fusegen.importing.values import Values
 from fusegen.importing.write import sheet_text
-from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_document
+from fusegen.plan.module import ModulePlan
 from fusegen.progress import tell, within
 from fusegen.spec.yaml import parse_yaml
 
@@ -154,7 +154,7 @@ def _steps(training: Trace, evaluation: Trace, known: Arguments) -> Steps:
     return found
 
 
-def _plan(text: str, found: Sheet) -> Planned:
+def _plan(text: str, found: Sheet) -> ModulePlan:
     """The plan of the text. What it refuses of a step is told with the line of the module that is the step."""
     document = parse_yaml(text, "the imported spec")
     try:

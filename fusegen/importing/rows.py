@@ -13,7 +13,7 @@ from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.positions import NoResult, Positions, sized
-from fusegen.plan.composition import Planned, dimensions_of
+from fusegen.plan.module import ModulePlan
 
 _ROWS = (1, 2, 3, 17)
 # The same of several dimensions of rows.
@@ -24,7 +24,7 @@ _BY_ROWS = "the module makes a difference between numbers of rows; no spec was w
 OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
 
 
-def check_rows(pair: Pair, case: Case, plan: Planned, sheet: Sheet, positions: Positions | None) -> list[str]:
+def check_rows(pair: Pair, case: Case, plan: ModulePlan, sheet: Sheet, positions: Positions | None) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError where another number of rows is another chain."""
     if positions is not None:
         return _check_positions(pair, case, positions)
@@ -38,7 +38,7 @@ def check_rows(pair: Pair, case: Case, plan: Planned, sheet: Sheet, positions: P
     leading = case.inputs[0].shape[1:-1]
     for size in _ROWS[1:3] if pair.is_large else _ROWS:
         _check_shape(pair, sheet, (size, *leading))
-    allowed = dimensions_of(plan)
+    allowed = plan.dimensions
     shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
     shapes += [()] if allowed.least == 1 else []
     try:
@@ -64,9 +64,9 @@ def _check_positions(pair: Pair, case: Case, positions: Positions) -> list[str]:
     return []
 
 
-def _check_trailing(pair: Pair, case: Case, plan: Planned, sheet: Sheet) -> list[str]:
+def _check_trailing(pair: Pair, case: Case, plan: ModulePlan, sheet: Sheet) -> list[str]:
     """Other numbers of dimensions in place of the rows, where the spec's module takes these."""
-    allowed, own = dimensions_of(plan), len(next(iter(sheet.inputs.values())))
+    allowed, own = plan.dimensions, len(next(iter(sheet.inputs.values())))
     more = [(2, 3)] if allowed.most is None else []
     try:
         for leading in [*more, *([()] if allowed.least < own else [])]:

@@ -20,7 +20,7 @@ from fusegen.importing.rows import check_rows
 from fusegen.importing.trace import constant_momentum
 from fusegen.importing.variants import differ_by
 from fusegen.importing.watch import Watch, WatchedSizes, decided
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 
 # Of sizes that are arguments: in turn, and the divisor of how large they are at first.
 _SIZES: tuple[tuple[Callable[[int], int], ...], ...] = (
@@ -43,7 +43,9 @@ _MANY = 4
 class Variations:
     """cls: the spec's module. example: the case that was imported."""
 
-    def __init__(self, cls: type[nn.Module], plan: Planned, sheet: Sheet, arguments: Arguments, example: Case) -> None:
+    def __init__(
+        self, cls: type[nn.Module], plan: ModulePlan, sheet: Sheet, arguments: Arguments, example: Case
+    ) -> None:
         self.cls, self.plan, self.sheet, self.arguments, self.example = cls, plan, sheet, arguments, example
         self.constructor = arguments.constructor
         self._begun: tuple[Case, set[str]] | None = None

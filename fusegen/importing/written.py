@@ -10,14 +10,14 @@ from pathlib import Path
 
 from torch import nn
 
-from fusegen.plan.composition import Planned, modules
+from fusegen.plan.module import ModulePlan
 from fusegen.render.module import render_module
 from fusegen.render.support import used_support
 from fusegen.runtime.importing import import_package
 
 
 @contextmanager
-def reference_class(planned: Planned) -> Iterator[type[nn.Module]]:
+def reference_class(planned: ModulePlan) -> Iterator[type[nn.Module]]:
     """The class that the spec is rendered as, with the chain in PyTorch's operators as its forward."""
     with tempfile.TemporaryDirectory(prefix="fusegen_import_") as directory:
         folder = Path(directory).resolve()
@@ -44,8 +44,8 @@ def _forget(folder: Path) -> None:
             sys.modules.pop(name, None)
 
 
-def _files(planned: Planned) -> dict[str, str]:
+def _files(planned: ModulePlan) -> dict[str, str]:
     """The sources of Python."""
     sources = {plan.spec.name: "" for plan in planned.plans}
-    files = {f"{each.spec.name}/__init__.py": render_module(each, sources) for each in modules(planned)}
+    files = {f"{each.spec.name}/__init__.py": render_module(each, sources) for each in planned.modules}
     return {**files, **used_support(files)}

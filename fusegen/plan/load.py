@@ -10,8 +10,9 @@ from fusegen.chain.images import with_layers_over_channels
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.ops.catalogue import PLUGINS, STEPS
 from fusegen.ops.lacking import unknown_op
-from fusegen.plan.composition import Planned, compose, package_names, refuse_compositions
-from fusegen.plan.plan import Plan, make_plan
+from fusegen.plan.module import ModulePlan
+from fusegen.plan.plan import Plan
+from fusegen.plan.plan_module import plan_module
 from fusegen.plan.refusals import refusals
 from fusegen.plan.region import is_single
 from fusegen.plan.tuning_file import tuned
@@ -23,28 +24,32 @@ from fusegen.spec.partial import read_partly
 from fusegen.spec.validate import merge, validate
 from fusegen.spec.yaml import read_yaml
 
-_SINGLE = ("there is no single plan", "each region has a plan of its own, see planned_file")
-
 
 def plan_file(path: Path | str) -> Plan:
-    """The plan of a spec file, with the tuning beside it. Raises SpecError with the diagnostics of either, and for a
-    chain of several regions."""
-    (plan,) = refuse_compositions([planned_file(path)], *_SINGLE)
-    return plan
-
-
-def planned_file(path: Path | str) -> Planned:
-    """As plan_file; of a chain of several regions its composition."""
-    return tuned(planned_document(read_yaml(path, lenient=True)), path)
+    """The plan of the only region of a spec file, with the tuning beside it. Raises SpecError as planned_file, and for
+    a chain of several regions."""
+    return _single(planned_file(path))
 
 
 def plan_document(document: Document) -> Plan:
     """As plan_file, of a file that has been read, without a tuning."""
-    (plan,) = refuse_compositions([planned_document(document)], *_SINGLE)
-    return plan
+    return _single(planned_document(document))
 
 
-def planned_document(document: Document) -> Planned:
+def _single(planned: ModulePlan) -> Plan:
+    if planned.single is None:
+        names = ", ".join(region.name for region in planned.regions)
+        message = f"there is no single plan of {planned.spec.name}: it has several regions ({names})"
+        raise SpecError([Diagnostic("FG401", message, hint="each region has a plan of its own, see planned_file")])
+    return planned.single
+
+
+def planned_file(path: Path | str) -> ModulePlan:
+    """The plan of a spec file, with the tunings beside it. Raises SpecError with the diagnostics of all."""
+    return tuned(planned_document(read_yaml(path, lenient=True)), path)
+
+
+def planned_document(document: Document) -> ModulePlan:
     """As planned_file, of a file that has been read, without a tuning."""
     PLUGINS.check()
     try:
@@ -64,24 +69,19 @@ def planned_document(document: Document) -> Planned:
     return planned_spec(spec, document)
 
 
-def planned_spec(spec: SpecModel, document: Document) -> Planned:
+def planned_spec(spec: SpecModel, document: Document) -> ModulePlan:
     """As planned_document, of a validated spec."""
     spec = with_layers_over_channels(spec)
     if spec.modes is not None and not is_single(spec):
         message, hint = "a chain of several regions has kernels for all modes of its dtypes", "leave 'modes' out"
         raise SpecError([document.diagnostic("FG401", message, ("modes",), key=True, hint=hint)])
-    return make_plan(spec, document) if is_single(spec) else prove_wiring(compose(spec, document))
+    return prove_wiring(plan_module(spec, document))
 
 
-def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
-    """As planned_files, of chains of one region alone."""
-    return refuse_compositions(planned_files(paths), *_SINGLE)
-
-
-def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
+def planned_files(paths: Iterable[Path | str]) -> list[ModulePlan]:
     """The plans of several spec files, for one output directory. Each is in a file of its own name: generated text says
     `specs/<name>.yaml`. Raises SpecError with all diagnostics of them."""
-    plans: list[Planned] = []
+    plans: list[ModulePlan] = []
     diagnostics: list[Diagnostic] = []
     taken: dict[str, str] = {}
     files = list(dict.fromkeys(map(Path, paths)))
@@ -100,7 +100,7 @@ def planned_files(paths: Iterable[Path | str]) -> list[Planned]:
             continue
         plans.append(plan)
         # Some file systems take names that differ only in case for one.
-        names = {f"package {name.lower()}": "the package" for name in package_names(plan)}
+        names = {f"package {name.lower()}": "the package" for name in plan.package_names}
         names |= {f"op {name}": "ops" for name in plan.op_names}
         for name, what in names.items():
             other = taken.setdefault(name, document.file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusegen.chain.build import build_chain, examine_chain, examine_numbers
@@ -18,25 +18,16 @@ from fusegen.plan.outer import with_outer
 from fusegen.plan.over_ranks import RankPlan, plan_over_ranks
 from fusegen.plan.proof import prove_saved
 from fusegen.plan.refusals import refusals, synchronised
-from fusegen.plan.region import Region, Shape
 from fusegen.plan.same import why_same, with_same
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.document import Document
-from fusegen.spec.model import RESULT, SpecModel
+from fusegen.spec.model import SpecModel
 from fusegen.spec.validate import merge
 
 
 @dataclass(frozen=True)
-class Part:
-    """A region with its plan, which is that of a package; None for a layer that PyTorch calls."""
-
-    region: Region
-    plan: Plan | None
-
-
-@dataclass(frozen=True)
 class Plan:
-    """Everything that rendering needs to know of a package: a module that is one region, or a region of a Composition.
+    """Everything that rendering needs to know of a package: of a region of a module.
 
     tuning: by architecture; empty where nothing was measured. over_ranks: training with the statistics of several
     ranks, where the spec has it.
@@ -48,42 +39,6 @@ class Plan:
     modes: tuple[Mode, ...]
     tuning: Tuning = ()
     over_ranks: RankPlan | None = None
-
-    is_region = True
-    """Whether the module is one region, whose package is its own."""
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The region that the module is."""
-        spec = self.spec
-        channels = spec.inputs[spec.running_input][1 if self.chain.spatial else -1], self.chain.channels
-        places, results = tuple(range(len(spec.chain))), spec.outputs or (RESULT,)
-        return (Part(Region(spec.name, places, spec.chain, dict(spec.inputs), results, channels), self),)
-
-    @property
-    def returned(self) -> tuple[str, ...]:
-        """What forward returns, by the names of values."""
-        return self.parts[0].region.results
-
-    @property
-    def shapes(self) -> Mapping[str, Shape]:
-        """Of the inputs."""
-        return self.spec.inputs
-
-    @property
-    def spatial(self) -> int:
-        """How many dimensions of positions values have."""
-        return self.chain.spatial
-
-    @property
-    def plans(self) -> list[Plan]:
-        """Of the regions that have kernels, in order."""
-        return [self]
-
-    def with_plans(self, plans: Iterable[Plan]) -> Plan:
-        """The same with others in the place of `plans`."""
-        (plan,) = plans
-        return plan
 
     @property
     def programs(self) -> list[Program]:

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field, create_model
 
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import schedule_names, tunable_names
-from fusegen.plan.composition import Planned
 from fusegen.plan.kinds import L2, PERSISTENT, TUNABLES, TWO_PASS
 from fusegen.plan.model import Program
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
 from fusegen.plan.tuning import Architecture, Measurement, Tuning
@@ -90,7 +90,7 @@ def tuning_path(spec: Path | str, plan: Plan | None = None) -> Path:
     return whole.with_name(plan.spec.name + SUFFIX)
 
 
-def tuned(planned: Planned, spec: Path | str) -> Planned:
+def tuned(planned: ModulePlan, spec: Path | str) -> ModulePlan:
     """The plan with the tuning that lies beside its spec, if one does, or each of its regions with its own. Raises
     SpecError with the diagnostics of all."""
     plans, diagnostics = [], list[Diagnostic]()

@@ -12,9 +12,8 @@ from typing import Any
 
 from fusegen.errors import InternalError
 from fusegen.ops.step import Step
-from fusegen.plan.composition import Composition
 from fusegen.plan.cuts import can_be_exchanged
-from fusegen.plan.plan import Part
+from fusegen.plan.module import ModulePlan, PlannedRegion
 from fusegen.spec.model import RESULT, SpecModel
 
 _OPERANDS = ("input", "mask", "target")
@@ -87,41 +86,40 @@ class _Chain:
         return tuple(operands), step.model_copy(update=update)
 
 
-def prove_wiring(composition: Composition) -> Composition:
-    """The composition. Raises InternalError unless its regions compute each step of the chain once, of the same values,
+def prove_wiring(planned: ModulePlan) -> ModulePlan:
+    """The plan. Raises InternalError unless its regions compute each step of the chain once, of the same values,
     and what the module returns."""
     try:
-        _compare(composition)
+        _compare(planned)
     except _Fault as fault:
-        raise InternalError(f"the regions of {composition.spec.name} are not its chain: {fault}") from None
-    return composition
+        raise InternalError(f"the regions of {planned.spec.name} are not its chain: {fault}") from None
+    return planned
 
 
-def _compare(composition: Composition) -> None:
-    spec = composition.spec
+def _compare(planned: ModulePlan) -> None:
+    spec = planned.spec
     inputs = {name: place for place, name in enumerate(spec.inputs)}
     whole = _Chain([(name,) for name in inputs], {**inputs})
     module = _Chain(whole.known, {**inputs})
     last = whole.run(spec.chain, inputs[spec.running_input])
-    for part in composition.parts:
+    for region in planned.regions:
         try:
-            _call(part, whole, module)
+            _call(region, whole, module)
         except _Fault as fault:
-            raise _Fault(f"region '{part.region.name}' {fault}") from None
-    places = sorted(place for part in composition.parts for place in part.region.places)
+            raise _Fault(f"region '{region.name}' {fault}") from None
+    places = sorted(place for region in planned.regions for place in region.places)
     if places != [*range(len(spec.chain))]:
         raise _Fault("a step is in no region, or in two")
     for name, given, expected in zip(
-        spec.outputs or (RESULT,), composition.returned, whole.returned(spec, last), strict=True
+        spec.outputs or (RESULT,), planned.returned, whole.returned(spec, last), strict=True
     ):
         if module.value(given) != expected:
             raise _Fault(f"what is returned as '{name}' is '{given}', another value")
 
 
-def _call(part: Part, whole: _Chain, module: _Chain) -> None:
+def _call(region: PlannedRegion, whole: _Chain, module: _Chain) -> None:
     """Adds what a region makes to the values of the module, as its call does: by places, not by names."""
-    region = part.region
-    spec = None if part.plan is None else part.plan.spec
+    spec = None if region.plan is None else region.plan.spec
     steps: Sequence[Any] = region.steps if spec is None else spec.chain
     names = region.inputs if spec is None else spec.inputs
     taken = [module.value(name) for name in region.inputs]

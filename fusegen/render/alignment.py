@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fusegen.ops.step import Step
 from fusegen.plan.beside import is_missing_dimensions
-from fusegen.plan.composition import Planned
 from fusegen.plan.cuts import operand_of
+from fusegen.plan.module import ModulePlan
 from fusegen.render.original import batched_lines, reference_lines, with_dimensions
 
 
@@ -13,12 +13,12 @@ class Alignment:
     """Gives the dimensions that lack, step by step. names: the values and inputs that regions beside the first input
     make and take, of those that lack some."""
 
-    def __init__(self, composition: Planned) -> None:
-        self._first = next(iter(composition.spec.inputs.values()))
-        beside = [part.region for part in composition.parts if part.region.beside]
+    def __init__(self, planned: ModulePlan) -> None:
+        self._first = next(iter(planned.spec.inputs.values()))
+        beside = [region for region in planned.regions if region.beside]
         taken = {name for region in beside for name in (*region.inputs, *region.results)}
         taken |= {name for region in beside for step in region.steps for name in step.saved}
-        shapes = composition.shapes
+        shapes = planned.shapes
         self.names = {name for name in taken if name in shapes and is_missing_dimensions(shapes[name], self._first)}
         self._shapes = shapes
         self._is_beside = False
@@ -38,7 +38,7 @@ class Alignment:
         return step.model_copy(update=dict.fromkeys(keys, with_dimensions(operand, len(self._first)))), running
 
 
-def eager_lines(planned: Planned) -> list[str]:
+def eager_lines(planned: ModulePlan) -> list[str]:
     """The body of fusegen_reference()."""
     aligned = Alignment(planned)
     batched = dict.fromkeys(line for plan in planned.plans for line in batched_lines(plan.chain, aligned.names))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.chain.shape import Role
-from fusegen.plan.composition import Planned
 from fusegen.plan.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.modes import VERIFICATION_DTYPE, alike
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.render.alignment import eager_lines
 from fusegen.render.call import CallRenderer
@@ -44,17 +44,17 @@ class DropoutText:
     by_sample: bool
 
 
-def render_module(planned: Planned, sources: Mapping[str, str]) -> str:
+def render_module(planned: ModulePlan, sources: Mapping[str, str]) -> str:
     """The text of __init__.py. sources: the digest of the C++ sources of each package that has kernels, by its name."""
     spec, eager = planned.spec, eager_lines(planned)
-    if planned.is_region:
+    if planned.single:
         (plan,) = planned.plans
         own = {**call_context(plan), "base": "FusedModule", "sources": sources[spec.name], "schemas": []}
         own["shapes"] = shapes(plan)
     else:
         own = regions_context(planned, sources)
     return render(
-        "module.py.j2" if planned.is_region else "module_of_regions.py.j2",
+        "module.py.j2" if planned.single else "module_of_regions.py.j2",
         **own,
         about=spec.about.rstrip("."),
         formula=formula(planned),
@@ -73,14 +73,14 @@ def render_module(planned: Planned, sources: Mapping[str, str]) -> str:
     )
 
 
-def formula(planned: Planned) -> list[str]:
+def formula(planned: ModulePlan) -> list[str]:
     """The chain in PyTorch's words."""
-    if planned.is_region:
+    if planned.single:
         return chain_lines(planned.plans[0])
     return [line.replace("self.", "") for line in eager_lines(planned)]
 
 
-def _dropouts(planned: Planned) -> Iterator[DropoutText]:
+def _dropouts(planned: ModulePlan) -> Iterator[DropoutText]:
     for plan in planned.plans:
         for stream, dropout in enumerate(plan.chain.dropouts):
             yield DropoutText(dropout.name, stream, dropout.by_sample)

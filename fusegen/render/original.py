@@ -9,8 +9,8 @@ from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.plan.composition import Planned
 from fusegen.plan.dimensions import Dimensions, dimensions
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.render.functions import as_tuple, repr_double
 from fusegen.spec.model import RESULT, SpecModel
@@ -38,7 +38,7 @@ def signature(spec: SpecModel, precisions: bool) -> list[str]:
     return [*found, f'precision: str = "{default}"']
 
 
-def construct(planned: Planned, eager: list[str], precisions: bool) -> list[str]:
+def construct(planned: ModulePlan, eager: list[str], precisions: bool) -> list[str]:
     """The constructor's body: checks, submodules, parameters, and the constants that are attributes.
 
     eager: the lines of fusegen_reference(), which read some of these. precisions: whether float32 is multiplied as the
@@ -46,8 +46,8 @@ def construct(planned: Planned, eager: list[str], precisions: bool) -> list[str]
     """
     spec, chains = planned.spec, [plan.chain for plan in planned.plans]
     widths: dict[int, Dim] = {}
-    for part in planned.parts:
-        widths |= zip(part.region.places, part.region.widths, strict=True)
+    for region in planned.regions:
+        widths |= zip(region.places, region.widths, strict=True)
     steps = enumerate(spec.chain)
     made = [line for place, step in steps for line in step.construct_over(widths[place], planned.spatial)]
     lines = []

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
-from fusegen.plan.composition import Planned, modules
+from fusegen.plan.module import ModulePlan
 from fusegen.progress import tell
 from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
@@ -20,7 +20,7 @@ Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
 
 
-def render_package(planned: Planned) -> Files:
+def render_package(planned: ModulePlan) -> Files:
     """The files of a module's package and of those of its regions. A pure function of the plans and the templates."""
     files, sources = dict[str, str](), dict[str, str]()
     for plan in planned.plans:
@@ -32,7 +32,7 @@ def render_package(planned: Planned) -> Files:
         }
         sources[name] = sources_digest([*compiled.values(), *used_support(compiled).values()])
         files |= {**compiled, f"{name}/bindings.cpp": render_bindings(plan, sources[name])}
-    for module in modules(planned):
+    for module in planned.modules:
         name = module.spec.name
         files |= {
             f"{name}/__init__.py": render_module(module, sources),
@@ -51,7 +51,7 @@ def sources_digest(texts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
-def render_all(plans: Iterable[Planned]) -> Files:
+def render_all(plans: Iterable[ModulePlan]) -> Files:
     """Every file that a set of plans becomes, in the order of their paths, with what packages share, and git's."""
     files: dict[str, str] = {}
     plans = list(plans)

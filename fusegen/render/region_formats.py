@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ops.convolution import Convolving
-from fusegen.plan.composition import Planned
-from fusegen.plan.plan import Part
+from fusegen.plan.module import ModulePlan, PlannedRegion
 from fusegen.plan.region import Shape
 from fusegen.render.functions import as_tuple
 
@@ -12,25 +11,25 @@ from fusegen.render.functions import as_tuple
 _Format = bool | tuple[int, tuple[str, ...]]
 
 
-def formats(composition: Planned) -> str:
+def formats(planned: ModulePlan) -> str:
     """The tuple of what decides of each result; empty where there are no images."""
-    if not composition.spatial:
+    if not planned.spatial:
         return ""
-    found: dict[str, _Format] = {name: (place, ()) for place, name in enumerate(composition.spec.inputs)}
-    for part in composition.parts:
-        found |= dict.fromkeys(part.region.results, _behind(part, found, composition.spatial))
-    return as_tuple([_text(found[name]) for name in composition.returned])
+    found: dict[str, _Format] = {name: (place, ()) for place, name in enumerate(planned.spec.inputs)}
+    for region in planned.regions:
+        found |= dict.fromkeys(region.results, _behind(region, found, planned.spatial))
+    return as_tuple([_text(found[name]) for name in planned.returned])
 
 
-def _behind(part: Part, found: dict[str, _Format], spatial: int) -> _Format:
+def _behind(region: PlannedRegion, found: dict[str, _Format], spatial: int) -> _Format:
     """Behind the first step of a region. Others keep the format of the running value."""
-    made, first = found[next(iter(part.region.inputs))], part.region.steps[0]
+    made, first = found[next(iter(region.inputs))], region.steps[0]
     if first.spatial and spatial == 1:
         made = False  # PyTorch's convolution has no other format for one dimension of positions
     elif isinstance(first, Convolving) and not isinstance(made, bool):
         made = (made[0], (*made[1], first.name))
     # Those over the channels work on [batch, *positions, channels].
-    return any(step.is_over_channels for step in part.region.steps) or made
+    return any(step.is_over_channels for step in region.steps) or made
 
 
 def _text(known: _Format) -> str:
@@ -39,44 +38,44 @@ def _text(known: _Format) -> str:
     return f"({known[0]}, {as_tuple([repr(name).replace(chr(39), chr(34)) for name in known[1]])})"
 
 
-def writes(composition: Planned) -> dict[str, int]:
+def writes(planned: ModulePlan) -> dict[str, int]:
     """The packages of regions that write in the format of one of the module's results, with its place.
 
     They are those that make it, where no other region takes it; and those whose only value such a region's tiles read
     beside its convolution's result, which they do in the format of what they write.
     """
-    if not composition.spatial:
+    if not planned.spatial:
         return {}
-    parts, returned = composition.parts, composition.returned
-    takers = {name: [each for each in parts if name in each.region.inputs] for name in composition.shapes}
+    regions, returned = planned.regions, planned.returned
+    takers = {name: [each for each in regions if name in each.inputs] for name in planned.shapes}
     found: dict[str, int] = {}
-    for part in reversed(parts):
-        (name, *others) = part.region.results
-        if part.plan is None or others:
+    for region in reversed(regions):
+        (name, *others) = region.results
+        if region.plan is None or others:
             continue
         if name in returned and not takers[name]:
-            found[part.plan.spec.name] = returned.index(name)
+            found[region.plan.spec.name] = returned.index(name)
         elif name not in returned and len(takers[name]) == 1:
             (taker,) = takers[name]
-            source, *further = taker.region.inputs
-            made = [each for each in further if each not in composition.spec.inputs]
+            source, *further = taker.inputs
+            made = [each for each in further if each not in planned.spec.inputs]
             if source != name and made == [name] and taker.plan and _is_tiled(taker) and taker.plan.spec.name in found:
-                found[part.plan.spec.name] = found[taker.plan.spec.name]
+                found[region.plan.spec.name] = found[taker.plan.spec.name]
     return found
 
 
-def shared(composition: Planned) -> dict[str, str]:
+def shared(planned: ModulePlan) -> dict[str, str]:
     """Inputs that several regions take in channels_last, with the variable of the copy that these share."""
-    if not composition.spatial:
+    if not planned.spatial:
         return {}
-    images = [name for name in composition.spec.inputs if _is_image(composition.shapes[name], composition.spatial)]
-    counts = {name: sum(takes_last(part, name) for part in composition.parts) for name in images}
+    images = [name for name in planned.spec.inputs if _is_image(planned.shapes[name], planned.spatial)]
+    counts = {name: sum(takes_last(region, name) for region in planned.regions) for name in images}
     return {name: f"_{name}" for name, count in counts.items() if count > 1}
 
 
-def takes_last(part: Part, name: str) -> bool:
+def takes_last(region: PlannedRegion, name: str) -> bool:
     """Whether a region takes an input in channels_last alone: in front of a convolution, and all around a product."""
-    first, region = part.region.steps[0], part.region
+    first = region.steps[0]
     if first.spatial:
         return name == next(iter(region.inputs))
     return first.anchor and name in region.inputs
@@ -86,5 +85,5 @@ def _is_image(shape: Shape, spatial: int) -> bool:
     return len(shape) == spatial + 2 and 1 not in shape
 
 
-def _is_tiled(part: Part) -> bool:
-    return part.plan is not None and all(variant.tiled for variant in part.plan.variants)
+def _is_tiled(region: PlannedRegion) -> bool:
+    return region.plan is not None and all(variant.tiled for variant in region.plan.variants)

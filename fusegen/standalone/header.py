@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from fusegen.ir.axes import MATRIX
 from fusegen.ops.step import WIDTH, Step
-from fusegen.plan.composition import Planned
 from fusegen.plan.model import Program
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import shape, typical
 from fusegen.plan.summary import summary
@@ -19,7 +19,7 @@ from fusegen.standalone.sources import bare
 _COLUMNS = 96
 
 
-def header(planned: Planned) -> list[str]:
+def header(planned: ModulePlan) -> list[str]:
     """Lines of comments, without their `#`."""
     spec = planned.spec
     oldest = "2.10" if any(step.spatial for step in spec.chain) else "2.2"
@@ -30,15 +30,15 @@ def header(planned: Planned) -> list[str]:
         "kernels are compiled where it is imported first.",
         _COLUMNS,
     )
-    if not planned.is_region:
+    if not planned.single:
         lines += ["", "The chain has several regions, each with kernels of its own. Values between them lie in memory."]
-    for part in planned.parts:
-        if not planned.is_region:
-            lines += ["", f"---- The region {part.region.name}"]
-        if part.plan is None:
+    for region in planned.regions:
+        if not planned.single:
+            lines += ["", f"---- The region {region.name}"]
+        if region.plan is None:
             lines += ["", "A layer alone: it stays the library's product, which this file does not claim to beat."]
         else:
-            lines += ["", *_operators(part.plan), "", *_kernels(part.plan)]
+            lines += ["", *_operators(region.plan), "", *_kernels(region.plan)]
     return lines
 
 

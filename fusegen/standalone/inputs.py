@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fusegen.ir.multiples import value_of
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Inputs:
     lines: list[str] = field(default_factory=list)
 
 
-def inputs_of_spec(planned: Planned) -> Inputs:
+def inputs_of_spec(planned: ModulePlan) -> Inputs:
     """Random tensors of the sizes that the spec plans for; arguments where the spec has a value for each."""
     spec, sizes = planned.spec, planned.spec.dims
     plans = planned.plans

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.plan.composition import Planned, dimensions_of, fixed_dimensions_of
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.render.alignment import eager_lines
 from fusegen.render.environment import render
@@ -47,7 +47,7 @@ class RegionText:
     text: str
 
 
-def render_standalone(planned: Planned, inputs: Inputs) -> str:
+def render_standalone(planned: ModulePlan, inputs: Inputs) -> str:
     """The whole file, in ASCII."""
     cuda, cpp, found = cuda_source(planned), cpp_source(planned), named_plans(planned)
     spec, precisions = planned.spec, any(named.plan.has_precisions for named in found)
@@ -63,7 +63,7 @@ def render_standalone(planned: Planned, inputs: Inputs) -> str:
         "construct": lines,
         "formula": [bare(line) for line in formula(planned)],
         "returns": returns(spec),
-        **(_single(found[0]) if planned.is_region else _composed(planned)),
+        **(_single(found[0]) if planned.single else _composed(planned)),
     }
     module = render(f"{DIRECTORY}/module.py.j2", **context)
     support = support_text(re.findall(r"\b_support\.(\w+)", module))
@@ -93,7 +93,7 @@ def _architecture(target: str) -> str:
     return re.sub(r"sm_(\d+)(\d)", r"\1.\2", target)
 
 
-def _constructed(planned: Planned) -> list[str]:
+def _constructed(planned: ModulePlan) -> list[str]:
     """The constructor's body, as a package has it."""
     return construct(planned, eager_lines(planned), precisions=False)
 
@@ -102,15 +102,15 @@ def _single(named: NamedPlan) -> dict[str, Any]:
     return {"regions": [], "base": "FusedModule", **_call(named)}
 
 
-def _composed(composition: Planned) -> dict[str, Any]:
-    inputs = list(composition.spec.inputs)
+def _composed(planned: ModulePlan) -> dict[str, Any]:
+    inputs = list(planned.spec.inputs)
     return {
-        "regions": [_region(named) for named in named_plans(composition)],
-        "base": "ComposedImages" if composition.spatial else "ComposedModule",
-        "dimensions": dimensions_text(dimensions_of(composition), inputs, fixed_dimensions_of(composition)),
-        "formats": formats(composition),
-        "writes": writes(composition),
-        "calls": calls(composition),
+        "regions": [_region(named) for named in named_plans(planned)],
+        "base": "ComposedImages" if planned.spatial else "ComposedModule",
+        "dimensions": dimensions_text(planned.dimensions, inputs, planned.fixed_dimensions),
+        "formats": formats(planned),
+        "writes": writes(planned),
+        "calls": calls(planned),
         "inputs_all": inputs,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 
 
@@ -31,7 +31,7 @@ class NamedPlan:
         return f"_{self.namespace}"
 
 
-def named_plans(planned: Planned) -> list[NamedPlan]:
+def named_plans(planned: ModulePlan) -> list[NamedPlan]:
     """In the order of their calls."""
-    kernels = [(part.region.name, part.plan) for part in planned.parts if part.plan is not None]
-    return [NamedPlan(plan, "" if planned.is_region else name) for name, plan in kernels]
+    kernels = [(region.name, region.plan) for region in planned.regions if region.plan is not None]
+    return [NamedPlan(plan, "" if planned.single else name) for name, plan in kernels]

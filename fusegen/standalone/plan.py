@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError, quote
-from fusegen.plan.composition import Planned
 from fusegen.plan.epilogue import SPLIT, is_split
 from fusegen.plan.load import planned_files, planned_spec
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.plan.refusals import synchronised
 from fusegen.plan.summary import is_built
@@ -29,7 +29,7 @@ class StandalonePlan(Plan):
         return is_split(self.spec)
 
 
-def standalone_plan(path: Path | str, dtypes: Sequence[str] | None = None, precision: str | None = None) -> Planned:
+def standalone_plan(path: Path | str, dtypes: Sequence[str] | None = None, precision: str | None = None) -> ModulePlan:
     """The plan of a spec file, with its tuning; those of its regions are StandalonePlans.
 
     dtypes: which of the spec's to compile; None: all. precision: `ieee` for PyTorch's own float32 product where the
@@ -52,7 +52,7 @@ def _refuse_ranks(spec: SpecModel, document: Document) -> None:
         raise SpecError(found)
 
 
-def _tuned_as(whole: Planned, other: Planned) -> Planned:
+def _tuned_as(whole: ModulePlan, other: ModulePlan) -> ModulePlan:
     """The other with the tunings of the first: another precision may leave a region to PyTorch, or take it from it."""
     tunings = {plan.spec.name: plan.tuning for plan in whole.plans}
     plans = [replace(plan, tuning=tunings.get(plan.spec.name, ())) for plan in other.plans]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fusegen.paths import SUPPORT, templates_directory
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.render.binding import ops_context
 from fusegen.render.cuda import render_definitions, render_kernels
@@ -44,7 +44,7 @@ class PartText:
     functions: list[str]
 
 
-def cuda_source(planned: Planned) -> str:
+def cuda_source(planned: ModulePlan) -> str:
     """The kernels and their launchers."""
     found = named_plans(planned)
     plans = [each.plan for each in found]
@@ -69,7 +69,7 @@ def _regions(found: Iterable[NamedPlan], kernels: Mapping[str, str], definitions
     return lines
 
 
-def cpp_source(planned: Planned, replaced: Mapping[str, str] | None = None) -> str:
+def cpp_source(planned: ModulePlan, replaced: Mapping[str, str] | None = None) -> str:
     """The ops, and the Python module that has them. replaced: other texts of the headers around PyTorch."""
     name, plans = planned.spec.name, planned.plans
     text = render(
@@ -110,7 +110,7 @@ def plain(text: str) -> str:
     return _WORD.sub("sweep", text).encode("ascii", "backslashreplace").decode()
 
 
-def without_passes(planned: Planned, text: str) -> str:
+def without_passes(planned: ModulePlan, text: str) -> str:
     """As `plain`, and without the word in longer ones but those of the spec: some checks look for its letters alone.
 
     Identifiers of C++ are renamed alike wherever they stand.

@@ -9,6 +9,7 @@ from types import ModuleType
 import torch
 
 from fusegen.plan.model import Mode
+from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from fusegen.tune.launchers import Launchers
 from fusegen.tune.tail import Tail, TailProgram
@@ -28,7 +29,7 @@ class Chain:
 
     def module(self, size: Sizes) -> torch.nn.Module:
         """An instance of the generated class in the mode's precision, away from its initial values."""
-        subject = Subject(self.plan, self.package, self.device)
+        subject = Subject(module_of(self.plan), self.package, self.device)
         with torch.device(self.device):
             module = subject.made(subject.fused_class, size, 1)
             spread_out(module)

@@ -16,6 +16,7 @@ from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import candidates
 from fusegen.plan.load import planned_files
 from fusegen.plan.modes import mode_of
+from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import DEFAULT
 from fusegen.plan.tuning import Architecture, Measurement
@@ -64,7 +65,7 @@ def tune_specs(specs: Sequence[Path], options: Options, device: Device | None = 
 
     with tempfile.TemporaryDirectory() as directory:
         packages = Path(directory).resolve()
-        write_files(render_all(replace(plan, tuning=()) for plan in plans), packages)
+        write_files(render_all(module_of(replace(plan, tuning=())) for plan in plans), packages)
         launchers = device.launchers([plan.spec.name for plan in plans], packages)
         for plan, spec in files:
             package = import_package(packages, plan.spec.name)

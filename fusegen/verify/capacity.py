@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from fusegen.ops.step import WIDTH
-from fusegen.plan.composition import Planned
 from fusegen.plan.model import Mode
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.plan.region import Region
 from fusegen.verify.sizes import Sizes, sizes, sizes_at
@@ -37,7 +37,7 @@ def capacity(device: str) -> int:
     return int(_USABLE * (free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()))
 
 
-def comparison_bytes(planned: Planned, mode: Mode, size: Sizes) -> int:
+def comparison_bytes(planned: ModulePlan, mode: Mode, size: Sizes) -> int:
     """About what a fused module, eager and double precision take side by side at most, with all their gradients.
 
     tests/verify/test_capacity.py measures it. Fused and eager hold each parameter and its gradient. Double precision
@@ -47,16 +47,16 @@ def comparison_bytes(planned: Planned, mode: Mode, size: Sizes) -> int:
     return sum(each.weight * (4 * width + 38) + each.elements * each.bytes_ for each in _taken(planned, size))
 
 
-def training_bytes(planned: Planned, mode: Mode, size: Sizes) -> int:
+def training_bytes(planned: ModulePlan, mode: Mode, size: Sizes) -> int:
     """The same of a few optimiser steps of both modules, and of the copies that say how far rounding carries them."""
     width = WIDTH[mode.roles["parameter"]]
     return sum(each.weight * (30 * width + 110) + each.elements * (each.bytes_ + 40) for each in _taken(planned, size))
 
 
-Bytes = Callable[[Planned, Mode, Sizes], int]
+Bytes = Callable[[ModulePlan, Mode, Sizes], int]
 
 
-def why_too_large(planned: Planned, mode: Mode, size: Sizes, bytes_: Bytes, available: int) -> str:
+def why_too_large(planned: ModulePlan, mode: Mode, size: Sizes, bytes_: Bytes, available: int) -> str:
     """Why a size cannot be compared; "" where it can. bytes_: what that takes. available: the bytes that there are."""
     largest = max((each.weight for each in _taken(planned, size)), default=0)
     if largest >= LIBRARY_ELEMENTS:
@@ -111,16 +111,16 @@ class _Taken(NamedTuple):
     bytes_: int
 
 
-def _taken(planned: Planned, size: Sizes) -> Iterator[_Taken]:
-    for part in planned.parts:
-        if part.plan is None:
-            yield _taken_by_layer(planned, part.region, size)
+def _taken(planned: ModulePlan, size: Sizes) -> Iterator[_Taken]:
+    for region in planned.regions:
+        if region.plan is None:
+            yield _taken_by_layer(planned, region, size)
         else:
-            own = sizes_at(part.plan, size.symbols)
-            yield _Taken(_weight(part.plan, own), _elements(part.plan, own), _element_bytes(part.plan))
+            own = sizes_at(region.plan, size.symbols)
+            yield _Taken(_weight(region.plan, own), _elements(region.plan, own), _element_bytes(region.plan))
 
 
-def _taken_by_layer(composition: Planned, region: Region, size: Sizes) -> _Taken:
+def _taken_by_layer(planned: ModulePlan, region: Region, size: Sizes) -> _Taken:
     """Of a layer that PyTorch calls."""
     step: Any = region.steps[0]
     source, made = map(size.number, region.channels)
@@ -128,7 +128,7 @@ def _taken_by_layer(composition: Planned, region: Region, size: Sizes) -> _Taken
     if step.spatial:
         kernel = step.kernel_size if isinstance(step.kernel_size, tuple) else (step.kernel_size,) * step.spatial
         weight = weight * math.prod(map(size.number, kernel)) // size.number(step.groups or 1)
-    elements = math.prod(map(size.number, composition.shapes[region.results[0]]))
+    elements = math.prod(map(size.number, planned.shapes[region.results[0]]))
     return _Taken(weight, elements, _STEPS_BYTES + _STEP_BYTES)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from fusegen.plan.composition import modules
 from fusegen.plan.load import planned_files
 from fusegen.verify.packages import choose_device, open_subject
 from fusegen.verify.report import table, to_json
@@ -27,7 +26,7 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
     """
     planned = planned_files(specs)
     # The regions of a module first: what is wrong with one shows in the whole.
-    plans = [plan for each in planned for plan in modules(each)]
+    plans = [plan for each in planned for plan in each.modules]
     device = choose_device(emulate)
     if device == "cpu" and torch.backends.cpu.get_cpu_capability() == "AVX2":
         # On a processor with AVX2 and without AVX-512, torch 2.13's oneDNN writes beyond its memory in the gradient of

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fusegen.errors import Diagnostic, FusegenError, SpecError
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.render.package import render_package
 from fusegen.render.support import used_support
 from fusegen.verify.subject import Subject
@@ -30,7 +30,7 @@ def choose_device(emulate: bool) -> str:
 
 
 def open_subject(
-    plan: Planned,
+    plan: ModulePlan,
     output: Path,
     *,
     device: str,
@@ -59,7 +59,7 @@ def open_subject(
     return Subject(plan, import_package(output.resolve(), name), device, original)
 
 
-def _refuse_stale(plan: Planned, output: Path) -> None:
+def _refuse_stale(plan: ModulePlan, output: Path) -> None:
     rendered = render_package(plan)
     for path, text in {**rendered, **used_support(rendered)}.items():
         file = output / path

@@ -8,44 +8,44 @@ from typing import Any
 
 from fusegen.ir.axes import dividend
 from fusegen.ir.multiples import factors, value_of
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.verify.region_positions import symbols_of_images, with_positions
 from fusegen.verify.sizes import Shape, Sizes, leading_sizes, sizes, sizes_at, typical_symbols
 
 
-def module_sizes(planned: Planned, rows: int, source: int, channels: int, groups: int) -> Sizes:
+def module_sizes(planned: ModulePlan, rows: int, source: int, channels: int, groups: int) -> Sizes:
     """The nearest sizes that the spec allows."""
-    if planned.is_region:
+    if planned.single:
         return sizes(planned.plans[0], rows, source, channels, groups)
     return _sizes_of_regions(planned, rows, source, channels, groups)
 
 
-def module_sizes_at(planned: Planned, symbols: Mapping[str, int]) -> Sizes:
+def module_sizes_at(planned: ModulePlan, symbols: Mapping[str, int]) -> Sizes:
     """The sizes that the values of all symbols give. Of several regions results count as one, beside each other. Raises
     ValueError where those of images do not fit together."""
-    return sizes_at(planned.plans[0], symbols) if planned.is_region else _regions_at(planned, symbols)
+    return sizes_at(planned.plans[0], symbols) if planned.single else _regions_at(planned, symbols)
 
 
-def several(planned: Planned, shapes: Sequence[Shape]) -> list[Sizes]:
+def several(planned: ModulePlan, shapes: Sequence[Shape]) -> list[Sizes]:
     """Those shapes as the spec allows them, each once."""
     found = [module_sizes(planned, *shape) for shape in shapes]
     return list({tuple(sorted(each.symbols.items())): each for each in found}.values())
 
 
-def module_typical(planned: Planned) -> Sizes:
+def module_typical(planned: ModulePlan) -> Sizes:
     """The sizes that the spec's `dims` and `typical` name."""
     return module_sizes_at(planned, typical_symbols(planned.spec))
 
 
-def _sizes_of_regions(composition: Planned, rows: int, source: int, channels: int, groups: int) -> Sizes:
+def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int, groups: int) -> Sizes:
     """The nearest sizes that the spec allows: all widths behind anchors are alike, and groups divide them."""
-    spec = composition.spec
-    if composition.spatial:
-        return _regions_at(composition, symbols_of_images(composition, rows, source, channels, groups))
+    spec = planned.spec
+    if planned.spatial:
+        return _regions_at(planned, symbols_of_images(planned, rows, source, channels, groups))
     given = next(iter(spec.inputs.values()))
     leading = given[:-1] if len(given) > 2 else ()
     symbols: dict[str, int] = {}
-    counts = [count for plan in composition.plans for count in plan.chain.group_counts]
+    counts = [count for plan in planned.plans for count in plan.chain.group_counts]
     blocks = [parts[1] for parts in map(dividend, counts) if parts is not None]
     multiple = math.lcm(*(count for count in (*counts, *blocks) if isinstance(count, int)))
     channels = max(1, channels // multiple) * multiple
@@ -59,22 +59,22 @@ def _sizes_of_regions(composition: Planned, rows: int, source: int, channels: in
     else:
         settle(given[0], rows)
     settle(given[-1], source if counts == [] else channels)
-    for part in composition.parts:
-        channels_here = settle(part.region.channels[1], channels)
-        for count in part.plan.chain.group_counts if part.plan else ():
+    for region in planned.regions:
+        channels_here = settle(region.channels[1], channels)
+        for count in region.plan.chain.group_counts if region.plan else ():
             _, count = dividend(count) or (None, count)  # of blocks their width: any divisor, as a number of groups
             if isinstance(count, str):
                 symbols[count] = math.gcd(symbols.get(count, groups), channels_here)
-    return _regions_at(composition, {**typical_symbols(spec), **symbols})
+    return _regions_at(planned, {**typical_symbols(spec), **symbols})
 
 
-def _regions_at(composition: Planned, symbols: Mapping[str, int]) -> Sizes:
-    if composition.spatial:
-        symbols = with_positions(composition, symbols)
-    given = tuple(value_of(dim, symbols) for dim in next(iter(composition.spec.inputs.values())))
-    widths = {name: part.region.width(name) for part in composition.parts for name in part.region.results}
-    result = sum(value_of(widths[name], symbols) for name in composition.returned)
-    if composition.spatial:
+def _regions_at(planned: ModulePlan, symbols: Mapping[str, int]) -> Sizes:
+    if planned.spatial:
+        symbols = with_positions(planned, symbols)
+    given = tuple(value_of(dim, symbols) for dim in next(iter(planned.spec.inputs.values())))
+    widths = {name: region.width(name) for region in planned.regions for name in region.results}
+    result = sum(value_of(widths[name], symbols) for name in planned.returned)
+    if planned.spatial:
         batch, source, *positions = given
         return Sizes(symbols, math.prod((batch, *positions)), result, source, given, (batch, result, *positions))
     *rows, source = given

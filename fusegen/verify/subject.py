@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.chain.model import Chain
-from fusegen.plan.composition import Planned
 from fusegen.plan.model import Mode, Program
+from fusegen.plan.module import ModulePlan, module_of
 from fusegen.plan.plan import Plan
 from fusegen.plan.sizes import samples_of
 from fusegen.runtime.choice import Choice, choice
@@ -40,7 +40,7 @@ class Subject:
     device: where the kernels run, "cuda", or "cpu" for an emulated package.
     """
 
-    plan: Planned
+    plan: ModulePlan
     package: ModuleType
     device: str
     original: Callable[..., nn.Module] | None = None
@@ -60,7 +60,7 @@ class Subject:
         if self.original is None:
             return self._with_targets(eager_class(self._generated))
         # Of several regions, and where rows come behind the channels, not all parameters meet values of one shape.
-        several = not self.plan.is_region or any(chain.result.transposed for chain in self._chains())
+        several = not self.plan.single or any(chain.result.transposed for chain in self._chains())
         if several and isinstance(self.original, type):
             return self._with_targets(of_several_widths(self.original))
         return self._with_targets(self.original)
@@ -71,9 +71,7 @@ class Subject:
     @property
     def packages(self) -> list[ModuleType]:
         """Those that have kernels: the module's own, or one of each region."""
-        if self.plan.is_region:
-            return [self.package]
-        return [self._package_of(plan) for plan in self.plan.plans]
+        return [self.package] if self.plan.single else [self._package_of(plan) for plan in self.plan.plans]
 
     def _package_of(self, plan: Plan) -> ModuleType:
         name = plan.spec.name.removeprefix(f"{self.plan.spec.name}_")
@@ -86,13 +84,14 @@ class Subject:
 
     def of_region(self, plan: Plan) -> Subject:
         """The region with this plan. Of a module of one region it is the whole."""
-        return self if self.plan.is_region else Subject(plan, self._package_of(plan), self.device)
+        return self if self.plan.single else Subject(module_of(plan), self._package_of(plan), self.device)
 
     def choice(self, program: Program, mode: Mode, sizes: Sizes, split: bool = False) -> Choice:
         """What the launcher of a program in this package's extension says that it runs for contiguous tensors. split:
         whether operands of the product are, so that its epilogue may take the program. Raises ImportError where there
         is no extension."""
-        (plan,) = self.plan.plans
+        plan = self.plan.single
+        assert plan is not None, "of_region() gives the one of a region"
         extension = importlib.import_module(f"{self.package.__name__}._C")
         symbol = Launcher(plan, program).symbol
         symbols = [symbol]
@@ -176,7 +175,7 @@ class Subject:
         cast it."""
         masks = {name for chain in self._chains() for name in chain.masks}
         targets = {name for chain in self._chains() for name in chain.targets}
-        casts = not self.plan.is_region or self._chains()[0].anchor is not None
+        casts = not self.plan.single or self._chains()[0].anchor is not None
         found = []
         for index, (name, shape) in enumerate(self.plan.spec.inputs.items()):
             if name in targets:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
 from fusegen.ops.reductions import OverChannels
-from fusegen.plan.composition import dimensions_of
 from fusegen.plan.dimensions import fixed_dimensions, has_free_rows
 from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
@@ -155,7 +154,7 @@ class Suite:
 
     def _shapes(self) -> Sequence[Shape]:
         """Of several regions fewer: these are subjects, too."""
-        if self.subject.plan.is_region:
+        if self.subject.plan.single:
             return (*SMALL, *LARGE) if self.full else SMALL
         return (*SMALL, *LARGE[:6]) if self.full else SMALL[:4]
 
@@ -179,7 +178,7 @@ class Suite:
                 yield from self._one(name, size, mode, SPLIT, self._behaviour, check, size, mode, SPLIT)
         for each in self._fitting(f"training {SPLIT}", [self._size()], mode, training_bytes):
             yield from self._one("training", each, mode, f"{STEPS} steps, {SPLIT}", self._steps, each, mode, SPLIT)
-        if not plan.is_region:
+        if not plan.single:
             return  # a second product rounds what is rounded otherwise already
         for each in self._fitting("rounded operands", [self._size()], mode):
             work = precisions.rounded_operands
@@ -196,7 +195,7 @@ class Suite:
         if not (plan.spatial or self._takes_other_dimensions()):
             return  # the spec says how many there are
         check = "memory formats" if plan.spatial else "leading dimensions"
-        kept = not plan.is_region and any(isinstance(step, OverChannels) for step in plan.spec.chain)
+        kept = not plan.single and any(isinstance(step, OverChannels) for step in plan.spec.chain)
         for mode in self._representatives():
             for size in self._fitting(check, [self._size()], mode):
                 if plan.spatial:
@@ -210,7 +209,7 @@ class Suite:
     def _takes_other_dimensions(self) -> bool:
         """Whether inputs may have other numbers of dimensions than the spec gives them."""
         plan = self.subject.plan
-        if not plan.is_region:
+        if not plan.single:
             return len(next(iter(plan.spec.inputs.values()))) == 2
         chain = plan.plans[0].chain
         return not (
@@ -226,7 +225,8 @@ class Suite:
                 yield from self._one("tails", self._size(), mode, "", self._tails, mode)
 
     def _is_of_one_value(self) -> bool:
-        return self.subject.plan.is_region and tails.applies(self.subject.plan.plans[0])
+        plan = self.subject.plan.single
+        return plan is not None and tails.applies(plan)
 
     def training(self, size: Sizes) -> Iterator[Finding]:
         """A few optimiser steps of both modules."""
@@ -257,7 +257,7 @@ class Suite:
             def alike(each: Sizes, wanted: Sizes = size) -> bool:
                 return self._kernels(each, mode) == self._kernels(wanted, mode)
 
-            if plan.is_region:
+            if plan.single:
                 fitted, lacks = fitting(plan.plans[0], size, fits, alike), ", as no smaller size runs the same kernels"
             else:
                 fitted, lacks = size if fits(size) else None, ""
@@ -315,9 +315,9 @@ class Suite:
     def _leading(self, size: Sizes, mode: Mode) -> list[Comparison]:
         plan = self.subject.plan
         chain = plan.plans[0].chain
-        free = has_free_rows(chain) if plan.is_region else dimensions_of(plan).most is None
+        free = has_free_rows(chain) if plan.single else plan.dimensions.most is None
         free = free and not loss_chain(plan).targets  # which the checks make for [rows, channels]
-        pair, trailing = self._pair("leading", size, mode), (len(chain.trailing) or 1) if plan.is_region else 1
+        pair, trailing = self._pair("leading", size, mode), (len(chain.trailing) or 1) if plan.single else 1
         with self._as_called(mode):
             return leading.leading_dimensions(*pair, free_rows=free, trailing=trailing)
 
@@ -353,7 +353,7 @@ class Suite:
 
     def _behaviour_sizes(self, check: str) -> list[Sizes]:
         found = [self._size(MEMORY_SIZE if check == "memory" else BEHAVIOUR_SIZE)]
-        with_l2 = self.full and check in _WITH_L2 and self.subject.plan.is_region
+        with_l2 = self.full and check in _WITH_L2 and self.subject.plan.single
         return [*found, self._size(L2)] if with_l2 else found
 
     def modes(self) -> list[Mode]:

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from fusegen.chain.model import Chain
 from fusegen.ir.multiples import factors
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 
 Made = TypeVar("Made", bound=Callable[..., nn.Module])
 _BITS = 12
 
 
-def with_targets(plan: Planned, made: Made) -> Made:
+def with_targets(plan: ModulePlan, made: Made) -> Made:
     """The class of a module, or what makes one, whose forward takes no targets. What it makes has `known_targets`,
     which replace those that it would make in each call."""
     targets = loss_chain(plan).targets
@@ -51,12 +51,12 @@ def with_targets(plan: Planned, made: Made) -> Made:
     return type(cls.__name__, (cls,), members)  # type: ignore[return-value]
 
 
-def loss_chain(plan: Planned) -> Chain:
+def loss_chain(plan: ModulePlan) -> Chain:
     """The chain that ends with the loss, if there is one: that of the last region."""
     return plan.plans[-1].chain
 
 
-def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
+def make_targets(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
     """A target for each row, of the signs of its first values: rows in another order have theirs in that order, and
     rounding changes none. Some of them are the one that is ignored."""
     chain = loss_chain(plan)
@@ -76,17 +76,17 @@ def make_targets(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
     return torch.where(ignored, chain.result.loss.ignored, targets % _channels(plan, module, x))
 
 
-def _channels(plan: Planned, module: nn.Module, x: Tensor) -> int:
+def _channels(plan: ModulePlan, module: nn.Module, x: Tensor) -> int:
     """Of the value at the end, which may be a part of the result of a layer, or of the first input."""
-    wanted = plan.parts[-1].region.channels[1]
-    for part in plan.parts:
-        step: Any = part.region.steps[0]
-        if step.anchor and not step.in_batches and part.region.channels[1] == wanted:
+    wanted = plan.regions[-1].channels[1]
+    for region in plan.regions:
+        step: Any = region.steps[0]
+        if step.anchor and not step.in_batches and region.channels[1] == wanted:
             own = attrgetter(step.name if step.module else step.parameter)(module)
             weight = own.weight if step.module else own
             columns = step.op == "matmul" and not step.transposed
             width = own.out_channels if step.spatial else weight.shape[1 if columns else 0]
-            return width // (part.plan.chain if part.plan else step).number_of_parts
+            return width // (region.plan.chain if region.plan else step).number_of_parts
     at = 1 if plan.spatial else -1
     (given, name), (number, other) = factors(next(iter(plan.spec.inputs.values()))[at]), factors(wanted)
     if other is None:
@@ -95,15 +95,15 @@ def _channels(plan: Planned, module: nn.Module, x: Tensor) -> int:
 
 
 @torch.no_grad()
-def _positions(plan: Planned, module: nn.Module, x: Tensor) -> Tensor:
+def _positions(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
     """Of the shape of the positions of the value at the end, in images."""
     known = {next(iter(plan.spec.inputs)): x[:1]}
     value = x[:1]
-    for part in plan.parts:  # those that begin with another input have the positions of what they meet
-        layer: Any = part.region.steps[0]
-        value = known.get(next(iter(part.region.inputs)), value)
+    for region in plan.regions:  # those that begin with another input have the positions of what they meet
+        layer: Any = region.steps[0]
+        value = known.get(next(iter(region.inputs)), value)
         value = _behind(module, layer.name, value) if layer.spatial else value
-        known |= dict.fromkeys(part.region.results, value)
+        known |= dict.fromkeys(region.results, value)
     return value[0, 0]
 
 

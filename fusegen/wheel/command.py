@@ -15,7 +15,7 @@ from rich.console import Console
 from fusegen.build.lock import held
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.paths import BUILD_STORE
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.wheel.project import Wheel, pack
 from fusegen.wheel.stage import stage
 from fusegen.wheel.tools import require
@@ -24,7 +24,7 @@ _STAGE = ".wheel"
 _VERSION = re.compile(r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?", re.ASCII)
 
 
-def write_wheel(plans: Sequence[Planned], wheel: Wheel, directory: Path, console: Console | None = None) -> Path:
+def write_wheel(plans: Sequence[ModulePlan], wheel: Wheel, directory: Path, console: Console | None = None) -> Path:
     """Renders, compiles and packs, and returns the path of the wheel in `directory`.
 
     What was compiled is kept in `.wheel` there, for the next wheel. Raises SpecError, BuildError and WheelError.
@@ -82,7 +82,7 @@ def mislicensed(expression: str) -> str | None:
     return None
 
 
-def _refuse_equal_names(plans: Sequence[Planned]) -> None:
+def _refuse_equal_names(plans: Sequence[ModulePlan]) -> None:
     """The wheel's package has the classes of all specs, beside a package of each spec."""
     found: dict[str, list[str]] = {}
     for plan in plans:

@@ -16,7 +16,7 @@ from pathlib import Path
 from fusegen.build.libraries import OLDEST_TORCH
 from fusegen.files import write_output
 from fusegen.paths import templates_directory
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.render.environment import render
 from fusegen.version import __version__
 from fusegen.wheel.errors import WheelError
@@ -49,7 +49,7 @@ class Wheel:
         return self.name.lower().replace("-", "_").replace(".", "_")
 
 
-def pack(wheel: Wheel, plans: Sequence[Planned], files: Mapping[str, Path], directory: Path) -> Path:
+def pack(wheel: Wheel, plans: Sequence[ModulePlan], files: Mapping[str, Path], directory: Path) -> Path:
     """Writes the wheel into `directory`, in one step, and returns its path. files: as stage() gives them.
 
     The same files give the same bytes. Nobody else packs there meanwhile. Raises WheelError, and SpecError rather than
@@ -70,7 +70,7 @@ def pack(wheel: Wheel, plans: Sequence[Planned], files: Mapping[str, Path], dire
         return output
 
 
-def _write(project: Path, wheel: Wheel, plans: Sequence[Planned], files: Mapping[str, Path]) -> None:
+def _write(project: Path, wheel: Wheel, plans: Sequence[ModulePlan], files: Mapping[str, Path]) -> None:
     """All but the metadata."""
     # Below a directory of its own: Python looks in hatchling's working directory for the modules that this imports.
     package = project / _PACKAGES / wheel.import_name
@@ -89,7 +89,7 @@ def _write(project: Path, wheel: Wheel, plans: Sequence[Planned], files: Mapping
     (project / _README).write_text(readme, encoding="utf-8")
 
 
-def _row(plan: Planned, targets: Sequence[str] | None) -> list[str]:
+def _row(plan: ModulePlan, targets: Sequence[str] | None) -> list[str]:
     """Of the README's table."""
     spec = plan.spec
     inputs = ", ".join(f"{name} {list(shape)}".replace("'", "") for name, shape in spec.inputs.items())
@@ -97,7 +97,7 @@ def _row(plan: Planned, targets: Sequence[str] | None) -> list[str]:
     return [cell.replace("|", r"\|") for cell in cells]
 
 
-def _pack(project: Path, wheel: Wheel, plans: Sequence[Planned], platform: str) -> Path:
+def _pack(project: Path, wheel: Wheel, plans: Sequence[ModulePlan], platform: str) -> Path:
     """Has hatchling pack the project for a platform."""
     names = ", ".join(plan.spec.class_name for plan in plans)
     description = textwrap.shorten(f"Fused CUDA kernels for PyTorch: {names}", _LONGEST_DESCRIPTION, placeholder=" ...")

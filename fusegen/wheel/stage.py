@@ -10,14 +10,18 @@ from rich.console import Console
 from fusegen.build import Request, build_extensions
 from fusegen.build.key import OUTPUT
 from fusegen.build.progress import shown
-from fusegen.plan.composition import Planned, compiled
+from fusegen.plan.module import ModulePlan, compiled
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
 from fusegen.wheel.symbols import require_portable
 
 
 def stage(
-    plans: Sequence[Planned], directory: Path, *, targets: Sequence[str] | None = None, console: Console | None = None
+    plans: Sequence[ModulePlan],
+    directory: Path,
+    *,
+    targets: Sequence[str] | None = None,
+    console: Console | None = None,
 ) -> dict[str, Path]:
     """Renders and compiles in `directory`, and returns what to ship: files by their paths below a Python package.
 
@@ -33,12 +37,12 @@ def stage(
     return {path: directory / path for path in shipped_paths(plans, rendered)}
 
 
-def build_requests(plans: Sequence[Planned], directory: Path, targets: Sequence[str] | None) -> list[Request]:
+def build_requests(plans: Sequence[ModulePlan], directory: Path, targets: Sequence[str] | None) -> list[Request]:
     """Of the packages in `directory`, for the targets, or each spec's own."""
     return [Request(directory / plan.spec.name, targets or plan.spec.targets) for plan in compiled(plans)]
 
 
-def shipped_paths(plans: Sequence[Planned], rendered: Files) -> list[str]:
+def shipped_paths(plans: Sequence[ModulePlan], rendered: Files) -> list[str]:
     """Those that run, sorted: Python and the compiled libraries. No sources of these, no plans."""
     python = [path for path in rendered if path.endswith((".py", "/py.typed"))]
     return sorted([*python, *(f"{plan.spec.name}/{OUTPUT}" for plan in compiled(plans))])

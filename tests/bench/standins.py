@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fusegen.bench.clock import Machine
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.importing import import_package
@@ -51,8 +52,8 @@ def stand_in(root: Path, name: str, text: str = CHAIN) -> Subject:
     spec = root / f"{name}.yaml"
     spec.write_text(text.format(name=name), encoding="utf-8")
     plan = plan_file(spec)
-    write_files(render_all([plan]), root / name)
-    return Subject(plan, import_package(root / name, name), "cpu")
+    write_files(render_all([module_of(plan)]), root / name)
+    return Subject(module_of(plan), import_package(root / name, name), "cpu")
 
 
 class ScriptedClock:

@@ -79,7 +79,7 @@ def test_a_precision_of_the_fused_module_alone(linear: Subject, monkeypatch: pyt
 
     monkeypatch.setattr(bench_module, "module_work", record)
     run = bench(ScriptedClock((2.0, 5.0, 20.0, 16.0)), modes=(TRAIN,))
-    run.measure(linear, typical(linear.plan), "fp32_split")
+    run.measure(linear, typical(linear.plan.single), "fp32_split")
     assert not run.wrong and not run.problems
     assert precisions == [
         "fp32_split",
@@ -101,7 +101,7 @@ def test_a_chain_without_a_product_has_no_precision_of_it(tmp_path: Path) -> Non
 def test_rows_of_a_run(linear: Subject) -> None:
     written, said = [], []
     run = bench(write=written.append, say=said.append)
-    run.measure(linear, typical(linear.plan), "fp32")
+    run.measure(linear, typical(linear.plan.single), "fp32")
     assert not run.wrong and not run.problems
     # As they come, mode by mode.
     assert [rows[0].mode for rows in written] == [EVAL, TRAIN, STEP] and sum(written, []) == run.rows
@@ -136,7 +136,7 @@ def test_only_the_modes_and_dtypes_that_were_asked_for(linear: Subject) -> None:
 def test_without_a_contraction_the_chain_is_the_tail(tmp_path: Path) -> None:
     subject = stand_in(tmp_path, "bench_alone", GROUPS)
     run = bench(ScriptedClock((2.0, 3.0, 4.0)), against=("eager",))
-    run.measure(subject, typical(subject.plan), "fp32")
+    run.measure(subject, typical(subject.plan.single), "fp32")
     assert not run.wrong and not run.problems
     for mode in (EVAL, TRAIN, STEP):
         rows = by_subject(run.rows, mode)
@@ -162,7 +162,7 @@ def wrong_in_training(self, x):
 def test_what_is_wrong_is_not_timed(linear: Subject, forward: Callable, expected: str) -> None:
     clock = ScriptedClock(SCRIPT)
     run = bench(clock, against=("eager",))
-    run.measure(broken(linear, forward), typical(linear.plan), "fp32")
+    run.measure(broken(linear, forward), typical(linear.plan.single), "fp32")
     assert not run.rows and not clock.calls
     assert len(run.wrong) == 1 and expected in run.wrong[0] and "bench_demo 64x32x48 fp32" in run.wrong[0]
 
@@ -170,7 +170,7 @@ def test_what_is_wrong_is_not_timed(linear: Subject, forward: Callable, expected
 def test_training_is_not_checked_where_it_is_not_timed(linear: Subject) -> None:
     subject = broken(linear, wrong_in_training)
     run = bench(modes=(EVAL,), against=("eager",))
-    run.measure(subject, typical(linear.plan), "fp32")
+    run.measure(subject, typical(linear.plan.single), "fp32")
     assert run.rows and not run.wrong
 
 
@@ -184,7 +184,7 @@ def test_a_peer_that_fails_is_named_and_the_others_go_on(linear: Subject, monkey
 
     monkeypatch.setattr(bench_module, "make_peer", make)
     run = bench(ScriptedClock(SCRIPT[:4]), against=("max-autotune", "reduce-overhead", "eager"))
-    run.measure(linear, typical(linear.plan), "fp32")
+    run.measure(linear, typical(linear.plan.single), "fp32")
     assert not run.wrong and {row.subject for row in run.rows} == {"copy", "contraction", "fused", "eager"}
     failed, wrong = run.problems
     assert failed == "bench_demo 64x32x48 fp32 max-autotune: RuntimeError: no kernel"
@@ -202,7 +202,7 @@ def test_a_peer_of_another_dtype_is_wrong(linear: Subject, monkeypatch: pytest.M
 
     monkeypatch.setattr(bench_module, "make_peer", lambda name, original, _: Wide(copy.deepcopy(original)))
     run = bench(ScriptedClock(SCRIPT[:3]), against=("compile",), modes=(EVAL,))
-    run.measure(linear, typical(linear.plan), "fp32")
+    run.measure(linear, typical(linear.plan.single), "fp32")
     assert "dtypes and shapes" in run.problems[0] and not run.wrong
     assert {row.subject for row in run.rows} == {"copy", "contraction", "fused"}
 
@@ -217,7 +217,7 @@ def test_a_fused_module_that_fails_while_it_is_timed_is_wrong(linear: Subject) -
         return self.fusegen_reference(x)
 
     run = bench(ScriptedClock((2.0, 10.0, 20.0)), against=("eager",), modes=(TRAIN,))
-    run.measure(broken(linear, forward), typical(linear.plan), "fp32")
+    run.measure(broken(linear, forward), typical(linear.plan.single), "fp32")
     assert run.wrong == ["bench_demo 64x32x48 fp32 train-forward fused: RuntimeError: launch failed"]
     assert {row.subject for row in run.rows} == {"copy", "contraction", "eager"}
 
@@ -226,7 +226,7 @@ def test_after_the_limit_compiled_peers_are_left_out_by_name(linear: Subject) ->
     run = bench(ScriptedClock(SCRIPT[:4]), limit=10.0, now=iter([0.0, 11.0]).__next__, modes=(EVAL,))
     # Eager takes the time of its building too.
     run.now = iter([11.0, 11.0, 11.0]).__next__
-    run.measure(linear, typical(linear.plan), "fp32")
+    run.measure(linear, typical(linear.plan.single), "fp32")
     assert run.problems == ["bench_demo 64x32x48 fp32 compile: left out, out of time"] and not run.wrong
     assert {row.subject for row in run.rows} == {"copy", "contraction", "fused", "eager"}
 

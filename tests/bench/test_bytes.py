@@ -10,6 +10,7 @@ from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.names import EVAL, STEP, TRAIN
 from fusegen.bench.shapes import sizes_of
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.plan.summary import summary
 from tests.bench.standins import CHAIN, GROUPS
 
@@ -26,7 +27,7 @@ def plan_of(directory: Path, name: str, text: str):
 
 def test_a_norm_behind_a_linear_layer(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, "linear", CHAIN)
-    sizes = sizes_of(plan, "10x7x5")
+    sizes = sizes_of(module_of(plan), "10x7x5")
     full, column = 10 * 5, 5
     for mode, width, bias in zip(plan.modes[:2], (4, 2), (1, 0), strict=True):
         # The product and the result; the linear bias where the kernels add it; the norm's weight, bias, mean, variance.
@@ -43,7 +44,9 @@ def test_a_norm_behind_a_linear_layer(tmp_path: Path) -> None:
 
 def test_groups_have_one_statistic_each(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, "groups", GROUPS)
-    small, large = (tail_bytes(plan, plan.modes[0], sizes_of(plan, shape), TRAIN)[0] for shape in ("8x12", "8x24"))
+    small, large = (
+        tail_bytes(plan, plan.modes[0], sizes_of(module_of(plan), shape), TRAIN)[0] for shape in ("8x12", "8x24")
+    )
     # x, gate and the result, weight and bias; the statistics of six groups do not grow with the channels.
     assert large - small == 3 * 8 * 12 * 4 + 2 * 12 * 4
 
@@ -52,4 +55,4 @@ def test_groups_have_one_statistic_each(tmp_path: Path) -> None:
 def test_as_planned_at_the_typical_sizes(name: str) -> None:
     plan = plan_file(ROOT / "specs" / f"{name}.yaml")
     floors = [program["floor_bytes"] for program in summary(plan)["variants"][0]["programs"]]
-    assert list(tail_bytes(plan, plan.modes[0], sizes_of(plan, "typical"), STEP)) == floors
+    assert list(tail_bytes(plan, plan.modes[0], sizes_of(module_of(plan), "typical"), STEP)) == floors

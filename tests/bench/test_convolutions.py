@@ -30,13 +30,13 @@ def test_a_shape_is_that_of_the_input(subject) -> None:
     found = sizes_of(subject.plan, "2x3x2x4x3")
     assert found.given == (2, 3, 2, 4, 3) and found.result == (2, 8, 4, 8, 6) and found.rows == 2 * 4 * 8 * 6
     assert [found.symbols[f"out_{name}"] for name in ("depth", "height", "width")] == [4, 8, 6]
-    assert sizes_of(subject.plan, "typical") == typical(subject.plan)
+    assert sizes_of(subject.plan, "typical") == typical(subject.plan.single)
     with pytest.raises(ValueError, match="it takes those of the input, 5"):
         sizes_of(subject.plan, "2x3x4")
 
 
 def test_the_convolution_alone(subject) -> None:
-    plan, size = subject.plan, sizes_of(subject.plan, "2x3x2x4x3")
+    plan, size = subject.plan.single, sizes_of(subject.plan, "2x3x2x4x3")
     _, original, inputs = subject.pair(size, plan.modes[0], seed=1)
     layer, grad = original.conv_transpose, torch.randn(size.result)
     forward = contraction_work(plan, plan.modes[0], original, inputs, grad, EVAL).call()

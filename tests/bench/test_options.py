@@ -10,7 +10,8 @@ import typer
 from fusegen.bench.names import MODES, PEERS
 from fusegen.bench.options import Options, names, read, shapes
 from fusegen.bench.shapes import sizes_of
-from fusegen.plan.load import plan_file
+from fusegen.plan.load import plan_file, planned_file
+from fusegen.plan.module import module_of
 from tests.bench.standins import CHAIN, GROUPS
 
 pytestmark = pytest.mark.torch
@@ -53,7 +54,7 @@ def plans(tmp_path: Path):
     for name, text in (("linear", CHAIN), ("groups", GROUPS)):
         path = tmp_path / f"{name}.yaml"
         path.write_text(text.format(name=name), encoding="utf-8")
-        made.append(plan_file(path))
+        made.append(planned_file(path))
     return made
 
 
@@ -68,8 +69,8 @@ def test_shapes_of_a_spec(plans) -> None:
 
 def test_the_typical_number_of_groups_stays_where_it_divides() -> None:
     plan = plan_file(ROOT / "specs" / "gemm_bias_hardtanh_mish_groupnorm.yaml")
-    assert sizes_of(plan, "64x512x8192").symbols["num_groups"] == 256
-    assert sizes_of(plan, "64x512x96").symbols["num_groups"] == 32
+    assert sizes_of(module_of(plan), "64x512x8192").symbols["num_groups"] == 256
+    assert sizes_of(module_of(plan), "64x512x96").symbols["num_groups"] == 32
 
 
 @pytest.mark.parametrize(("which", "shape"), [(0, "7x5"), (1, "7x5x3"), (1, "7x13")])

@@ -64,7 +64,7 @@ CASES = {
 def test_each_product_is_made_with_its_own_sizes(name: str, tmp_path: Path) -> None:
     text, expected = CASES[name]
     subject = made(tmp_path, name, HEAD.format(name=name) + text)
-    size, mode = sizes_of(subject.plan, "typical"), mode_of(subject.plan, "float32")
+    size, mode = sizes_of(subject.plan, "typical"), mode_of(subject.plan.modes, "float32")
     _, original, inputs = subject.pair(size, mode, seed=1)
     work = products_work(subject.plan, mode, size, original, inputs, gradients(original, inputs)[0], STEP)
     shapes = [

@@ -97,7 +97,7 @@ def test_groups_have_to_divide_the_channels(tmp_path: Path) -> None:
 
 
 def _mode(subject: Subject, dtype: str = "float32"):
-    mode = mode_of(subject.plan, dtype)
+    mode = mode_of(subject.plan.modes, dtype)
     assert mode is not None
     return mode
 

@@ -107,7 +107,7 @@ def test_the_epilogue_of_a_product(tmp_path, monkeypatch, precision: str, takes:
     text = "".join(line for line in text.splitlines(True) if "batch_norm" not in line)
     subject = stand_in(tmp_path, "ran_split", text)
     monkeypatch.setitem(sys.modules, f"{subject.package.__name__}._C", Products())
-    assert what_ran(subject, STEP, sizes(subject.plan, 9, 5, 7, 1), Split()).schedule == expected
+    assert what_ran(subject, STEP, sizes(subject.plan.single, 9, 5, 7, 1), Split()).schedule == expected
 
 
 def test_the_reason_why_no_kernels_run(subjects, extension) -> None:

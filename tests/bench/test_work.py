@@ -21,7 +21,7 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 
 
 def test_modes_of_a_module(linear: Subject) -> None:
-    fused, _, inputs = linear.pair(typical(linear.plan), linear.plan.modes[0], seed=1)
+    fused, _, inputs = linear.pair(typical(linear.plan.single), linear.plan.modes[0], seed=1)
     grad = torch.randn(64, 48)
     output = module_work(fused, inputs, grad, EVAL).call()
     assert not output.requires_grad and not fused.training
@@ -36,7 +36,7 @@ def test_modes_of_a_module(linear: Subject) -> None:
 
 def test_an_input_without_a_gradient(tmp_path: Path) -> None:
     subject = stand_in(tmp_path, "bench_detached", GROUPS)
-    fused, _, inputs = subject.pair(typical(subject.plan), subject.plan.modes[0], seed=1)
+    fused, _, inputs = subject.pair(typical(subject.plan.single), subject.plan.modes[0], seed=1)
     found = module_work(fused, inputs, torch.randn(64, 48), STEP).call()
     assert found[0] is not None and found[1] is None
 
@@ -44,7 +44,7 @@ def test_an_input_without_a_gradient(tmp_path: Path) -> None:
 def test_graphs_mark_each_step(linear: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     marks = []
     monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: marks.append(None))
-    fused, _, inputs = linear.pair(typical(linear.plan), linear.plan.modes[0], seed=1)
+    fused, _, inputs = linear.pair(typical(linear.plan.single), linear.plan.modes[0], seed=1)
     for graphs in (False, True):
         work = module_work(fused, inputs, torch.randn(64, 48), STEP, graphs=graphs)
         assert work.graphs is graphs
@@ -56,13 +56,13 @@ def test_graphs_mark_each_step(linear: Subject, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("index", "with_bias"), [(0, False), (1, True)])
 def test_the_contraction_is_what_the_fused_module_calls(linear: Subject, index: int, with_bias: bool) -> None:
     plan, mode = linear.plan, linear.plan.modes[index]
-    _, original, inputs = linear.pair(typical(plan), mode, seed=1)
+    _, original, inputs = linear.pair(typical(plan.single), mode, seed=1)
     grad = torch.randn(64, 48).to(inputs[0].dtype)
-    product = contraction_work(plan, mode, original, inputs, grad, TRAIN).call()
+    product = contraction_work(plan.single, mode, original, inputs, grad, TRAIN).call()
     x, weight = inputs[0].detach(), original.fc.weight.detach()
     bias = original.fc.bias.detach() if with_bias else None
     torch.testing.assert_close(product, torch.nn.functional.linear(x, weight, bias))
-    found = contraction_work(plan, mode, original, inputs, grad, STEP).call()
+    found = contraction_work(plan.single, mode, original, inputs, grad, STEP).call()
     original.fc(inputs[0]).backward(grad)
     assert len(found) == 3 and not any(tensor.requires_grad for tensor in found)
     torch.testing.assert_close(found[1], inputs[0].grad)
@@ -71,8 +71,8 @@ def test_the_contraction_is_what_the_fused_module_calls(linear: Subject, index: 
 
 def test_a_chain_without_a_contraction(tmp_path: Path) -> None:
     subject = stand_in(tmp_path, "bench_groups", GROUPS)
-    _, original, inputs = subject.pair(typical(subject.plan), subject.plan.modes[0], seed=1)
-    assert contraction_work(subject.plan, subject.plan.modes[0], original, inputs, inputs[0], STEP) is None
+    _, original, inputs = subject.pair(typical(subject.plan.single), subject.plan.modes[0], seed=1)
+    assert contraction_work(subject.plan.single, subject.plan.modes[0], original, inputs, inputs[0], STEP) is None
 
 
 def test_a_copy_moves_as_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_a_copy_moves_as_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_peers(linear: Subject) -> None:
-    _, original, inputs = linear.pair(typical(linear.plan), linear.plan.modes[0], seed=1)
+    _, original, inputs = linear.pair(typical(linear.plan.single), linear.plan.modes[0], seed=1)
     assert make_peer("eager", original) is original and not is_compiled("eager")
     limit = torch._dynamo.config.recompile_limit
     with compiling(["eager", "compile"]):

@@ -10,7 +10,7 @@ import pytest
 
 from fusegen.build.toolchain import find_toolchain
 from fusegen.paths import SUPPORT, templates_directory
-from fusegen.plan.load import plan_document
+from fusegen.plan.load import planned_document
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
@@ -74,7 +74,7 @@ def test_the_compiler_moves_no_access_before_it(name: str, least: int, tmp_path:
     """The backward passes of these have a kernel of every kind."""
     source, target = GENERATED / name / "kernels.cu", tmp_path / "kernels.ptx"
     if name == "gated":
-        write_files(render_all([plan_document(parse_yaml(GATED, "gated.yaml"))]), tmp_path)
+        write_files(render_all([planned_document(parse_yaml(GATED, "gated.yaml"))]), tmp_path)
         source = tmp_path / name / "kernels.cu"
     options = ["-std=c++17", "-O3", "-ptx", "-arch=compute_90", "-DFUSEGEN_BACKWARD_ONLY"]
     subprocess.run([find_toolchain().nvcc.path, *options, source, "-o", target], check=True, capture_output=True)

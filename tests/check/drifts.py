@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.render.manifest import digest
 from fusegen.render.package import render_all
 
@@ -22,7 +23,7 @@ IGNORE = ".gitignore"
 
 def shared(*names: str) -> set[str]:
     """The files that packages share, of specs without their tunings, as the project has them."""
-    plans = [replace(plan_file(ROOT / "specs" / f"{name}.yaml"), tuning=()) for name in names]
+    plans = [module_of(replace(plan_file(ROOT / "specs" / f"{name}.yaml"), tuning=())) for name in names]
     return {path for path in render_all(plans) if path.partition("/")[0] not in names}
 
 

@@ -16,6 +16,7 @@ from fusegen.ir.axes import Dim
 from fusegen.paths import templates_directory
 from fusegen.plan.load import plan_file
 from fusegen.plan.model import Mode
+from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
 from fusegen.render.output import write_files
@@ -28,7 +29,7 @@ def write(name: str, text: str, root: Path, multiprocessors: int | None = None) 
     plan = plan_file(root / f"{name}.yaml")
     if multiprocessors:
         plan = replace(plan, device=replace(plan.device, multiprocessors=multiprocessors))
-    write_files(render_all([plan]), root)
+    write_files(render_all([module_of(plan)]), root)
     return plan
 
 

@@ -10,6 +10,7 @@ import torch
 
 from fusegen.emulate import compile_kernels
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.choice import Choice, choice
@@ -72,7 +73,7 @@ class SharedRows:
         plan = plan_file(path)
         self.plan = replace(plan, device=replace(plan.device, multiprocessors=4, shared_bytes=shared_bytes))
         self.variant, self.mode = self.plan.variants[0], self.plan.modes[mode]
-        write_files(render_all([self.plan]), root)
+        write_files(render_all([module_of(self.plan)]), root)
         if not in_registers:
             shapes = root / "support" / "row_shapes.cuh"
             text = shapes.read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.emulate.package import emulate_package
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.verify.findings import Finding
@@ -14,7 +14,7 @@ from fusegen.verify.subject import Subject
 from fusegen.verify.suite import Suite
 
 
-def emulated_suite(plan: Planned, root: Path, cache: Path) -> Suite:
+def emulated_suite(plan: ModulePlan, root: Path, cache: Path) -> Suite:
     """Beside the chain in PyTorch's operators, with few sizes. The package is written below `root`."""
     write_files(render_all([plan]), root)
     package = emulate_package(root / plan.spec.name, cache=cache)

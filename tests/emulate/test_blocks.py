@@ -15,6 +15,7 @@ from torch.nn import functional as F  # noqa: E402
 from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from fusegen.verify.region_sizes import several  # noqa: E402
 from fusegen.verify.sizes import SMALL  # noqa: E402
@@ -81,7 +82,7 @@ class Original(nn.Module):
 def package(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("heads")
     plan = write("heads", spec("heads", HEADS, linear=True, dtypes="bfloat16"), root)
-    return plan, emulate_package(root / "heads", cache=emulation_cache)
+    return module_of(plan), emulate_package(root / "heads", cache=emulation_cache)
 
 
 def test_the_module_is_verified(package) -> None:

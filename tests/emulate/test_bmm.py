@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.verify import behaviour, operators  # noqa: E402
 from fusegen.verify.batches import batches  # noqa: E402
 from fusegen.verify.compared import compare_module  # noqa: E402
@@ -75,7 +76,7 @@ def subjects(tmp_path_factory, emulation_cache):
         plan = write(name, text, root)
         modes = [mode.index for mode in plan.modes if mode.name in MODES]
         package = emulate_package(root / name, cache=emulation_cache, modes=modes)
-        found[name] = Subject(plan, package, "cpu", original)
+        found[name] = Subject(module_of(plan), package, "cpu", original)
     return found
 
 

@@ -11,9 +11,11 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.verify import behaviour  # noqa: E402
 from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.sizes import sizes, typical  # noqa: E402
+from fusegen.verify.region_sizes import module_sizes, module_typical  # noqa: E402
+from fusegen.verify.sizes import typical  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
@@ -68,7 +70,7 @@ def subjects(tmp_path_factory, emulation_cache):
     for name, text in (("masked_scores", SCORES), ("scored_keys", KEYS)):
         plan = write(name, text, root)
         package = emulate_package(root / name, cache=emulation_cache, modes=[0])
-        found[name] = Subject(plan, package, "cpu")
+        found[name] = Subject(module_of(plan), package, "cpu")
     return found
 
 
@@ -80,7 +82,7 @@ def failures(comparisons):
 @pytest.mark.parametrize("size", [(33, 6, 11, 1), (1, 16, 24, 1), None], ids=["odd", "one row", "typical"])
 def test_beside_the_original(subjects, name, size) -> None:
     subject = subjects[name]
-    chosen = sizes(subject.plan, *size) if size else typical(subject.plan)
+    chosen = module_sizes(subject.plan, *size) if size else module_typical(subject.plan)
     fused, original, inputs = subject.pair(chosen, subject.plan.modes[0], 3)
     fused.fusegen_strict = True
     found = compare_module(fused, original, inputs)

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from fusegen.emulate import EmulationError  # noqa: E402
 from fusegen.plan.candidates import candidates, schedule_names, tunable_names  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
 from fusegen.plan.shapes import Shapes  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
@@ -48,14 +49,14 @@ def small(name: str, root: Path) -> Plan:
     """The spec's plan for a small device, and its package below `root`."""
     plan = plan_file(ROOT / "specs" / f"{name}.yaml")
     plan = replace(plan, device=replace(plan.device, multiprocessors=MULTIPROCESSORS[name]), tuning=())
-    write_files(render_all([plan]), root)
+    write_files(render_all([module_of(plan)]), root)
     return plan
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_candidate_against_double_precision(name: str, root: Path, emulation_cache: Path) -> None:
     plan = small(name, root)
-    subject = Subject(plan, import_package(root, name), "cpu")
+    subject = Subject(module_of(plan), import_package(root, name), "cpu")
     mode = next(mode for mode in plan.modes if mode.roles["activation"] == "float64")
     library = kernels_of(root / name, mode, emulation_cache, checked=False)
     for variant in plan.variants:

@@ -17,6 +17,7 @@ from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
 from fusegen.plan.load import planned_document  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.spec.yaml import parse_yaml  # noqa: E402
 from fusegen.verify import execution  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
@@ -108,7 +109,7 @@ def test_every_schedule(name: str, emulation_cache: Path, tmp_path: Path) -> Non
 def package(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("losses")
     plan = write("mean_loss", spec("mean_loss", linear=True, dtypes="float32, bfloat16"), root)
-    return plan, emulate_package(root / "mean_loss", cache=emulation_cache)
+    return module_of(plan), emulate_package(root / "mean_loss", cache=emulation_cache)
 
 
 def test_the_module_is_verified(package) -> None:

@@ -11,6 +11,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
@@ -47,7 +48,7 @@ class Original(nn.Module):
 def built(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("exchanged")
     plan = write("exchanged", SPEC, root)
-    return plan, emulate_package(root / "exchanged", cache=emulation_cache)
+    return module_of(plan), emulate_package(root / "exchanged", cache=emulation_cache)
 
 
 def test_the_module_is_verified(built) -> None:
@@ -75,7 +76,7 @@ def test_a_parameter_of_more_dimensions_tells_the_channels(tmp_path, emulation_c
     head = SPEC.partition("dtypes:")[0].replace(", scale: [features, 1]", "").replace("name: exchanged", "name: spread")
     chain = "  - {op: min, keepdim: true}\n  - {op: add, parameter: bias, shape: [1, features, 1, 1], init: randn}\n"
     plan = write("spread", f"{head}dtypes: [float32]\nchain:\n{chain}", tmp_path)
-    subject = Subject(plan, emulate_package(tmp_path / "spread", cache=emulation_cache), "cpu")
+    subject = Subject(module_of(plan), emulate_package(tmp_path / "spread", cache=emulation_cache), "cpu")
     suite = Suite(subject, full=False)
     found = [*suite.numerics(suite.modes()[0]), *suite.training(suite._size())]
     assert found and not [each for each in found if not each.item.ok]

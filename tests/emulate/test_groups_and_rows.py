@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.plan.load import plan_document  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.spec.yaml import parse_yaml  # noqa: E402
 from tests.emulate.suites import compared, emulated_suite  # noqa: E402
 
@@ -50,5 +51,5 @@ SHAPES = ((7, 12, 12, 2), (1, 4, 4, 2), (3, 264, 264, 2))
 def test_kernels(name: str, tmp_path: Path, emulation_cache: Path) -> None:
     text = SPEC.format(name=name) + "".join(f"  - {{{step}}}\n" for step in CHAINS[name])
     plan = plan_document(parse_yaml(text, "spec.yaml"))
-    found, wrong = compared(emulated_suite(plan, tmp_path, emulation_cache), SHAPES)
+    found, wrong = compared(emulated_suite(module_of(plan), tmp_path, emulation_cache), SHAPES)
     assert found and not wrong

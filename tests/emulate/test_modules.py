@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch.utils import checkpoint  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify import behaviour  # noqa: E402
@@ -348,7 +348,7 @@ def test_a_chain_of_one_activation(tmp_path, emulation_cache):
         "fusegen: 1\nname: one_step\nabout: one activation\ndims: {batch: 8, features: 16}\n"
         "inputs:\n  x: [batch, features]\ndtypes: [float32]\nchain:\n  - {op: relu}\n"
     )
-    write_files(render_all([plan_file(spec)]), tmp_path / "generated")
+    write_files(render_all([planned_file(spec)]), tmp_path / "generated")
     module = emulate_package(tmp_path / "generated" / "one_step", cache=emulation_cache, modes=[0])
     x = torch.randn(5, 16, requires_grad=True)
     y = module.OneStep()(x)

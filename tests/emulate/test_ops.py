@@ -16,6 +16,7 @@ import fusegen  # noqa: E402
 from fusegen.ops import convolution, dropout, losses, matmul, parts  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
@@ -143,7 +144,7 @@ def test_every_op_is_here() -> None:
 
 
 def test_a_chain_whose_gradient_reads_nothing(tmp_path: Path) -> None:
-    render_all([planned("plus", "op: add, input: z", tmp_path)])
+    render_all([module_of(planned("plus", "op: add, input: z", tmp_path))])
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -151,7 +152,7 @@ def test_op(name: str, tmp_path: Path, emulation_cache: Path, monkeypatch: pytes
     # PyTorch's gradient has 1/6 to the digits of a float, in double too.
     monkeypatch.setattr(F, "hardsigmoid", lambda x: F.relu6(x + 3) / 6)
     plan = planned(name, CHAINS[name], tmp_path)
-    write_files(render_all([plan]), tmp_path / "ops")
+    write_files(render_all([module_of(plan)]), tmp_path / "ops")
     module = fusegen.load(plan.spec.name, tmp_path / "ops")()
     mode = plan.modes[-1]
     library = kernels_of(tmp_path / "ops" / plan.spec.name, mode, emulation_cache, optimised=False)

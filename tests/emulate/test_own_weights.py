@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch.nn.utils import parametrizations  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.verify import memory, operators, precisions  # noqa: E402
 from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
@@ -76,7 +77,7 @@ def subjects(tmp_path_factory, emulation_cache):
         plan = write(name, SPEC.format(name=name, weight=weight, norm=NORMS[name]), root)
         modes = [mode.index for mode in plan.modes if mode.name in MODES[name]]
         package = emulate_package(root / name, cache=emulation_cache, modes=modes)
-        found[name] = Subject(plan, package, "cpu", ORIGINALS[name])
+        found[name] = Subject(module_of(plan), package, "cpu", ORIGINALS[name])
     return found
 
 

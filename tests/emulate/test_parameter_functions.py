@@ -62,7 +62,7 @@ def test_what_they_are(suite) -> None:
     torch.manual_seed(1)
     module = getattr(suite.subject.package, suite.subject.plan.spec.class_name)(5).eval()
     module.fusegen_strict = True
-    if suite.subject.plan.chain.spatial:
+    if suite.subject.plan.spatial:
         x = torch.randn(2, 5, 3, 4)
         wanted = module.bn(x * torch.sigmoid(module.gate))
         torch.testing.assert_close(module(x), wanted)

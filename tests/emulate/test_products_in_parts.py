@@ -12,6 +12,7 @@ from torch.nn.utils import parametrizations  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.ir.rewrites import REWRITES  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.verify.batches import batches  # noqa: E402
 from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.drawn import seeded  # noqa: E402
@@ -72,7 +73,8 @@ def subjects(tmp_path_factory, emulation_cache):
     root, found = tmp_path_factory.mktemp("products_in_parts"), {}
     for name, text, original in (("own_parts", OWN, OwnParts), ("bmm_parts", BATCHED, None)):
         plan = write(name, text, root)
-        found[name] = Subject(plan, emulate_package(root / name, cache=emulation_cache, modes=[0]), "cpu", original)
+        package = emulate_package(root / name, cache=emulation_cache, modes=[0])
+        found[name] = Subject(module_of(plan), package, "cpu", original)
     return found
 
 

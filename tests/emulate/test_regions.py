@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.runtime.load import load  # noqa: E402
@@ -74,7 +75,7 @@ def test_one_region_of_several_results(block) -> None:
     plan, _, package = block
     norm = plan.plans[0]
     assert norm.spec.outputs == ("total", "normed")
-    suite = Suite(Subject(norm, _package_of(package._region_norm), "cpu"), full=False)
+    suite = Suite(Subject(module_of(norm), _package_of(package._region_norm), "cpu"), full=False)
     findings = [*suite.numerics(norm.modes[0]), *suite.leading(), *suite.gradcheck()]
     assert findings and all(finding.item.ok for finding in findings), [f for f in findings if not f.item.ok]
 

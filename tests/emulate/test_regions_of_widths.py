@@ -100,6 +100,6 @@ def test_beside_the_chain_in_pytorch(name: str, tmp_path: Path, emulation_cache:
     path = tmp_path / f"{name}.yaml"
     path.write_text(HEAD.format(name=name, dtype=dtype, inputs=inputs) + chain, encoding="utf-8")
     plan = planned_file(path)
-    assert len(plan.parts) == REGIONS[name]
+    assert len(plan.regions) == REGIONS[name]
     found, wrong = compared(emulated_suite(plan, tmp_path, emulation_cache), SHAPES)
     assert not wrong and len(found) >= 2 * 2 * 2

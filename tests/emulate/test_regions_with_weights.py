@@ -90,7 +90,7 @@ class OwnBlock(nn.Module):
 
 def test_weights_of_the_modules_own(blocks) -> None:
     plan, package = blocks["own_block"]
-    assert [part.region.name for part in plan.parts] == ["up", "down"]
+    assert [region.name for region in plan.regions] == ["up", "down"]
     report = Suite(Subject(plan, package, "cpu", OwnBlock), full=False).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and len(report.findings) > 100

@@ -13,6 +13,7 @@ import fusegen  # noqa: E402
 from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.verify.compared import compare_module  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from fusegen.verify.region_sizes import several  # noqa: E402
@@ -85,7 +86,7 @@ def package(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("rows")
     plan = write("logsumexp_last", TEXT, root)
     assert [plan.modes[index].name for index in PLAIN] == ["float32", "bfloat16"]
-    return plan, emulate_package(root / "logsumexp_last", cache=emulation_cache, modes=PLAIN)
+    return module_of(plan), emulate_package(root / "logsumexp_last", cache=emulation_cache, modes=PLAIN)
 
 
 def test_the_module_is_verified(package) -> None:

@@ -84,7 +84,7 @@ def test_the_module_is_verified(name: str, emulation_cache: Path, tmp_path: Path
     write_files(render_all([plan]), tmp_path / "generated")
     package = emulate_package(tmp_path / "generated" / name, cache=emulation_cache)
     suite = Suite(Subject(plan, package, "cpu"), full=False)
-    if not plan.is_region:
+    if not plan.single:
         found = suite.report().findings
     else:
         (size, *_) = several(plan, SMALL[:1])

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.verify.region_sizes import several  # noqa: E402
 from fusegen.verify.sizes import SMALL  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
@@ -54,8 +55,8 @@ chain:
 def test_the_module_is_verified(name: str, emulation_cache: Path, tmp_path: Path) -> None:
     plan = write(name, HEAD.format(name=name) + SPECS[name], tmp_path)
     package = emulate_package(tmp_path / name, cache=emulation_cache)
-    suite = Suite(Subject(plan, package, "cpu"), full=False)
-    (size, *_) = several(plan, SMALL[:1])
+    suite = Suite(Subject(module_of(plan), package, "cpu"), full=False)
+    (size, *_) = several(module_of(plan), SMALL[:1])
     found = [*(each for mode in suite.modes() for each in suite.numerics(mode)), *suite.leading()]
     found += [*suite.training(size)]
     assert {"numerics", "leading dimensions"} <= {each.check for each in found}

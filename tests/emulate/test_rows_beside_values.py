@@ -94,7 +94,7 @@ def test_a_loss_with_its_logits(packages) -> None:
 @pytest.mark.parametrize("text", [NET, IMAGES])
 def test_regions_and_images(packages, text: str) -> None:
     plan, package = packages[text]
-    assert plan.is_region == (text is not NET)
+    assert bool(plan.single) == (text is not NET)
     report = Suite(Subject(plan, package, "cpu"), full=False).report()
     assert not [f"{each.check} {each.shape} {each.item.name}: {each.item.note}" for each in report.failed]
     assert {"numerics", "torch.compile", "training"} <= {finding.check for finding in report.findings}

@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
@@ -69,7 +70,7 @@ def package(tmp_path_factory, emulation_cache):
     """In 16 bits; float32 is below."""
     root = tmp_path_factory.mktemp("trailing")
     plan = write("trailing", SPEC, root)
-    return plan, emulate_package(root / "trailing", cache=emulation_cache)
+    return module_of(plan), emulate_package(root / "trailing", cache=emulation_cache)
 
 
 def test_the_module_is_verified(package) -> None:
@@ -158,7 +159,7 @@ def test_regions_of_several_views(emulation_cache, tmp_path) -> None:
     write_files(render_all([plan]), tmp_path / "generated")
     package = emulate_package(tmp_path / "generated" / "trailing_regions", cache=emulation_cache)
     suite = Suite(Subject(plan, package, "cpu", Regions), full=False)
-    assert [len(part.region.steps) for part in plan.parts] == [1, 3, 3]  # gelu is in front of the norm
+    assert [len(region.steps) for region in plan.regions] == [1, 3, 3]  # gelu is in front of the norm
     found = [*suite.numerics(suite.modes()[0])]
     assert len(found) > 50 and not [each for each in found if not each.item.ok]
     x, module = torch.randn(3, 4, 6), package.TrailingRegions(4, 6, 5)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from fusegen.emulate import compile_kernels
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.standalone.inputs import inputs_of_spec
 from fusegen.standalone.module import render_standalone
 from fusegen.standalone.plan import standalone_plan
@@ -63,7 +63,7 @@ class Emulated:
         made = [self._extension(name, built) for name in codes]
         return [executed(render_standalone(p, inputs_of_spec(p)), e) for p, e in zip(plans, made, strict=True)]
 
-    def _kernels(self, plan: Planned) -> Path:
+    def _kernels(self, plan: ModulePlan) -> Path:
         """The library of a plan's kernels."""
         kernels = self.directory / plan.spec.name / "kernels.cu"
         kernels.parent.mkdir()

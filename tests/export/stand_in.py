@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-from fusegen.plan.composition import Planned
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
 from fusegen.render.operators import ops
 from fusegen.standalone.named import named_plans
@@ -22,7 +22,7 @@ class Recorder:
     variable that it sees. calls: by
     function, behind that of its region, the arguments."""
 
-    def __init__(self, planned: Planned) -> None:
+    def __init__(self, planned: ModulePlan) -> None:
         self.options: dict[str, Any] = {}
         self.device = "cpu"
         self.architectures: str | None = None

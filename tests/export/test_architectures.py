@@ -24,7 +24,7 @@ NAME = "TORCH_CUDA_ARCH_LIST"
 @pytest.fixture(scope="module")
 def split() -> tuple[str, StandalonePlan]:
     plan = standalone_plan(SPEC, ["float32"])
-    return render_standalone(plan, inputs_of_spec(plan)), plan
+    return render_standalone(plan, inputs_of_spec(plan)), plan.single
 
 
 @pytest.mark.parametrize(

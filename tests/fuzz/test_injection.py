@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.load import plan_document
+from fusegen.plan.load import planned_document
 from fusegen.render.package import Files, render_package
 from fusegen.spec.yaml import parse_yaml
 from tests.fuzz.claims import check_error
@@ -108,7 +108,7 @@ def with_string(path: Path, is_key: bool, text: str) -> str:
 
 
 def rendered(text: str) -> Files:
-    return render_package(plan_document(parse_yaml(text, "spec.yaml", lenient=True)))
+    return render_package(planned_document(parse_yaml(text, "spec.yaml", lenient=True)))
 
 
 def without_comments(path: str, text: str) -> str:

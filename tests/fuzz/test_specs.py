@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fusegen.errors import SpecError
 from fusegen.ir.graph import verify
-from fusegen.plan.composition import Planned, compiled
 from fusegen.plan.load import planned_document
+from fusegen.plan.module import ModulePlan, compiled
 from fusegen.render.package import Files, render_all
 from fusegen.spec.yaml import parse_yaml
 from tests.emulate.other_chains import HAND_PICKED
@@ -47,7 +47,7 @@ def runs(examples: int) -> settings:
     )
 
 
-def tried(text: str) -> tuple[Planned, Files] | SpecError:
+def tried(text: str) -> tuple[ModulePlan, Files] | SpecError:
     """The plan and the package of a spec, or its error. Anything else that is raised fails the test."""
     try:
         plan = planned_document(parse_yaml(text, "spec.yaml", lenient=True))
@@ -57,7 +57,7 @@ def tried(text: str) -> tuple[Planned, Files] | SpecError:
     return plan, render_all([plan])
 
 
-def check_package(plan: Planned, files: Files, text: str) -> None:
+def check_package(plan: ModulePlan, files: Files, text: str) -> None:
     for variant in (variant for each in compiled([plan]) for variant in each.variants):
         tensors = [*variant.forward.outputs, *variant.backward.outputs]
         verify([tensor.node for tensor in tensors])

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from fusegen.plan.candidates import candidates  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.tune.agreement import agreeing  # noqa: E402
 from fusegen.tune.chain import Chain  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402
@@ -37,7 +38,7 @@ def test_every_candidate_has_the_results_of_the_default(spec: str, dtype: str, l
     plan = plan_file(ROOT / "specs" / f"{spec}.yaml")
     mode = next(mode for mode in plan.modes if mode.plain and mode.roles["activation"] == dtype)
     chain = Chain(plan, mode, importlib.import_module(f"generated.{spec}"), launchers[spec], "cuda")
-    for size in (typical(plan), *several(plan, LARGE)):
+    for size in (typical(plan), *several(module_of(plan), LARGE)):
         for program in chain.programs(size):
             choices = {shapes: shapes for shapes in candidates(program.program)}
             found = agreeing(program, choices)  # raises where one is wrong

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 import fusegen  # noqa: E402
 from fusegen.build import Request, build_extensions  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402
@@ -37,7 +38,7 @@ def built(tmp_path_factory):
     root: Path = tmp_path_factory.mktemp("drops")
     (root / "gpu_drops.yaml").write_text(SPEC.format(target=current_target()), encoding="utf-8")
     plan = plan_file(root / "gpu_drops.yaml")
-    write_files(render_all([plan]), root / "generated")
+    write_files(render_all([module_of(plan)]), root / "generated")
     build_extensions([Request(root / "generated" / plan.spec.name, plan.spec.targets)])
     return fusegen.load(plan.spec.name, root / "generated")
 

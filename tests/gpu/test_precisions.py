@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from fusegen.build import Request, build_extensions  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402
@@ -34,9 +35,9 @@ def subject(request, tmp_path_factory):
     text = SPEC.format(name=name).replace("dtypes:", f"targets: [{target}]\ndtypes:")
     (root / f"{name}.yaml").write_text(text, encoding="utf-8")
     plan = plan_file(root / f"{name}.yaml")
-    write_files(render_all([plan]), root / "generated")
+    write_files(render_all([module_of(plan)]), root / "generated")
     build_extensions([Request(root / "generated" / name, plan.spec.targets)])
-    return open_subject(plan, root / "generated", device="cuda", cache=root)
+    return open_subject(module_of(plan), root / "generated", device="cuda", cache=root)
 
 
 @pytest.fixture

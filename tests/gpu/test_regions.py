@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.build import Request, build_extensions  # noqa: E402
-from fusegen.plan.composition import compiled  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
+from fusegen.plan.module import compiled  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.packages import open_subject  # noqa: E402

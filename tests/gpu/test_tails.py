@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.build.builder import Request, build_extensions  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402
@@ -26,11 +27,11 @@ def findings(tmp_path_factory) -> list:
     root = tmp_path_factory.mktemp("functions")
     plans = functions_of_one(root, current_target())
     output = root / "generated"
-    write_files(render_all(list(plans.values())), output)
+    write_files(render_all(map(module_of, plans.values())), output)
     build_extensions([Request(output / name, plan.spec.targets) for name, plan in plans.items()])
     found = []
     for name, plan in plans.items():
-        suite = Suite(open_subject(plan, output, device="cuda", cache=root))
+        suite = Suite(open_subject(module_of(plan), output, device="cuda", cache=root))
         for finding in suite.tails():
             mark = "" if finding.item.ok else "  <-- WRONG"
             print(f"{name:28} {finding.dtypes:9} {finding.item.name:16} {finding.item.note}{mark}")

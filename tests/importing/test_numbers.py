@@ -11,6 +11,7 @@ from torch import nn
 from fusegen.errors import SpecError
 from fusegen.importing.check import reference_class
 from fusegen.importing.module import from_module
+from fusegen.plan.module import module_of
 from tests.importing.modules import CHANNELS, ROWS, WIDTH, Source, chain, imported, plan
 
 
@@ -143,7 +144,7 @@ def test_arguments_that_the_spec_has_not() -> None:
         ("m", False),
         ("b", True),
     ]
-    with reference_class(plan(text)) as cls:
+    with reference_class(module_of(plan(text))) as cls:
         assert cls(16, 24, b=0.75).b == 0.75
         with pytest.raises(TypeError):
             cls(16, 24, True)

@@ -9,6 +9,7 @@ import torch
 
 from fusegen.importing.check import reference_class
 from fusegen.importing.module import from_module
+from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from tests.emulate.other_chains import HAND_PICKED, RandomChain
 from tests.importing.modules import plan
@@ -29,7 +30,7 @@ def reimported(made: Plan) -> Plan:
         else:
             arguments[name] = argument.typical if argument.type == "int" else argument.default
     torch.manual_seed(0)
-    with reference_class(made) as cls:
+    with reference_class(module_of(made)) as cls:
         module = cls(**arguments)
         shapes = [[spec.dims.get(size, size) for size in shape] for shape in spec.inputs.values()]
         inputs = [torch.rand(shape) + 0.1 for shape in shapes]

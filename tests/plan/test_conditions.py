@@ -7,8 +7,8 @@ import re
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import Planned, dimensions_of, fixed_dimensions_of
 from fusegen.plan.load import planned_document
+from fusegen.plan.module import ModulePlan
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
 
@@ -50,15 +50,15 @@ outputs: OUTPUTS
 """
 
 
-def planned(text: str) -> Planned:
+def planned(text: str) -> ModulePlan:
     return planned_document(parse_yaml(text, "demo.yaml"))
 
 
-def conditioned(chain: str, shape: str = "[batch, cond]") -> Planned:
+def conditioned(chain: str, shape: str = "[batch, cond]") -> ModulePlan:
     return planned(HEAD.replace("SHAPE", shape) + chain)
 
 
-def region_inputs(made: Planned) -> list[dict]:
+def region_inputs(made: ModulePlan) -> list[dict]:
     return [dict(plan.spec.inputs) for plan in made.plans]
 
 
@@ -76,9 +76,9 @@ def test_a_condition_is_a_chain_of_its_own_rows(shape: str, own: tuple, made: tu
     found = region_inputs(plan)
     assert found[0] == {"c": own}
     assert found[2] == {"x": ("batch", "seq", "width"), "scale": made, "shift": made}
-    assert [part.region.beside for part in plan.parts] == [True, True, False, False]
-    assert (dimensions_of(plan).least, dimensions_of(plan).most) == (3, 3)
-    assert fixed_dimensions_of(plan)["c"] == shape.count(",") + 1
+    assert [region.beside for region in plan.regions] == [True, True, False, False]
+    assert (plan.dimensions.least, plan.dimensions.most) == (3, 3)
+    assert plan.fixed_dimensions["c"] == shape.count(",") + 1
 
 
 def test_an_operand_with_all_rows_begins_a_region() -> None:
@@ -126,14 +126,14 @@ def test_refusals(chain: str, shape: str, reason: str) -> None:
 
 def test_what_has_no_channels_is_a_region_of_its_own_beside_other_results() -> None:
     plan = planned(ROWS.replace("OUTPUTS", "[result, total, logits]"))
-    assert [part.region.results for part in plan.parts] == [("logits",), ("total",), ("region_3_result",)]
+    assert [region.results for region in plan.regions] == [("logits",), ("total",), ("region_3_result",)]
     text = str(render_all([plan])["demo/__init__.py"])
     assert "Returns result [], total [rows], logits [rows, classes]." in text
 
 
 def test_one_result_without_channels_needs_no_further_region() -> None:
     text = ROWS.replace("OUTPUTS", "[result, total]").replace("keepdim: false", "keepdim: true")
-    assert planned(text).is_region
+    assert planned(text).single
 
 
 def test_a_value_without_channels_is_no_operand() -> None:

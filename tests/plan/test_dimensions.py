@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import fusegen  # noqa: E402
 from fusegen.plan.dimensions import dimensions  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.reference.ops import example, known_ops  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
@@ -71,7 +72,7 @@ def built(name: str, chain: str, directory: Path):
         text = text.replace(", save: first", "")
     path.write_text(text, encoding="utf-8")
     plan = plan_file(path)
-    write_files(render_all([plan]), directory / "generated")
+    write_files(render_all([module_of(plan)]), directory / "generated")
     torch.manual_seed(5)
     sizes = {"batch": ROWS, "hidden": WIDTH}
     arguments = [sizes[name] for name in plan.spec.arguments if name in sizes]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from fusegen.plan.composition import compiled
 from fusegen.plan.load import planned_file
+from fusegen.plan.module import compiled
 from fusegen.render.package import render_package
 
 SPEC = """\

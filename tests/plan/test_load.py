@@ -8,7 +8,7 @@ import pytest
 
 from fusegen.errors import InternalError, SpecError
 from fusegen.ops.activations import Relu
-from fusegen.plan.load import plan_file, plan_files
+from fusegen.plan.load import plan_file, planned_files
 
 TEXT = """\
 fusegen: 1
@@ -34,13 +34,13 @@ def written(directory: Path, **specs: str) -> list[Path]:
 
 def test_plans_come_in_the_order_of_the_files(tmp_path: Path) -> None:
     paths = written(tmp_path, b=BATCH_NORM, a=BATCH_NORM)
-    assert [plan.spec.name for plan in plan_files([*paths, paths[0]])] == ["b", "a"]
+    assert [plan.spec.name for plan in planned_files([*paths, paths[0]])] == ["b", "a"]
 
 
 def test_every_mistake_of_every_file(tmp_path: Path) -> None:
     paths = written(tmp_path, a="op: relo", fine=BATCH_NORM, b="op: layer_norm, name: train, eps: [1]")
     with pytest.raises(SpecError) as caught:
-        plan_files([*paths, tmp_path / "absent.yaml"])
+        planned_files([*paths, tmp_path / "absent.yaml"])
     found = [(Path(each.location.file).name, each.code) for each in caught.value.diagnostics if each.location]
     assert found == [
         ("a.yaml", "FG203"),
@@ -53,7 +53,7 @@ def test_every_mistake_of_every_file(tmp_path: Path) -> None:
 def test_packages_whose_names_differ_in_case_only(tmp_path: Path) -> None:
     paths = written(tmp_path, demo=BATCH_NORM, Demo=BATCH_NORM)
     with pytest.raises(SpecError, match=r"Demo.yaml:2:7: error\[FG208\]: 'Demo' would give the package a name that"):
-        plan_files(paths)
+        planned_files(paths)
 
 
 def test_ops_of_two_packages_with_one_name(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_ops_of_two_packages_with_one_name(tmp_path: Path) -> None:
     with pytest.raises(
         SpecError, match=r"demo_train.yaml:2:7: error\[FG208\]: 'demo_train' would give ops a name that"
     ):
-        plan_files(paths)
-    assert len(plan_files(written(tmp_path, demo=BATCH_NORM, demo_other="op: layer_norm, name: ln"))) == 2
+        planned_files(paths)
+    assert len(planned_files(written(tmp_path, demo=BATCH_NORM, demo_other="op: layer_norm, name: ln"))) == 2
 
 
 def test_a_bug_is_no_mistake_of_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from fusegen.render.alignment import eager_lines
 from fusegen.render.operators import ops
@@ -38,7 +39,7 @@ def plan_of(directory: Path, *lines: str) -> Plan:
 
 def reference(plan) -> list[str]:
     """The body of the module's eager chain."""
-    return eager_lines(plan)
+    return eager_lines(module_of(plan))
 
 
 # What the generated code calls something of its own, keywords and macros of C++, and what CUDA has.
@@ -66,7 +67,7 @@ def test_names_that_mean_something_elsewhere(tmp_path, name: str) -> None:
     )
     second = plan_of(tmp_path, "inputs: {other: [batch, hidden]}", *owned)
     for plan in (first, second):
-        compile(render_package(plan)["demo/__init__.py"], "__init__.py", "exec")
+        compile(render_package(module_of(plan))["demo/__init__.py"], "__init__.py", "exec")
         for op in ops(plan):
             assert len({argument.public for argument in op.arguments}) == len(op.arguments)
     assert next(argument.public for argument in ops(first)[0].arguments) == name
@@ -106,7 +107,7 @@ def test_constants_called_as_arguments_of_every_op(tmp_path) -> None:
         "op: mul, constant: 2.0, name: dtype_mode",
         "op: add, input: groups, detach: true",
     )
-    text = render_package(plan)["demo/__init__.py"]
+    text = render_package(module_of(plan))["demo/__init__.py"]
     call = text[text.index("return _fused, (") :]
     words = re.findall(r"[\w.]+(?:\(\))?", call[: call.index("\n        )")])
     assert words[2:] == [

@@ -11,9 +11,8 @@ from fusegen.chain.images import with_layers_over_channels
 from fusegen.errors import SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
-from fusegen.plan.composition import Planned
 from fusegen.plan.load import plan_document, planned_document, planned_files
-from fusegen.plan.plan import Plan
+from fusegen.plan.module import ModulePlan
 from fusegen.plan.region import is_single
 from fusegen.plan.regions import Partition
 from fusegen.render.package import render_all
@@ -56,9 +55,9 @@ def planned(chain: str, more: str = ""):
     return planned_document(written(chain, more))
 
 
-def regions(made: Planned) -> dict[str, tuple[list[str], list[str], list[str]]]:
+def regions(made: ModulePlan) -> dict[str, tuple[list[str], list[str], list[str]]]:
     """Of each the ops, the values that it takes and those that it makes."""
-    found = [part.region for part in made.parts]
+    found = [region for region in made.regions]
     return {each.name: ([step.op for step in each.steps], list(each.inputs), list(each.results)) for each in found}
 
 
@@ -105,13 +104,13 @@ def test_what_is_behind_a_gate_is_computed_where_its_result_is_taken() -> None:
 def test_a_tail_moves_only_where_it_may(change: tuple[str, str], reason: str | None) -> None:
     assert change[0] in SWIGLU
     made = planned(SWIGLU.replace(*change))
-    assert [part.region.tail_in for part in made.parts][0] == ("" if reason else "up")
+    assert [region.tail_in for region in made.regions][0] == ("" if reason else "up")
 
 
 def test_a_branch_within_a_region_is_no_other_region() -> None:
     chain = "  - {op: relu, save: a}\n  - {op: sigmoid, from: x, save: b}\n  - {op: mul, from: a, value: b}\n"
     plan = planned(chain)
-    assert isinstance(plan, Plan)
+    assert plan.single
     text = render_all([plan])["demo/__init__.py"]
     assert "a = F.relu(x)" in text and "b = torch.sigmoid(x)" in text and "v = a * b" in text
 
@@ -124,7 +123,7 @@ def test_several_results() -> None:
     text = HEAD.replace("{x: [batch, width]}", "{x: [batch, width], other: [batch, width]}")
     text = text.replace(", hidden: 64", "").replace(", hidden: {type: dim}", "").replace("width: {type: dim}", "")
     plan = planned_document(parse_yaml(text + chain + "outputs: [total, result]\n", "demo.yaml"))
-    variant = plan.variants[0]
+    variant = plan.plans[0].variants[0]
     assert variant.results == ("y", "total") and variant.result_gradients == ("grad_y", "grad_total")
     # One tensor of full size in place of the two that its sum is of.
     full = {tensor.name for tensor in variant.backward.inputs if tensor.is_full}
@@ -139,7 +138,7 @@ def test_a_value_with_the_name_of_the_one_at_the_end() -> None:
         "  - {op: add, value: result}\n  - {op: linear, name: b, out_features: width}\n  - {op: mul, value: s}\n"
     )
     made = planned(chain)
-    assert made.plans[0].spec.outputs == ("s", "a_result") == made.parts[0].region.results
+    assert made.plans[0].spec.outputs == ("s", "a_result") == made.regions[0].results
     assert made.plans[0].chain.result.node is not made.plans[0].chain.running[-1]
 
 
@@ -204,7 +203,7 @@ KINDS = {
 def test_kinds_of_chains(kind: str) -> None:
     chain, names = KINDS[kind]
     made = planned(chain)
-    assert [part.region.name for part in made.parts] == names and len(made.plans) == len(names)
+    assert [region.name for region in made.regions] == names and len(made.plans) == len(names)
     files = render_all([made])
     calls = files["demo/__init__.py"].split("def _fusegen_chain")[1]
     assert [calls.index(f"_region_{name}") for name in names] == sorted(

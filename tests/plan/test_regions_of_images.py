@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import Planned
 from fusegen.plan.load import planned_document
+from fusegen.plan.module import ModulePlan
 from fusegen.render.package import render_all
 from fusegen.render.region_formats import formats, writes
 from fusegen.spec.yaml import parse_yaml
@@ -44,9 +44,9 @@ MIXED = """\
 """
 
 
-def planned(chain: str, dims: str = "", inputs: str = "") -> Planned:
+def planned(chain: str, dims: str = "", inputs: str = "") -> ModulePlan:
     made = planned_document(parse_yaml(HEAD % (dims, inputs) + chain, "demo.yaml"))
-    assert not made.is_region
+    assert not made.single
     return made
 
 
@@ -58,7 +58,7 @@ def refused(chain: str, dims: str = "", inputs: str = "") -> list[str]:
 
 def test_positions_behind_a_stride_have_symbols_of_their_own() -> None:
     made = planned(DOWN)
-    taken = {part.region.name: part.region.inputs for part in made.parts}
+    taken = {region.name: region.inputs for region in made.regions}
     smaller = ("batch", "out", "height_2", "width_2")
     assert taken["conv2"] == {"conv1_result": smaller}
     assert taken["down"] == {"x": ("batch", "channels", "height", "width"), "main": smaller}
@@ -189,4 +189,4 @@ def test_a_value_of_one_channel_is_a_gate_where_another_region_takes_it() -> Non
   - {op: conv2d, from: value, name: conv2, out_channels: channels, kernel_size: 3, padding: 1}
   - {op: mul, value: gate}
 """)
-    assert made.parts[1].region.inputs["gate"] == ("batch", 1, "height", "width")
+    assert made.regions[1].inputs["gate"] == ("batch", 1, "height", "width")

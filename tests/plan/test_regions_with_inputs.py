@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import Planned, dimensions_of, fixed_dimensions_of
 from fusegen.plan.load import planned_document
+from fusegen.plan.module import ModulePlan
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
 from tests.plan.test_regions import regions
@@ -43,12 +43,12 @@ MLP = """\
 """
 
 
-def planned(chain: str, inputs: str = "") -> Planned:
+def planned(chain: str, inputs: str = "") -> ModulePlan:
     head = HEAD.replace("INPUTS", f", {inputs}" if inputs else "")
     return planned_document(parse_yaml(head + chain, "demo.yaml"))
 
 
-def flat(chain: str, inputs: str = "") -> Planned:
+def flat(chain: str, inputs: str = "") -> ModulePlan:
     """The same with two dimensions."""
     head = HEAD.replace("seq, ", "").replace("seq: 16, ", "").replace("INPUTS", f", {inputs}" if inputs else "")
     return planned_document(parse_yaml(head + chain, "demo.yaml"))
@@ -69,8 +69,8 @@ def test_what_lies_between_regions_has_the_dimensions_of_the_first_input() -> No
     ]
     reach = made.plans[1].chain.broadcast_inputs
     assert (reach["cond"].rows, reach["cond"].batched, reach["place"].rows) == ("first", True, "last")
-    assert (dimensions_of(made).least, dimensions_of(made).most) == (3, 3)
-    assert fixed_dimensions_of(made) == {"cond": 2, "place": 2, "factor": 0}
+    assert (made.dimensions.least, made.dimensions.most) == (3, 3)
+    assert made.fixed_dimensions == {"cond": 2, "place": 2, "factor": 0}
 
 
 def test_the_text_of_the_module() -> None:

@@ -36,7 +36,7 @@ PARTS = """\
 def test_behind_a_gated_linear_unit_is_half_the_width() -> None:
     made = planned(PACKED)
     assert regions(made)["up"] == (["linear", "geglu", "dropout"], ["norm_result"], ["up_result"])
-    assert [part.region.channels for part in made.parts] == [
+    assert [region.channels for region in made.regions] == [
         ("width", "width"), ("width", "hidden"), ("hidden", "width"),
     ]  # fmt: skip
     assert made.plans[2].spec.inputs == {"up_result": ("batch", "hidden"), "x": ("batch", "width")}
@@ -57,15 +57,16 @@ def test_parts_are_values_that_other_regions_take() -> None:
 
 
 def test_a_part_that_the_next_step_does_not_take_may_be_from() -> None:
-    chain = PARTS.splitlines(keepends=True)[:2] + ["  - {op: silu, from: b}\n", "  - {op: mul, value: a}\n"]
-    made = planned("".join(chain).replace("chunk, parts: [a, b]", "chunk, parts: [a, b], running: a"))
-    assert made.chain.number_of_parts == 2 and made.chain.running[2].name == made.chain.parts["up_product"][1].name
+    steps = PARTS.splitlines(keepends=True)[:2] + ["  - {op: silu, from: b}\n", "  - {op: mul, value: a}\n"]
+    made = planned("".join(steps).replace("chunk, parts: [a, b]", "chunk, parts: [a, b], running: a"))
+    chain = made.plans[0].chain
+    assert chain.number_of_parts == 2 and chain.running[2].name == chain.parts["up_product"][1].name
 
 
 def test_the_parts_are_results() -> None:
     chain = "".join(PARTS.splitlines(keepends=True)[:2])
-    made = planned(chain, "outputs: [a, b]\n")
-    assert made.variants[0].results == ("y", "b") and made.variants[0].result_gradients == ("grad_y", "grad_b")
+    variant = planned(chain, "outputs: [a, b]\n").plans[0].variants[0]
+    assert variant.results == ("y", "b") and variant.result_gradients == ("grad_y", "grad_b")
 
 
 def test_a_region_begins_at_what_was_divided() -> None:
@@ -110,13 +111,14 @@ def test_each_region_has_an_exchange_between_ranks() -> None:
   - {op: linear, name: down, out_features: width}
   - {op: batch_norm, name: second, sync: true}
 """)
-    assert not made.is_region and all(plan.over_ranks for plan in made.plans)
+    assert not made.single and all(plan.over_ranks for plan in made.plans)
 
 
 def test_a_chain_of_images_returns_several_results() -> None:
     text = IMAGES + CONV + "  - {op: relu, save: s}\n  - {op: tanh}\noutputs: [s, result]\n"
     plan = planned_document(parse_yaml(text, "demo.yaml"))
-    assert plan.variants[0].tiled and plan.variants[0].results == ("y", "s")
+    variant = plan.plans[0].variants[0]
+    assert variant.tiled and variant.results == ("y", "s")
     assert "order=(1, 0)," in render_all([plan])["demo/__init__.py"]
 
 

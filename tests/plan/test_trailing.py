@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.dimensions import dimensions
-from fusegen.plan.load import planned_document
+from fusegen.plan.load import plan_document, planned_document
 from fusegen.spec.yaml import parse_yaml
 
 HEAD = """\
@@ -29,7 +28,7 @@ def planned(chain: str, inputs: str = "", dims: str = "", arguments: str = ""):
 def test_channels_are_all_elements_of_the_norm_s_dimensions() -> None:
     steps = "".join(f"  - {{op: add, input: {name}}}\n" for name in ("gate", "place", "shift"))
     per = "  - {op: mul, parameter: per, shape: [features], init: ones}\n"
-    chain = planned(per + NORM + steps, GATES).chain
+    chain = planned(per + NORM + steps, GATES).plans[0].chain
     assert (chain.rows, chain.channels, chain.trailing) == ("batch", "positions*features", ("positions", "features"))
     assert {name: str(node.axes) for name, node in chain.further.items()} == {
         "gate": "[N]",
@@ -42,10 +41,8 @@ def test_channels_are_all_elements_of_the_norm_s_dimensions() -> None:
 
 
 def test_dimensions_of_a_call() -> None:
-    free, tied = (
-        dimensions(planned(NORM)),
-        dimensions(planned(NORM + "  - {op: add, input: shift}", ", shift: [batch, 1, features]")),
-    )
+    free = planned(NORM).dimensions
+    tied = planned(NORM + "  - {op: add, input: shift}", ", shift: [batch, 1, features]").dimensions
     assert (free.least, free.most) == (2, None)
     assert (tied.least, tied.most) == (3, 3)
 
@@ -55,23 +52,23 @@ def test_a_step_over_the_last_dimension_begins_a_region() -> None:
         NORM + "  - {op: relu}\n  - {op: softmax}\n  - {op: exp}\n  - {op: linear, name: up, out_features: features}\n"
     )
     made = planned(chain + "  - {op: gelu}\n" + NORM.replace("name: norm", "name: last"))
-    assert not made.is_region
-    found = {part.region.name: [step.op for step in part.region.steps] for part in made.parts}
+    assert not made.single
+    found = {region.name: [step.op for step in region.steps] for region in made.regions}
     assert found == {
         "norm": ["layer_norm", "relu"],
         "region_2": ["softmax", "exp"],
         "up": ["linear"],
         "last": ["gelu", "layer_norm"],
     }
-    assert made.parts[1].plan.chain.leading == ("batch", "positions")
+    assert made.regions[1].plan.chain.leading == ("batch", "positions")
 
 
 def test_a_shape_argument_and_numbers() -> None:
     text = HEAD.format(inputs="", dims="", arguments=", shape: {type: shape, is: [positions, features]}")
-    chain = planned_document(parse_yaml(text + NORM.replace("[positions, features]", "shape"), "demo.yaml")).chain
+    chain = plan_document(parse_yaml(text + NORM.replace("[positions, features]", "shape"), "demo.yaml")).chain
     assert chain.trailing == ("positions", "features")
     text = "fusegen: 1\nname: demo\ndims: {batch: 4}\ninputs: {x: [batch, 6, 8]}\ndtypes: [float32]\nchain:\n"
-    chain = planned_document(parse_yaml(text + NORM.replace("[positions, features]", "[6, 8]"), "demo.yaml")).chain
+    chain = plan_document(parse_yaml(text + NORM.replace("[positions, features]", "[6, 8]"), "demo.yaml")).chain
     assert chain.channels == 48
 
 

@@ -36,7 +36,7 @@ def planned(chain: str, head: str = HEAD):
     ],
 )
 def test_the_shape_of_the_result(chain: str, shape: tuple) -> None:
-    plan = planned(chain + "  - {op: relu}\n")
+    (plan,) = planned(chain + "  - {op: relu}\n").plans
     assert plan.chain.result.shape(("batch",), "features") == shape
     assert (dimensions(plan).most == 2) == bool(plan.chain.result.transposed)
     copied = any("the module copies the result" in each for each in plan.variants[0].forward.reasons)

@@ -9,7 +9,7 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.explain.text import report
-from fusegen.plan.load import plan_file, plan_files
+from fusegen.plan.load import plan_file, planned_files
 from fusegen.plan.shapes import DEFAULT, Shapes
 from fusegen.plan.summary import summary
 from fusegen.plan.tuning import Measurement, Range, ranges
@@ -87,7 +87,7 @@ def test_the_file_lies_beside_the_spec_and_is_no_spec() -> None:
 def test_a_plan_has_the_tuning_beside_its_spec(spec: Path) -> None:
     assert plan_file(spec).tuning == ()
     write(spec, forward=[{**ENTRY, "groups": 4, "schedule": "persistent", "row_waves": 2}])
-    for plan in (plan_file(spec), *plan_files([spec])):
+    for plan in (plan_file(spec), *planned_files([spec])[0].plans):
         (architecture,) = plan.tuning
         assert (architecture.target, architecture.gpu) == ("sm_90", "NVIDIA Test")
         shapes = Shapes("persistent", row_waves=2)
@@ -121,7 +121,7 @@ def test_mistakes_in_a_tuning_come_with_those_of_other_specs(spec: Path) -> None
     other = spec.with_name("other.yaml")
     other.write_text("fusegen: 1\n")
     with pytest.raises(SpecError) as caught:
-        plan_files([spec, other])
+        planned_files([spec, other])
     files = {diagnostic.location.file for diagnostic in caught.value.diagnostics}
     assert files == {tuning_path(spec).as_posix(), other.as_posix()}
 

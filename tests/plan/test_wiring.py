@@ -12,7 +12,7 @@ import pytest
 
 from fusegen.errors import InternalError
 from fusegen.ops.step import Step
-from fusegen.plan import composition, load
+from fusegen.plan import load, plan_module
 from fusegen.plan.region import Region
 from fusegen.spec.yaml import parse_yaml
 
@@ -153,9 +153,8 @@ def faulty(fault: Fault, given: Iterable[Region]) -> tuple[Region, ...]:
 def test_calls_of_other_values(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chain, change, said = CALLS[fault]
     made = planned(chain)
-    regions = faulty(change, [part.region for part in made.parts])
-    parts = tuple(replace(part, region=region) for part, region in zip(made.parts, regions, strict=True))
-    monkeypatch.setattr(load, "compose", lambda *_: replace(made, parts=parts))
+    regions = faulty(change, made.regions)
+    monkeypatch.setattr(load, "plan_module", lambda *_: replace(made, regions=regions))
     with pytest.raises(InternalError, match=f"^the regions of demo are not its chain: region {said}$"):
         planned(chain)
 
@@ -164,27 +163,27 @@ def test_calls_of_other_values(fault: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_packages_of_another_chain(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chain, change, said = PACKAGES[fault]
     planned(chain)
-    deferred = composition.deferred
-    monkeypatch.setattr(composition, "deferred", lambda *given: faulty(change, deferred(*given)))
+    deferred = plan_module.deferred
+    monkeypatch.setattr(plan_module, "deferred", lambda *given: faulty(change, deferred(*given)))
     with pytest.raises(InternalError, match=f"^the regions of demo are not its chain: region {said}$"):
         planned(chain)
 
 
 def test_outputs_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    returned = composition.Partition._returned
-    monkeypatch.setattr(composition.Partition, "_returned", lambda self: returned(self)[::-1])
+    returned = plan_module.Partition._returned
+    monkeypatch.setattr(plan_module.Partition, "_returned", lambda self: returned(self)[::-1])
     with pytest.raises(InternalError, match="what is returned as 'result' is 'other', another value"):
         planned(GATED)
 
 
 def test_outputs_of_a_package_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = composition.region_spec
+    made = plan_module.region_spec
 
     def region_spec(*given):
         spec = made(*given)
         return spec.model_copy(update={"outputs": spec.outputs and spec.outputs[::-1]})
 
-    monkeypatch.setattr(composition, "region_spec", region_spec)
+    monkeypatch.setattr(plan_module, "region_spec", region_spec)
     with pytest.raises(InternalError, match="region 'up' gives another value for 'inner'"):
         planned(GATED)
 
@@ -192,13 +191,13 @@ def test_outputs_of_a_package_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_operands_that_are_not_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step whose operand begins the region has its operands the other way round."""
     planned(EXCHANGED)
-    exchanged = composition.Partition._exchanged
+    exchanged = plan_module.Partition._exchanged
 
     def unlike(self, step: Step, running: str) -> tuple[str, Step]:
         name, found = exchanged(self, step, running)
         return name, found.model_copy(update={"swap": False})
 
-    monkeypatch.setattr(composition.Partition, "_exchanged", unlike)
+    monkeypatch.setattr(plan_module.Partition, "_exchanged", unlike)
     with pytest.raises(InternalError, match="has another running and value in its sub, step 5 of the chain"):
         planned(EXCHANGED)
 
@@ -206,8 +205,7 @@ def test_operands_that_are_not_exchanged(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_step_in_two_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch norm would count its batches twice."""
     made = planned(GATED)
-    again = replace(made.parts[0].region, name="again", results=("again_result",))
-    parts = (*made.parts, replace(made.parts[0], region=again))
-    monkeypatch.setattr(load, "compose", lambda *_: replace(made, parts=parts))
+    again = replace(made.regions[0], name="again", results=("again_result",))
+    monkeypatch.setattr(load, "plan_module", lambda *_: replace(made, regions=(*made.regions, again)))
     with pytest.raises(InternalError, match="a step is in no region, or in two"):
         planned(GATED)

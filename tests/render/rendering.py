@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from fusegen.plan.composition import Planned, package_names
 from fusegen.plan.load import planned_file
+from fusegen.plan.module import ModulePlan, module_of
 from fusegen.render.package import Files, render_all
 from tests.plan.planning import planned
 
@@ -21,16 +21,16 @@ def rendered() -> Files:
 
 
 @functools.cache
-def _planned() -> list[Planned]:
+def _planned() -> list[ModulePlan]:
     return [planned_file(path) for path in SPECS]
 
 
 def spec_of() -> dict[str, str]:
     """The name of the spec that each package is of, also of those of regions."""
-    return {name: plan.spec.name for plan in _planned() for name in package_names(plan)}
+    return {name: plan.spec.name for plan in _planned() for name in plan.package_names}
 
 
 def kernels(root: Path, steps: tuple[str, ...]) -> str:
     """kernels.cu of a chain."""
-    files = render_all([planned(root, *steps)])
+    files = render_all([module_of(planned(root, *steps))])
     return next(text for path, text in files.items() if path.endswith("kernels.cu"))

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.composition import compiled
 from fusegen.plan.load import planned_file
+from fusegen.plan.module import compiled
 from fusegen.render.launchers_header import symbol
 from fusegen.render.package import render_package
 from tests.chains.collection import BUILT, ENTRIES, REFUSED, Entry

@@ -11,6 +11,7 @@ import pytest
 from fusegen.emulate.library import INCLUDE
 from fusegen.plan.cached import MOST_CACHED
 from fusegen.plan.kinds import Stays
+from fusegen.plan.module import module_of
 from fusegen.plan.passes import Passes
 from fusegen.plan.plan import Plan
 from fusegen.plan.refusals import MAX_FULL_TENSORS
@@ -26,7 +27,7 @@ def compiles(plan: Plan, root: Path) -> None:
     """g++ finds nothing wrong with kernels.cu in one dtype mode."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
-    write_files(render_all([plan]), root / "generated")
+    write_files(render_all([module_of(plan)]), root / "generated")
     source = root / "generated" / plan.spec.name / "kernels.cu"
     flags = ["-std=c++17", "-fsyntax-only", "-Wno-unknown-pragmas", "-DFUSEGEN_MODES=1u", f"-I{INCLUDE}"]
     done = subprocess.run(["g++", *flags, "-x", "c++", str(source)], capture_output=True, text=True)

@@ -10,7 +10,7 @@ import builtins
 
 import pytest
 
-from fusegen.plan.load import plan_document
+from fusegen.plan.load import planned_document
 from fusegen.render.package import render_package
 from fusegen.spec.reserved import CONSTRUCTOR_ARGUMENTS, MODULE_ATTRIBUTES, MODULE_GLOBALS, PYTHON_NAMES
 from fusegen.spec.yaml import parse_yaml
@@ -25,7 +25,7 @@ CHAINS = ("every_norm", "two_inputs", "two_batch_norms", "rms_without_eps", "ful
 def module(name: str, mark: str) -> ast.Module:
     data = parse_yaml(HAND_PICKED[name].spec(name), f"{name}.yaml").data
     text = as_text(renamed(data, lambda word: mark + word, name) | {"class": "Chain"})
-    return ast.parse(render_package(plan_document(parse_yaml(text, f"{name}.yaml")))[f"{name}/__init__.py"])
+    return ast.parse(render_package(planned_document(parse_yaml(text, f"{name}.yaml")))[f"{name}/__init__.py"])
 
 
 def methods(tree: ast.Module) -> dict[str, ast.FunctionDef]:

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from fusegen.emulate import EmulatedLibrary, EmulationError, compile_kernels  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
 from fusegen.plan.shapes import Shapes  # noqa: E402
 from fusegen.plan.tuning_file import tuning_path  # noqa: E402
@@ -71,13 +72,13 @@ def plan(tmp_path_factory) -> Plan:
 
 @pytest.fixture(scope="module")
 def kernels(plan: Plan) -> str:
-    return render_package(plan)[f"{NAME}/kernels.cu"]
+    return render_package(module_of(plan))[f"{NAME}/kernels.cu"]
 
 
 @pytest.fixture(scope="module")
 def library(plan: Plan, tmp_path_factory, emulation_cache: Path) -> EmulatedLibrary:
     root = tmp_path_factory.mktemp("generated")
-    write_files(render_all([plan]), root)
+    write_files(render_all([module_of(plan)]), root)
     return compile_kernels(
         root / NAME / "kernels.cu", cache=emulation_cache, modes=MODES.values(), checked=False, optimised=False
     )
@@ -116,7 +117,7 @@ def test_what_was_not_tuned_has_no_table(kernels: str) -> None:
 def test_a_tuned_spec_is_rendered_alike_elsewhere(plan: Plan, tmp_path: Path) -> None:
     spec = tmp_path / f"{NAME}.yaml"
     tuned(tmp_path)
-    files = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in render_all([plan]).items()}
+    files = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in render_all([module_of(plan)]).items()}
     found = elsewhere(tmp_path, specs=[spec.name], order="backwards", PYTHONHASHSEED="4242")
     assert {path: found[path] for path in files} == files
 

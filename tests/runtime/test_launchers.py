@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import SCHEDULES, Shapes
 from fusegen.render.launchers_header import namespace, struct
@@ -42,7 +43,7 @@ def layouts(plans: list[Plan]) -> dict[str, type[ctypes.Structure]]:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_structs_are_those_of_the_headers(plans: list[Plan], tmp_path: Path) -> None:
     """Headers of several packages in one source, which needs neither CUDA nor torch."""
-    write_files(render_all(plans), tmp_path)
+    write_files(render_all(map(module_of, plans)), tmp_path)
     lines = ["#include <cstddef>", *(f'#include "{name}/launchers.h"' for name in NAMES)]
     for name, layout in layouts(plans).items():
         lines.append(f"static_assert(sizeof({name}) == {ctypes.sizeof(layout)});")

@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch")
 from fusegen import cli  # noqa: E402
 from fusegen.bench.rounds import Spread  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
-from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.load import plan_file, planned_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.plan.shapes import DEFAULT, Shapes  # noqa: E402
 from fusegen.plan.tuning_file import tuning_path  # noqa: E402
 from fusegen.render.package import render_package  # noqa: E402
@@ -53,7 +54,7 @@ def microseconds(name: str, rows: int, shapes: Shapes) -> float:
 def test_from_the_arguments_to_what_is_rendered(
     spec: Path, emulation_cache: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    before = render_package(plan_file(spec))["demo/kernels.cu"]
+    before = render_package(planned_file(spec))["demo/kernels.cu"]
     tune_specs([spec], Options(), Bench(emulation_cache, microseconds).device())
     plan = plan_file(spec)
     (architecture,) = plan.tuning
@@ -75,7 +76,7 @@ def test_from_the_arguments_to_what_is_rendered(
     assert "demo on NVIDIA Test (sm_90)" in shown and shown.count("schedule two_pass, pointwise_blocks 16") == 4
     assert shown.count("two_pass, by default column") == 4
     assert f"next: fusegen build {spec}" in progress
-    after = render_package(plan)["demo/kernels.cu"]
+    after = render_package(module_of(plan))["demo/kernels.cu"]
     assert "constexpr Tuned kTrainForwardShapes[]" in after and "Tuned" not in before
     # Again with the tuning there: the same is measured, and nothing changes.
     written = tuning_path(spec).read_bytes()

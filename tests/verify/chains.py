@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.verify.packages import open_subject
@@ -61,10 +62,10 @@ def emulated(
     spec = root / f"{name}.yaml"
     spec.write_text(text.format(name=name), encoding="utf-8")
     plan = plan_file(spec)
-    write_files(render_all([plan]), root / name)
+    write_files(render_all([module_of(plan)]), root / name)
     for path, old, new in changes:
         file = root / name / path.format(name=name)
         before = file.read_text(encoding="utf-8")
         assert old in before, f"{path} has no {old!r}"
         file.write_text(before.replace(old, new), encoding="utf-8")
-    return open_subject(plan, root / name, device="cpu", cache=cache, fresh=not changes)
+    return open_subject(module_of(plan), root / name, device="cpu", cache=cache, fresh=not changes)

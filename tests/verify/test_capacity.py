@@ -15,6 +15,7 @@ from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
 from fusegen.verify.capacity import EMULATED_BYTES, capacity, comparison_bytes, fitting, training_bytes  # noqa: E402
 from fusegen.verify.sizes import Sizes, sizes  # noqa: E402
@@ -80,7 +81,7 @@ def peak_bytes(work: Callable[[], object], trace: Path) -> int:
 )
 def test_what_is_estimated_is_about_what_is_taken(tmp_path: Path, text: str, shape, most: float, mode: int) -> None:
     subject = stand_in(tmp_path, f"taken_{len(text)}_{mode}", text)
-    suite, size = Suite(subject, strict=False), sizes(subject.plan, *shape)
+    suite, size = Suite(subject, strict=False), sizes(subject.plan.single, *shape)
     configuration = subject.plan.modes[mode]
     compared = peak_bytes(lambda: suite._numerics(size, configuration, False, True), tmp_path / "trace.json")
     assert 1 <= comparison_bytes(subject.plan, configuration, size) / compared <= most
@@ -91,10 +92,10 @@ def test_what_is_estimated_is_about_what_is_taken(tmp_path: Path, text: str, sha
 def test_a_square_weight_beyond_80_gb_and_within_140(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, "square", SQUARE)
     size = sizes(plan, 3, 33, 40001, 1)
-    assert 85 * GB < comparison_bytes(plan, plan.modes[FLOAT], size) < 90 * GB
-    assert 70 * GB < comparison_bytes(plan, plan.modes[HALF], size) < 76 * GB
+    assert 85 * GB < comparison_bytes(module_of(plan), plan.modes[FLOAT], size) < 90 * GB
+    assert 70 * GB < comparison_bytes(module_of(plan), plan.modes[HALF], size) < 76 * GB
     # Nearly all of it is the weight's.
-    assert comparison_bytes(plan, plan.modes[FLOAT], sizes(plan, 3, 33, 20001, 1)) < 23 * GB
+    assert comparison_bytes(module_of(plan), plan.modes[FLOAT], sizes(plan, 3, 33, 20001, 1)) < 23 * GB
 
 
 def test_an_emulated_package_has_a_fixed_budget() -> None:
@@ -105,7 +106,7 @@ def test_an_emulated_package_has_a_fixed_budget() -> None:
 
 
 def at_most(plan: Plan, available: int) -> Callable[[Sizes], bool]:
-    return lambda size: comparison_bytes(plan, plan.modes[FLOAT], size) <= available
+    return lambda size: comparison_bytes(module_of(plan), plan.modes[FLOAT], size) <= available
 
 
 def test_what_fits_stays(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def subject(tmp_path_factory, emulation_cache: Path) -> Subject:
 def test_kernels_of_another_kind_take_no_place(subject: Subject) -> None:
     """Rows that clusters keep in shared memory: there are shorter ones for a GPU with 80 GB, and with 40 GB. Those for
     1 GB fit the registers of a block."""
-    size, (full, narrow) = sizes(subject.plan, 3, 33, 40001, 1), subject.plan.modes[:2]
+    size, (full, narrow) = sizes(subject.plan.single, 3, 33, 40001, 1), subject.plan.modes[:2]
     suite = Suite(subject, capacity=79 * GB)
     (found,) = suite._fitting("numerics", [size], full)
     assert 38_000 < found.channels < 40_001 and suite._kernels(found, full) == suite._kernels(size, full)
@@ -175,8 +176,8 @@ def test_kernels_of_another_kind_take_no_place(subject: Subject) -> None:
 def test_a_report_names_every_size_that_was_not_compared(subject: Subject, monkeypatch) -> None:
     monkeypatch.setattr("fusegen.verify.suite.SMALL", shapes := ((3, 1, 24, 1), (3, 1, 200, 1), (300, 1, 72, 1)))
     mode = subject.plan.modes[FLOAT]
-    every = [sizes(subject.plan, *shape) for shape in shapes]
-    available = comparison_bytes(subject.plan, mode, sizes(subject.plan, 3, 1, 100, 1))
+    every = [sizes(subject.plan.single, *shape) for shape in shapes]
+    available = comparison_bytes(subject.plan, mode, sizes(subject.plan.single, 3, 1, 100, 1))
     suite = Suite(subject, full=False, capacity=available)
     compared = {finding.shape for finding in suite.numerics(mode)}
     assert str(every[0]) in compared and not {str(size) for size in every[1:]} & compared

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fusegen.plan.composition import Planned  # noqa: E402
 from fusegen.plan.load import plan_file, planned_file  # noqa: E402
+from fusegen.plan.module import ModulePlan, module_of  # noqa: E402
 from fusegen.verify.capacity import LIBRARY_ELEMENTS, comparison_bytes, training_bytes, why_too_large  # noqa: E402
 from fusegen.verify.region_sizes import module_sizes  # noqa: E402
 from fusegen.verify.sizes import LARGE, SMALL, sizes  # noqa: E402
@@ -47,11 +47,11 @@ chain:
 LONG, ENOUGH = (3, 64, 20001, 3), 1 << 60
 
 
-def composition(root: Path, text: str) -> Planned:
+def composition(root: Path, text: str) -> ModulePlan:
     path = root / "demo.yaml"
     path.write_text(text)
     found = planned_file(path)
-    assert not found.is_region
+    assert not found.single
     return found
 
 
@@ -88,11 +88,11 @@ def test_a_report_of_regions_leaves_out_what_is_too_large(tmp_path: Path, monkey
 @pytest.mark.parametrize("bytes_", [comparison_bytes, training_bytes])
 def test_what_a_layer_takes_that_pytorch_calls_is_counted(tmp_path: Path, bytes_) -> None:
     plan = composition(tmp_path, LAYERS)
-    assert [part.plan is None for part in plan.parts] == [False, True]
+    assert [region.plan is None for region in plan.regions] == [False, True]
     mode, _ = plan.modes
     size, wider = module_sizes(plan, 3, 64, 64, 1), module_sizes(plan, 3, 20001, 1, 1)
     (first,) = plan.plans
-    assert bytes_(plan, mode, size) > 1.9 * bytes_(first, first.modes[0], sizes(first, 3, 64, 64, 1))
+    assert bytes_(plan, mode, size) > 1.9 * bytes_(module_of(first), first.modes[0], sizes(first, 3, 64, 64, 1))
     assert bytes_(plan, mode, wider) > 2 * bytes_(plan, mode, size)
     assert why_too_large(plan, mode, size, bytes_, 100).startswith("it takes 0.0 GB of 0.0")
 
@@ -104,7 +104,7 @@ def test_a_convolution_of_one_region(tmp_path: Path) -> None:
         "arguments: {", "arguments: {more: {type: dim}, ").replace("out_channels: channels", "out_channels: more"
     ) + "  - {op: relu}\n")  # fmt: skip
     plan = plan_file(path)
-    suite, size = Suite(Subject(plan, None, "cpu"), capacity=ENOUGH), sizes(plan, 3, 20001, 20001, 1)
+    suite, size = Suite(Subject(module_of(plan), None, "cpu"), capacity=ENOUGH), sizes(plan, 3, 20001, 20001, 1)
     suite._kernels = lambda size, mode: []  # type: ignore[method-assign]
     (found,) = suite._fitting("numerics", [size], plan.modes[0])
     assert found.source * found.channels * 9 < LIBRARY_ELEMENTS <= (found.source + 64) * found.channels * 9

@@ -57,4 +57,4 @@ def test_volumes_of_two_are_left_out() -> None:
     assert all(unequal(rows, 3)[1][0] != 2 for rows in range(1, 200))
     assert any(2 in unequal(rows, 2)[1] for rows in range(1, 20))
     plan = planned_document(parse_yaml(CONV3D, "spec.yaml"))
-    assert all(symbols_of_convolution(plan, rows, 8, 12)["depth"] > 2 for rows in range(1, 50))
+    assert all(symbols_of_convolution(plan.single, rows, 8, 12)["depth"] > 2 for rows in range(1, 50))

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.compared import compare_module  # noqa: E402
@@ -29,7 +30,7 @@ STEPS = (
 def loaded(tmp_path_factory):
     root = tmp_path_factory.mktemp("drawn")
     plan = planned(root, *STEPS)
-    write_files(render_all([plan]), root)
+    write_files(render_all([module_of(plan)]), root)
     return plan, fusegen.load("demo", root)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.plan.load import plan_document
+from fusegen.plan.module import module_of
 from fusegen.render.original import signature
 from fusegen.spec.yaml import parse_yaml
 from fusegen.verify.sizes import Sizes
@@ -43,7 +44,7 @@ def test_they_stand_behind_all_others_in_the_constructor() -> None:
 
 def test_verification_gives_them_by_name() -> None:
     plan = plan_document(parse_yaml(TEXT, "named.yaml"))
-    subject = Subject(plan, types.ModuleType("none"), "cpu")
+    subject = Subject(module_of(plan), types.ModuleType("none"), "cpu")
     sizes = Sizes({"batch": 3, "width": 4, "hidden": 6}, rows=3, channels=6, source=4)
 
     def taken(*args: Any, **kwargs: Any) -> Any:

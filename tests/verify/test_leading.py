@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import fusegen  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.leading import leading_dimensions  # noqa: E402
@@ -47,7 +48,7 @@ def planned(root: Path, name: str, norm: str):
     path = root / f"{name}.yaml"
     path.write_text(SPEC.format(name=name, norm=norm), encoding="utf-8")
     plan = plan_file(path)
-    write_files(render_all([plan]), root / "generated")
+    write_files(render_all([module_of(plan)]), root / "generated")
     return plan
 
 
@@ -55,12 +56,14 @@ def planned(root: Path, name: str, norm: str):
 def subject(tmp_path_factory, emulation_cache) -> Subject:
     root = tmp_path_factory.mktemp("leading")
     plan = planned(root, "leads", LAYER_NORM)
-    return Subject(plan, emulate_package(root / "generated" / "leads", cache=emulation_cache, modes=[0]), "cpu")
+    return Subject(
+        module_of(plan), emulate_package(root / "generated" / "leads", cache=emulation_cache, modes=[0]), "cpu"
+    )
 
 
 @pytest.fixture
 def pair(subject):
-    return subject.pair(sizes(subject.plan, *SMALL[0]), subject.plan.modes[0], seed=3)
+    return subject.pair(sizes(subject.plan.single, *SMALL[0]), subject.plan.modes[0], seed=3)
 
 
 @pytest.fixture
@@ -130,7 +133,7 @@ def test_what_pytorch_has_otherwise_has_to_be_refused(name, tmp_path, monkeypatc
     """Without kernels: PyTorch's operators run where the module takes a call."""
     plan = planned(tmp_path, f"refuses_{name.replace(' ', '_')}", REFUSED[name])
     cls = fusegen.load(plan.spec.name, tmp_path / "generated")
-    subject = Subject(plan, sys.modules[cls.__module__], "cpu")
+    subject = Subject(module_of(plan), sys.modules[cls.__module__], "cpu")
     pair = subject.pair(sizes(plan, *SMALL[0]), plan.modes[0], seed=3)
     assert [(item.name, item.ok) for item in leading_dimensions(*pair)] == [
         ("3 dimensions refused", True),
@@ -156,8 +159,8 @@ def test_samples_of_one_dimension_are_refused(tmp_path) -> None:
     """Where a sum leaves one value in all, PyTorch happens to draw as for a row."""
     (tmp_path / "samples_of_sums.yaml").write_text(SAMPLES, encoding="utf-8")
     plan = plan_file(tmp_path / "samples_of_sums.yaml")
-    write_files(render_all([plan]), tmp_path / "generated")
+    write_files(render_all([module_of(plan)]), tmp_path / "generated")
     cls = fusegen.load(plan.spec.name, tmp_path / "generated")
-    subject = Subject(plan, sys.modules[cls.__module__], "cpu")
+    subject = Subject(module_of(plan), sys.modules[cls.__module__], "cpu")
     found = leading_dimensions(*subject.pair(sizes(plan, *SMALL[0]), plan.modes[0], seed=3))
     assert ("1 dimension refused", True) in [(item.name, item.ok) for item in found]

@@ -24,7 +24,7 @@ def subject(tmp_path_factory, emulation_cache):
 
 def rounded(subject) -> set[str]:
     """What falls short among the precisions that round their operands."""
-    pair = subject.pair(sizes(subject.plan, *SMALL[0]), subject.plan.modes[0], seed=3)
+    pair = subject.pair(sizes(subject.plan.single, *SMALL[0]), subject.plan.modes[0], seed=3)
     return {item.name for item in precisions.rounded_operands(*pair) if not item.ok}
 
 
@@ -93,7 +93,7 @@ def test_wrong_pieces_are_found(subject, monkeypatch, wrong) -> None:
 
 
 def test_pieces_are_allowed_for_and_nothing_beyond_them(subject) -> None:
-    size = sizes(subject.plan, 64, 128, 96, 1)
+    size = sizes(subject.plan.single, 64, 128, 96, 1)
     fused, original, inputs = subject.pair(size, subject.plan.modes[0], seed=3)
     whole = memory.saved_bytes(fused, inputs)
     precisions.with_precision(fused, SPLIT)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.plan.load import plan_file
+from fusegen.plan.module import module_of
 from fusegen.verify.region_sizes import several
 from fusegen.verify.sizes import LARGE, SMALL, sizes, typical
 from tests.plan.planning import SPECS as COMMITTED
@@ -27,7 +28,7 @@ def plan_of(directory: Path, chain: str, dims: str, inputs: str, arguments: str 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_every_symbol_has_a_value_and_groups_divide_the_channels(path: Path) -> None:
     plan = plan_file(path)
-    found = several(plan, (*SMALL, *LARGE))
+    found = several(module_of(plan), (*SMALL, *LARGE))
     assert len(found) == len(SMALL) + len(LARGE)
     for each in found:
         assert set(each.symbols) >= {*plan.spec.dims, *(n for n, a in plan.spec.arguments.items() if a.type == "int")}
@@ -46,7 +47,7 @@ def test_what_is_asked_for_is_given_where_the_spec_leaves_it_open() -> None:
 def test_numbers_of_the_spec_stay(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, "  - {op: relu}\n", "{rows: 8}", "{x: [rows, 24]}")
     assert str(sizes(plan, 33, 70, 96, 6)) == "33x24"
-    assert len(several(plan, SMALL)) == len({shape[0] for shape in SMALL})
+    assert len(several(module_of(plan), SMALL)) == len({shape[0] for shape in SMALL})
 
 
 def test_channels_are_rounded_to_a_fixed_number_of_groups(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ pytest.importorskip("torch")
 from fusegen.bench.shapes import sizes_of  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
 from fusegen.explain.choices import Question, size_of  # noqa: E402
-from fusegen.plan.load import plan_document  # noqa: E402
+from fusegen.plan.load import plan_document, planned_document  # noqa: E402
+from fusegen.plan.module import module_of  # noqa: E402
 from fusegen.spec.yaml import parse_yaml  # noqa: E402
 from fusegen.tune.command import _sizes  # noqa: E402
 from fusegen.tune.options import Options  # noqa: E402
@@ -55,15 +56,15 @@ def test_the_batch_grows_where_launch_shapes_are_measured(case) -> None:
 
 def test_a_shape_is_that_of_the_first_input(case) -> None:
     plan, width, channels = case
-    found = sizes_of(plan, f"3x5x{width}")
+    found = sizes_of(module_of(plan), f"3x5x{width}")
     assert (found.given, found.rows, found.channels) == ((3, 5, width), 15, channels)
     with pytest.raises(ValueError, match="it takes those of the input, 3"):
-        sizes_of(plan, "15x8")
+        sizes_of(module_of(plan), "15x8")
 
 
 def test_channels_that_two_parts_do_not_have() -> None:
     with pytest.raises(ValueError, match="does not allow 3x5x7"):
-        sizes_of(plan_document(parse_yaml(FILM, "film.yaml")), "3x5x7")
+        sizes_of(planned_document(parse_yaml(FILM, "film.yaml")), "3x5x7")
 
 
 def test_rows_of_a_question(case) -> None:

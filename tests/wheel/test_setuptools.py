@@ -20,7 +20,7 @@ from setuptools import Distribution, Extension  # noqa: E402
 from setuptools.errors import CompileError  # noqa: E402
 
 from fusegen import setuptools as hook  # noqa: E402
-from fusegen.plan.composition import compiled, package_names  # noqa: E402
+from fusegen.plan.module import compiled  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.setuptools import kernels  # noqa: E402
@@ -117,7 +117,7 @@ def uncompiled(project: Path, monkeypatch) -> Path:
         write_files(render_all(plans), directory)
         for plan in compiled(plans):
             (directory / plan.spec.name / "_C.so").write_text("portable")
-        names = [name for plan in plans for name in package_names(plan)]
+        names = [name for plan in plans for name in plan.package_names]
         files = [file for name in names for file in (directory / name).glob("*.[ps][yo]")]
         return {str(file.relative_to(directory)): file for file in files}
 

@@ -13,6 +13,7 @@ import fusegen
 from fusegen.emulate import EmulatedLibrary, EmulationError
 from fusegen.plan.load import plan_file
 from fusegen.plan.model import Mode
+from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from fusegen.render.cuda import render_kernels
 from fusegen.render.output import write_files
@@ -47,7 +48,7 @@ class Copy:
 
     def write(self, root: Path) -> Path:
         """Renders the package below `root`, for a GPU of one multiprocessor: there a block's loops have most turns."""
-        write_files(render_all([self.plan]), root)
+        write_files(render_all([module_of(self.plan)]), root)
         device = replace(self.plan.device, multiprocessors=1)
         training = replace(self.plan, variants=self.plan.variants[:1], device=device, tuning=())
         package = root / self.plan.spec.name

@@ -1,22 +1,18 @@
-"""A chain of several regions: the module around them, and a plan for each region that has kernels."""
+"""Plans a spec: as one region, or cut into several that are planned one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 
 from fusegen.chain.operands import KEEP
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
 from fusegen.plan.autocast import KnownDtypes
 from fusegen.plan.deferring import deferred
-from fusegen.plan.devices import Device
-from fusegen.plan.dimensions import Dimensions, dimensions, fixed_dimensions
 from fusegen.plan.images import Images
-from fusegen.plan.model import Mode
-from fusegen.plan.modes import modes_of_regions
-from fusegen.plan.plan import Part, Plan, make_plan
-from fusegen.plan.region import Region, Shape
+from fusegen.plan.module import ModulePlan, PlannedRegion, module_of
+from fusegen.plan.plan import make_plan
+from fusegen.plan.region import Region, is_single
 from fusegen.plan.region_specs import region_document, region_spec
 from fusegen.plan.regions import Partition
 from fusegen.spec.document import Document
@@ -25,143 +21,48 @@ from fusegen.spec.names import MAX_NAME_LENGTH
 from fusegen.spec.validate import merge
 
 
-@dataclass(frozen=True)
-class Composition:
-    """What a spec of several regions becomes.
-
-    returned: what forward returns, by the names of values. shapes: of all values that regions make, and of the inputs.
-    spatial: how many dimensions of positions these have.
-    """
-
-    spec: SpecModel
-    parts: tuple[Part, ...]
-    returned: tuple[str, ...]
-    shapes: Mapping[str, Shape]
-    spatial: int = 0
-    is_region = False
-    """Whether the module is one region, whose package is its own."""
-
-    @property
-    def plans(self) -> list[Plan]:
-        """Of the regions that have kernels, in order."""
-        return [part.plan for part in self.parts if part.plan is not None]
-
-    def with_plans(self, plans: Iterable[Plan]) -> Composition:
-        """The same with others in the place of `plans`."""
-        others = iter(plans)
-        return replace(self, parts=tuple(replace(part, plan=part.plan and next(others)) for part in self.parts))
-
-    @property
-    def device(self) -> Device:
-        return self.plans[0].device
-
-    @property
-    def op_names(self) -> list[str]:
-        return [name for plan in self.plans for name in plan.op_names]
-
-    @property
-    def has_precisions(self) -> bool:
-        """Whether the module can be told how float32 is multiplied: all its products are then its packages'."""
-        return any(plan.has_precisions for plan in self.plans) and all(part.plan for part in self.parts)
-
-    @property
-    def modes(self) -> list[Mode]:
-        return modes_of_regions(self.spec)
-
-
-Planned = Plan | Composition
-
-
-def modules(planned: Planned) -> list[Planned]:
-    """A module behind those of its regions, each of which has a package with a module of its own."""
-    return [planned] if planned.is_region else [*planned.plans, planned]
-
-
-def compiled(planned: Iterable[Planned]) -> list[Plan]:
-    """The plans of all packages that have kernels: of a composition, those of its regions."""
-    return [plan for each in planned for plan in each.plans]
-
-
-def dimensions_of(planned: Planned) -> Dimensions:
-    """How many dimensions inputs may have: what all regions with the rows of the first input allow."""
-    found = [dimensions(part.plan) for part in planned.parts if part.plan is not None and not part.region.beside]
-    bounded = next((each for each in found if each.most is not None), None)
-    return bounded or max(found, key=lambda each: each.least, default=Dimensions(1))
-
-
-def fixed_dimensions_of(planned: Planned) -> dict[str, int]:
-    """How many dimensions the inputs have that have one value for all rows, or other rows, and targets: by name."""
-    found = {name: count for plan in planned.plans for name, count in fixed_dimensions(plan.chain).items()}
-    found |= {name: len(planned.spec.inputs[name]) for plan in planned.plans for name in plan.chain.targets}
-    beside = {name for part in planned.parts if part.region.beside for name in part.region.inputs}
-    found |= {name: len(shape) for name, shape in planned.spec.inputs.items() if name in beside}
-    return {name: found[name] for name in planned.spec.inputs if name in found}
-
-
-def package_names(planned: Planned) -> list[str]:
-    """Of all packages that a spec becomes, the module's own first."""
-    return list(dict.fromkeys([planned.spec.name, *(plan.spec.name for plan in planned.plans)]))
-
-
-def refuse_compositions(planned: Iterable[Planned], what: str, hint: str | None = None) -> list[Plan]:
-    """The plans, where none is a composition. what: is not possible with one. hint: what is. Raises SpecError."""
-    found, diagnostics = [], []
-    for each in planned:
-        if not each.is_region:
-            message = f"{what} of {each.spec.name}: it has several regions ({_names(each)})"
-            diagnostics.append(Diagnostic("FG401", message, hint=hint))
-        else:
-            found += each.plans
-    if diagnostics:
-        raise SpecError(diagnostics)
-    return found
-
-
-def _names(planned: Planned) -> str:
-    return ", ".join(part.region.name for part in planned.parts)
-
-
-def compose(spec: SpecModel, document: Document) -> Composition:
-    """Plans a validated spec region by region. Raises SpecError with the diagnostics of all of them."""
+def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
+    """The plan of a validated spec. Raises SpecError with the diagnostics of all regions."""
+    if is_single(spec):
+        return module_of(make_plan(spec, document))
     partition = Partition(spec, document)
     diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, partition.images.spatial, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     regions = deferred(partition.regions, partition.returned, partition.images, partition.claim)
-    kernels = [region for region in regions if not _is_called(spec, region, regions)]
-    parts, known = [], KnownDtypes(spec)
+    planned, known = [], KnownDtypes(spec)
     for region in regions:
         plan = None
         if diagnostics and any(None in shape for shape in region.inputs.values()):
             continue  # of what an earlier region does not make
-        if region in kernels:
+        if _is_called(spec, region, regions):
+            known.layer(region)
+        else:
             own = region_spec(spec, region, partition.images)
             try:
                 plan = make_plan(own, region_document(document, region), known.of(region))
                 known.add(region, own, plan.chain)
             except SpecError as error:
                 diagnostics = merge(diagnostics, error.diagnostics)
-        else:
-            known.layer(region)
-        parts.append(Part(region, plan))
-    diagnostics += _of_rows(spec, parts, document)
+        planned.append(PlannedRegion(**vars(region), plan=plan))
+    diagnostics += _of_rows(planned, document)
     diagnostics = diagnostics or [*_unused(spec, regions, partition.images, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     shapes = {**partition.shapes, **{name: shape for each in regions for name, shape in each.inputs.items()}}
-    return Composition(spec, tuple(parts), partition.returned, shapes, partition.images.spatial)
+    return ModulePlan(spec, tuple(planned), partition.returned, shapes, partition.images.spatial)
 
 
-def _of_rows(spec: SpecModel, parts: Sequence[Part], document: Document) -> Iterator[Diagnostic]:
+def _of_rows(regions: Sequence[PlannedRegion], document: Document) -> Iterator[Diagnostic]:
     """Refuses values without a dimension of the channels where a region would take them."""
-    for part in parts:
-        if part.plan is not None and part.plan.chain.result.transposed:
+    for region in regions:
+        if region.plan is not None and region.plan.chain.result.transposed:
             message = "a module of several regions has no result whose rows come behind the channels"
-            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"))
-        taken = any(name in each.region.inputs for each in parts for name in part.region.results)
-        if part.plan is not None and part.plan.chain.result.drops_channels and taken:
-            message = f"a later region takes values with the channels, and '{part.region.name}' ends with [rows]"
-            yield document.diagnostic("FG309", message, ("chain", part.region.places[-1], "op"), hint=KEEP)
+            yield document.diagnostic("FG309", message, ("chain", region.places[-1], "op"))
+        taken = any(name in each.inputs for each in regions for name in region.results)
+        if region.plan is not None and region.plan.chain.result.drops_channels and taken:
+            message = f"a later region takes values with the channels, and '{region.name}' ends with [rows]"
+            yield document.diagnostic("FG309", message, ("chain", region.places[-1], "op"), hint=KEEP)
 
 
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
