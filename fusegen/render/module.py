@@ -19,7 +19,7 @@ from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
 from fusegen.render.operators import OpRenderer
 from fusegen.render.original import construct, dimensions_text, extra_repr, reset, shapes, signature
-from fusegen.render.regions import regions_context
+from fusegen.render.regions import base, packages_context, regions_context
 from fusegen.render.types import TORCH, type_roles
 from fusegen.spec.model import SpecModel
 
@@ -48,14 +48,20 @@ def render_module(planned: ModulePlan, sources: Mapping[str, str]) -> str:
     """The text of __init__.py. sources: the digest of the C++ sources of each package that has kernels, by its name."""
     spec, eager = planned.spec, eager_lines(planned)
     if planned.single:
-        (plan,) = planned.plans
-        own = {**call_context(plan), "base": "FusedModule", "sources": sources[spec.name], "schemas": []}
-        own["shapes"] = shapes(plan)
+        own = {**call_context(planned.single), "regions": [], "sources": sources[spec.name], "schemas": []}
+        own["shapes"] = shapes(planned.single)
     else:
-        own = regions_context(planned, sources)
+        own = {**regions_context(planned), **packages_context(planned, sources)}
+        own |= {
+            "file": spec.name,
+            "name": spec.name,
+            "class_name": spec.class_name,
+            "precisions": planned.has_precisions,
+        }
     return render(
-        "module.py.j2" if planned.single else "module_of_regions.py.j2",
+        "module.py.j2",
         **own,
+        base=base(planned),
         about=spec.about.rstrip("."),
         formula=formula(planned),
         uses_sequence=any(argument.type == "shape" for argument in spec.arguments.values()),
@@ -76,7 +82,7 @@ def render_module(planned: ModulePlan, sources: Mapping[str, str]) -> str:
 def formula(planned: ModulePlan) -> list[str]:
     """The chain in PyTorch's words."""
     if planned.single:
-        return chain_lines(planned.plans[0])
+        return chain_lines(planned.single)
     return [line.replace("self.", "") for line in eager_lines(planned)]
 
 

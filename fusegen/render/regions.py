@@ -65,26 +65,34 @@ def _maker(region: PlannedRegion) -> str:
     return f"torch.nn.functional.{function}: {where}"
 
 
-def regions_context(planned: ModulePlan, sources: Mapping[str, str]) -> dict[str, Any]:
-    """What the template of a module of several regions needs to know. sources: the digest of each region's package."""
-    regions = [_region(region, sources) for region in planned.regions]
-    kernels = [region for region in regions if region.package]
+def base(planned: ModulePlan) -> str:
+    """The class of `_support` that the module's is derived from."""
+    if planned.single:
+        return "FusedModule"
+    return "FusedImageRegions" if planned.spatial else "FusedRegions"
+
+
+def regions_context(planned: ModulePlan) -> dict[str, Any]:
+    """What templates need to know to call several regions, of a package or in one file."""
     inputs = list(planned.spec.inputs)
     return {
-        "file": planned.spec.name,
-        "name": planned.spec.name,
-        "class_name": planned.spec.class_name,
-        "base": "ComposedImages" if planned.spatial else "ComposedModule",
-        "regions": regions,
-        "kernels": kernels,
-        "variables": as_tuple([region.variable for region in kernels]),
-        "products": any(step.anchor and not step.spatial for step in planned.spec.chain),
-        "precisions": planned.has_precisions,
         "dimensions": dimensions_text(planned.dimensions, inputs, planned.fixed_dimensions),
         "inputs_all": inputs,
         "calls": calls(planned),
         "formats": formats(planned),
         "writes": writes(planned),
+    }
+
+
+def packages_context(planned: ModulePlan, sources: Mapping[str, str]) -> dict[str, Any]:
+    """What the template of a package needs to know besides. sources: the digest of each region's package."""
+    regions = [_region(region, sources) for region in planned.regions]
+    kernels = [region for region in regions if region.package]
+    return {
+        "regions": regions,
+        "kernels": kernels,
+        "variables": as_tuple([region.variable for region in kernels]),
+        "products": any(step.anchor and not step.spatial for step in planned.spec.chain),
         "shapes": _shapes(planned),
     }
 

@@ -13,9 +13,8 @@ from fusegen.render.alignment import eager_lines
 from fusegen.render.environment import render
 from fusegen.render.module import call_context, formula, returns
 from fusegen.render.operators import ops
-from fusegen.render.original import construct, dimensions_text, signature
-from fusegen.render.region_formats import formats, writes
-from fusegen.render.regions import calls
+from fusegen.render.original import construct, signature
+from fusegen.render.regions import base, regions_context
 from fusegen.standalone.header import header
 from fusegen.standalone.inputs import Inputs
 from fusegen.standalone.named import NamedPlan, named_plans
@@ -63,7 +62,9 @@ def render_standalone(planned: ModulePlan, inputs: Inputs) -> str:
         "construct": lines,
         "formula": [bare(line) for line in formula(planned)],
         "returns": returns(spec),
-        **(_single(found[0]) if planned.single else _composed(planned)),
+        "base": base(planned),
+        "regions": [] if planned.single else [_region(named) for named in found],
+        **(_call(found[0]) if planned.single else regions_context(planned)),
     }
     module = render(f"{DIRECTORY}/module.py.j2", **context)
     support = support_text(re.findall(r"\b_support\.(\w+)", module))
@@ -96,23 +97,6 @@ def _architecture(target: str) -> str:
 def _constructed(planned: ModulePlan) -> list[str]:
     """The constructor's body, as a package has it."""
     return construct(planned, eager_lines(planned), precisions=False)
-
-
-def _single(named: NamedPlan) -> dict[str, Any]:
-    return {"regions": [], "base": "FusedModule", **_call(named)}
-
-
-def _composed(planned: ModulePlan) -> dict[str, Any]:
-    inputs = list(planned.spec.inputs)
-    return {
-        "regions": [_region(named) for named in named_plans(planned)],
-        "base": "ComposedImages" if planned.spatial else "ComposedModule",
-        "dimensions": dimensions_text(planned.dimensions, inputs, planned.fixed_dimensions),
-        "formats": formats(planned),
-        "writes": writes(planned),
-        "calls": calls(planned),
-        "inputs_all": inputs,
-    }
 
 
 def _region(named: NamedPlan) -> RegionText:

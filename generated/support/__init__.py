@@ -81,13 +81,13 @@ __all__ = [
 # Modules that not all packages use, and what packages take of them: imported when one asks for it.
 _OPTIONAL = {
     "batches": ("EMPTY", "OTHER_BATCH", "Multiplied"),
-    "composed_images": ("ComposedImages",),
-    "composed_module": ("ComposedModule", "Composition", "region"),
     "constants": ("beyond", "far_from_one", "not_numbers", "refused", "uncounted"),
     "convolution": ("UNBATCHED", "Convolved", "misfit_convolution", "result_shape"),
+    "image_regions": ("FusedImageRegions",),
     "images": ("OTHER_POSITIONS", "Multiplicand", "Pictured", "has_no_variance"),
     "losses": ("Loss",),
     "ranks": ("RANKS_COMPILED", "RANKS_PRECISION", "RankOperator", "Ranks", "group_of"),
+    "regions": ("FusedRegions", "RegionPackages", "region"),
 }
 
 

@@ -65,7 +65,7 @@ _region_down = _region(
     "ce834a11bc90",
 )
 
-_package = _support.Composition(
+_package = _support.RegionPackages(
     "transformer_mlp_prenorm",
     __name__,
     __file__,
@@ -73,7 +73,7 @@ _package = _support.Composition(
 )
 
 
-class TransformerMlpPrenorm(_support.ComposedModule):
+class TransformerMlpPrenorm(_support.FusedRegions):
     """Fused kernels of
 
         v = norm(x)

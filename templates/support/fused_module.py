@@ -111,7 +111,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
             with once(self):
                 return self._fusegen_run_part(inputs, part, deeper=deeper + 1, last=last)
         package = (part or self)._fusegen_package
-        self._fusegen_tell(found, package, depth=(7 if part is None else 9) + deeper)
+        self._fusegen_tell(found, package, depth=(7 if part is None else 10) + deeper)
         result = part.fusegen_reference(self, *inputs) if part else self.fusegen_reference(*inputs)
         if found.first_order and not torch.compiler.is_compiling():
             for each in result if isinstance(result, tuple) else (result,):

@@ -141,7 +141,7 @@ def test_beside_double_precision(pairs, name: str, training: bool) -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 def test_a_convolution_is_that_of_the_package(pairs, emulation_cache: Path, training: bool) -> None:
-    """Bit for bit. test_composed.py compares regions so."""
+    """Bit for bit. test_regions.py compares regions so."""
     spec, case = BUILT["film"].spec, CASES["film"]
     package, exported = pairs["film"]
     directory = Path(sys.modules[package.__module__].__file__ or "").parent

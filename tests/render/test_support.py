@@ -48,7 +48,7 @@ def test_all_that_is_included_or_imported_is_there(name: str) -> None:
             "geglu",
             "kernels/row.cuh kernels/column.cuh kernels/tile.cuh dropout.cuh tuning.cuh ranks.cuh ranks.py images.py",
         ),
-        ("linear_layernorm_gelu", "kernels/column.cuh kernels/l2.cuh kernels/tile.cuh losses.py composed_module.py"),
+        ("linear_layernorm_gelu", "kernels/column.cuh kernels/l2.cuh kernels/tile.cuh losses.py regions.py"),
         ("batchnorm2d_add_relu", "kernels/row.cuh kernels/row_reduction.cuh contraction/contraction.cu batches.py"),
     ],
 )

@@ -43,7 +43,7 @@ def _import_beside(module, name, package):
     return importlib.import_module(f"..{package}", __package__)
 
 
-class Composition:
+class RegionPackages:
     """What is known of the packages of a module's regions together."""
 
     def __init__(self, name, module, file, regions):
@@ -63,7 +63,7 @@ class Composition:
         return self.packages[0].no_second_derivative()
 
 
-class ComposedModule(FusedModule):
+class FusedRegions(FusedModule):
     """A chain of operators as the fused kernels of several regions.
 
     Where the kernels of a region cannot do what PyTorch's operators would do, those run in its
@@ -75,7 +75,7 @@ class ComposedModule(FusedModule):
         """Whether a call with these inputs would run the kernels of all regions; else the first
         reason, behind the name of its region. Computes nothing.
         """
-        self._fusegen_check_dimensions(inputs)
+        check_inputs(self._fusegen_package.name, self._fusegen_dimensions, inputs)
         precisions = {}
         fake = FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -101,11 +101,11 @@ class ComposedModule(FusedModule):
     def _fusegen_run(self, *inputs):
         if isinstance(inputs[0], fx.Proxy):
             return self._fusegen_leaf(inputs)
-        self._fusegen_check_dimensions(inputs)
-        return self._fusegen_chain(self._fusegen_run_region, *inputs)
-
-    def _fusegen_check_dimensions(self, inputs):
         check_inputs(self._fusegen_package.name, self._fusegen_dimensions, inputs)
+        return self._fusegen_run_regions(inputs)
+
+    def _fusegen_run_regions(self, inputs):
+        return self._fusegen_chain(self._fusegen_run_region, *inputs)
 
     def _fusegen_run_region(self, part, *inputs):
         return self._fusegen_run_part(inputs, part)

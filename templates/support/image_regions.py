@@ -8,9 +8,6 @@ do and no other region takes it; else it is copied. So is the gradient of a cont
 
 from functools import partial
 
-from torch import fx
-
-from .composed_module import ComposedModule
 from .memory_formats import (
     as_channels_last,
     as_contiguous,
@@ -18,10 +15,11 @@ from .memory_formats import (
     is_only_last,
     with_contiguous_gradient,
 )
+from .regions import FusedRegions
 from .stand_in import is_autocast
 
 
-class ComposedImages(ComposedModule):
+class FusedImageRegions(FusedRegions):
     """_fusegen_formats: of each result whether it is in channels_last; or the place of the input
     that it begins with, and the convolutions from there on: it is, where that or a weight is.
     _fusegen_writes: the packages of regions that make results alone, with the place of each.
@@ -30,10 +28,7 @@ class ComposedImages(ComposedModule):
     _fusegen_formats: tuple = ()
     _fusegen_writes: dict = {}
 
-    def _fusegen_run(self, *inputs):
-        if isinstance(inputs[0], fx.Proxy):
-            return self._fusegen_leaf(inputs)
-        self._fusegen_check_dimensions(inputs)
+    def _fusegen_run_regions(self, inputs):
         lasts = [self._fusegen_is_last(inputs, each) for each in self._fusegen_formats]
         inputs = self._fusegen_with_gradients(inputs, lasts)
         run = partial(self._fusegen_run_images, lasts)

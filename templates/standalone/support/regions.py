@@ -4,7 +4,7 @@ from ...support.dimensions import check_inputs
 from .fused_module import FusedModule
 
 
-class Composition:
+class RegionPackages:
     """What is known of all regions together."""
 
     built = True
@@ -14,15 +14,15 @@ class Composition:
         self.device = self.packages[0].device
 
 
-class ComposedModule(FusedModule):
+class FusedRegions(FusedModule):
     """A chain of operators as the fused kernels of several regions."""
 
     def _fusegen_run(self, *inputs):
-        self._fusegen_check_dimensions(inputs)
-        return self._fusegen_chain(self._fusegen_run_region, *inputs)
-
-    def _fusegen_check_dimensions(self, inputs):
         check_inputs(self._fusegen_package.name, self._fusegen_dimensions, inputs)
+        return self._fusegen_run_regions(inputs)
+
+    def _fusegen_run_regions(self, inputs):
+        return self._fusegen_chain(self._fusegen_run_region, *inputs)
 
     def _fusegen_run_region(self, part, *inputs):
         return self._fusegen_run_part(inputs, part)

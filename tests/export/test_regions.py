@@ -47,7 +47,7 @@ class Sums(nn.Module):
 @pytest.fixture(scope="module")
 def files(emulated, emulation_cache, tmp_path_factory) -> dict[str, tuple[dict[str, Any], Any]]:
     """By spec: what the exported file defines, and what it is compared with."""
-    root = tmp_path_factory.mktemp("composed")
+    root = tmp_path_factory.mktemp("regions")
     specs = [root / "region_block.yaml", root / "packed_mlp.yaml", root / "exported_sums.yaml"]
     for spec, text in zip(specs, (BLOCK, MLP, SUMS), strict=True):
         spec.write_text(text)
