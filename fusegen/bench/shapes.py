@@ -31,7 +31,7 @@ def sizes_of(planned: ModulePlan, shape: str) -> Sizes:
     allow that shape.
     """
     if not planned.single:
-        return _of_composition(planned, shape)
+        return _of_regions(planned, shape)
     (plan,) = planned.plans
     usual = typical(plan)
     if shape == TYPICAL:
@@ -49,7 +49,7 @@ def sizes_of(planned: ModulePlan, shape: str) -> Sizes:
     return found
 
 
-def _of_composition(planned: ModulePlan, shape: str) -> Sizes:
+def _of_regions(planned: ModulePlan, shape: str) -> Sizes:
     spec = planned.spec
     symbols = dict(spec.dims)
     if shape != TYPICAL:

@@ -10,7 +10,6 @@ import typer
 from fusegen.explain.build import build
 from fusegen.explain.choices import Question
 from fusegen.explain.formats import write
-from fusegen.explain.model import Report
 from fusegen.explain.page import Shown
 from fusegen.explain.picture import picture_of_regions
 from fusegen.explain.whole import whole_of
@@ -38,7 +37,7 @@ def region_of(planned: Sequence[ModulePlan], name: str) -> ModulePlan:
 def reported(planned: ModulePlan, question: Question | None, target: str | None) -> Shown:
     """What a page has of a spec. question, target: as build() has them, asked of each region."""
     reports = [build(plan, question, target=target) for plan in planned.plans]
-    return reports[0] if planned.single else (whole_of(planned, reports), reports)
+    return None if planned.single else whole_of(planned, reports), reports
 
 
 def written(planned: ModulePlan, question: Question | None, target: str | None, format_: str = "text") -> str:
@@ -48,10 +47,9 @@ def written(planned: ModulePlan, question: Question | None, target: str | None, 
     """
     if format_ == "plan.json":
         return json.dumps(module_summary(planned), indent=2) + "\n"
-    shown = reported(planned, question, target)
-    if isinstance(shown, Report):
-        return write(shown, format_)
-    whole, reports = shown
+    whole, reports = reported(planned, question, target)
+    if whole is None:
+        return write(reports[0], format_)
     if format_ == "json":
         plans = {report.name: report.model_dump(mode="json") for report in reports}
         return json.dumps(module_summary(planned) | {"plans": plans}, indent=2) + "\n"

@@ -11,16 +11,15 @@ from fusegen.explain.drawing import drawn
 from fusegen.explain.picture import environment
 from fusegen.explain.whole import Whole
 
-Shown = model.Report | tuple[Whole, Sequence[model.Report]]
-"""A report, or a module of several regions with the report of each."""
+Shown = tuple[Whole | None, Sequence[model.Report]]
+"""The reports of a module's regions, behind what several are together."""
 
 
 def page(*shown: Shown) -> str:
     """The HTML of what is shown, one under the other. All variants but the first are folded, and so is what was not
     taken."""
-    modules = [(None, [each]) if isinstance(each, model.Report) else each for each in shown]
-    found = [(whole, list(map(_shown, reports))) for whole, reports in modules]
-    name = ", ".join(whole.name if whole else reports[0].name for whole, reports in modules)
+    found = [(whole, list(map(_shown, reports))) for whole, reports in shown]
+    name = ", ".join(whole.name if whole else reports[0].name for whole, reports in shown)
     return environment().get_template("page.html.j2").render(name=name, modules=found)
 
 

@@ -18,8 +18,9 @@ from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
 from fusegen.render.operators import OpRenderer
-from fusegen.render.original import construct, dimensions_text, extra_repr, reset, shapes, signature
+from fusegen.render.original import construct, dimensions_text, extra_repr, reset, signature
 from fusegen.render.regions import base, packages_context, regions_context
+from fusegen.render.shape_lines import shape_lines
 from fusegen.render.types import TORCH, type_roles
 from fusegen.spec.model import SpecModel
 
@@ -49,7 +50,6 @@ def render_module(planned: ModulePlan, sources: Mapping[str, str]) -> str:
     spec, eager = planned.spec, eager_lines(planned)
     if planned.single:
         own = {**call_context(planned.single), "regions": [], "sources": sources[spec.name], "schemas": []}
-        own["shapes"] = shapes(planned.single)
     else:
         own = {**regions_context(planned), **packages_context(planned, sources)}
         own |= {
@@ -62,6 +62,7 @@ def render_module(planned: ModulePlan, sources: Mapping[str, str]) -> str:
         "module.py.j2",
         **own,
         base=base(planned),
+        shapes=shape_lines(planned),
         about=spec.about.rstrip("."),
         formula=formula(planned),
         uses_sequence=any(argument.type == "shape" for argument in spec.arguments.values()),

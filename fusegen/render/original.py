@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Container, Mapping, Sequence
 
-from fusegen.chain.convolution import shape_form
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.plan.dimensions import Dimensions, dimensions
+from fusegen.plan.dimensions import Dimensions
 from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
 from fusegen.render.functions import as_tuple, repr_double
 from fusegen.spec.model import RESULT, SpecModel
 
@@ -89,45 +86,6 @@ def extra_repr(*chains: Chain) -> str:
     return ", ".join([*shown, *(f"{name}={{self.{name}}}" for name in constants)])
 
 
-def shapes(plan: Plan) -> list[str]:
-    """The docstring's lines about inputs, the result and dtypes."""
-
-    def text(shape: tuple[Dim, ...]) -> str:
-        return "[" + ", ".join(map(str, shape)) + "]"
-
-    spec, chain, allowed = plan.spec, plan.chain, dimensions(plan)
-    lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
-    if chain.spatial:
-        form = shape_form(chain.spatial)
-        returned = chain.result.shape(chain.inputs[0].shape[:1], chain.channels, form[2:])
-        lines.append(f"Returns {text(returned)}.")
-        of = "PyTorch's convolution" if chain.convolution else f"{chain.inputs[0].name}"
-        lines.append(f"The memory format is that of {of}. In channels_last nothing is copied.")
-    else:
-        *leading, last = chain.inputs[0].shape
-        own, channels = chain.result.shape(leading, last if chain.trailing else chain.channels), chain.channels
-        further = {name: node.is_full for name, node in chain.result.further.items()}
-        named = {
-            name: (*leading, (last if chain.trailing else channels) if full else 1) for name, full in further.items()
-        }
-        each = [f"{name} {text(named.get(name, own))}" for name in spec.outputs or ()]
-        lines.append(f"Returns {', '.join(each) or text(own)}.")
-    if allowed.most is None:
-        any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
-        rows = chain.inputs[0].shape[0] if chain.batched else chain.rows
-        any_number = "any number of dimensions" if chain.batched else any_number
-        lines.append(f"In place of {rows} there may be {any_number}, alike for all of these.")
-    return [*lines, *dtypes_text(spec)]
-
-
-def dtypes_text(spec: SpecModel) -> list[str]:
-    """The docstring's lines about dtypes."""
-    if spec.modes is not None:
-        modes = (", ".join(f"{name} in {dtype}" for name, dtype in each.items()) for each in spec.modes)
-        return textwrap.wrap(f"The kernels take {'; or '.join(modes)}.", 92)
-    return textwrap.wrap(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".", 92)
-
-
 def dimensions_text(allowed: Dimensions, inputs: Sequence[str], fixed: Mapping[str, int]) -> str:
     """How many dimensions the inputs may have, as an expression. fixed: of those with dimensions of their own."""
     places = {index: fixed[name] for index, name in enumerate(inputs) if name in fixed}
@@ -140,13 +98,6 @@ def dimensions_text(allowed: Dimensions, inputs: Sequence[str], fixed: Mapping[s
         line = f"_support.Dimensions({arguments})"
         return line if len(line) <= 70 else f"_support.Dimensions(\n        {arguments}\n    )"
     return f"_support.Dimensions({allowed.least})"
-
-
-def _autocast(spec: SpecModel) -> str:
-    narrow = [dtype for dtype in spec.dtypes if dtype != "float32"]
-    if "float32" not in spec.dtypes or not narrow:
-        return ""
-    return f", and float32 parameters under autocast to {' or '.join(narrow)}"
 
 
 def batched_lines(chain: Chain, others: Container[str] = ()) -> list[str]:

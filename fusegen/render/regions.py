@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.ir.axes import Dim
 from fusegen.ops.convolution import Convolving
 from fusegen.plan.module import ModulePlan, PlannedRegion
-from fusegen.plan.region import Shape
 from fusegen.plan.summary import step_data, summary
 from fusegen.render.functions import as_tuple
-from fusegen.render.original import dimensions_text, dtypes_text
+from fusegen.render.original import dimensions_text
 from fusegen.render.region_formats import formats, shared, takes_last, writes
 
 
@@ -93,7 +91,6 @@ def packages_context(planned: ModulePlan, sources: Mapping[str, str]) -> dict[st
         "kernels": kernels,
         "variables": as_tuple([region.variable for region in kernels]),
         "products": any(step.anchor and not step.spatial for step in planned.spec.chain),
-        "shapes": _shapes(planned),
     }
 
 
@@ -127,37 +124,3 @@ def calls(planned: ModulePlan) -> list[str]:
             )
     returned = planned.returned
     return [*lines, f"return {returned[0] if planned.spec.outputs is None else as_tuple(list(returned))}"]
-
-
-def _shape(planned: ModulePlan, name: str) -> Shape:
-    """Of a result."""
-    shape = planned.shapes[name]
-    region = next(region for region in planned.regions if name in region.results)
-    plan, (*others, _) = region.plan, region.results
-    if plan is None or name in others or (others and not plan.chain.result.drops_channels):
-        return shape
-    rows, channels = (shape[:1], shape[1]) if planned.spatial else (shape[:-1], shape[-1])
-    return plan.chain.result.shape(rows, channels, shape[2:] if planned.spatial else ())  # which may be of rows
-
-
-def _shapes(planned: ModulePlan) -> list[str]:
-    """The docstring's lines about inputs, results and dtypes."""
-
-    def text(shape: tuple[Dim, ...]) -> str:
-        return f"[{', '.join(map(str, shape))}]"
-
-    spec = planned.spec
-    lines = [f"{name}: {text(shape)}" for name, shape in spec.inputs.items()]
-    made = [text(_shape(planned, name)) for name in planned.returned]
-    if spec.outputs is None:
-        lines.append(f"Returns {made[0]}.")
-    else:
-        lines.append(
-            "Returns " + ", ".join(f"{name} {shape}" for name, shape in zip(spec.outputs, made, strict=True)) + "."
-        )
-    allowed = planned.dimensions
-    if allowed.most is None:
-        any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
-        first = next(iter(spec.inputs.values()))[0]
-        lines.append(f"In place of {first} there may be {any_number}, alike for all of these.")
-    return [*lines, *dtypes_text(spec)]

@@ -73,14 +73,14 @@ def what_ran(subject: Subject, what: str, size: Sizes, module: nn.Module | None 
 @pytest.mark.parametrize(("what", "program"), [(EVAL, "eval_forward"), (TRAIN, "train_forward")])
 def test_a_forward_pass_is_asked_for_alone(subjects, extension, what: str, program: str) -> None:
     subject = subjects["batch"]
-    found = what_ran(subject, what, sizes(subject.plan, 9, 5, 7, 1))
+    found = what_ran(subject, what, sizes(subject.plan.single, 9, 5, 7, 1))
     assert found == Ran("two_pass", "row 9 of 32x8")
     assert extension.asked == [(f"fusegen_ran_batch_{program}", subject.plan.modes[-2].index, 9, 7, 1)]
 
 
 def test_both_directions_with_the_groups_of_the_chain(subjects, extension) -> None:
     subject = subjects["groups"]
-    found = what_ran(subject, STEP, sizes(subject.plan, 5, 0, 48, 1))
+    found = what_ran(subject, STEP, sizes(subject.plan.single, 5, 0, 48, 1))
     assert found == Ran("two_pass / row", "row 5 of 32x8 / row 5 of 32x8")
     assert [call[0].rpartition("_")[2] for call in extension.asked] == ["forward", "backward"]
     assert {call[2:] for call in extension.asked} == {(5, 48, 6)}
@@ -116,13 +116,13 @@ def test_the_reason_why_no_kernels_run(subjects, extension) -> None:
             return Use(self.training, "" if self.training else "there is a hook")
 
     subject = subjects["batch"]
-    found = what_ran(subject, EVAL, sizes(subject.plan, 9, 5, 7, 1), Hooked())
+    found = what_ran(subject, EVAL, sizes(subject.plan.single, 9, 5, 7, 1), Hooked())
     assert found == Ran("none", "PyTorch's operators: there is a hook") and not extension.asked
     assert found.told == "none (PyTorch's operators: there is a hook)"
-    assert what_ran(subject, TRAIN, sizes(subject.plan, 9, 5, 7, 1), Hooked()).schedule == "two_pass"
+    assert what_ran(subject, TRAIN, sizes(subject.plan.single, 9, 5, 7, 1), Hooked()).schedule == "two_pass"
 
 
 def test_an_extension_that_is_not_there(subjects) -> None:
     subject = subjects["batch"]
-    found = what_ran(subject, TRAIN, sizes(subject.plan, 9, 5, 7, 1))
+    found = what_ran(subject, TRAIN, sizes(subject.plan.single, 9, 5, 7, 1))
     assert found.schedule == "unknown" and found.launches.startswith("the launchers cannot tell: ")

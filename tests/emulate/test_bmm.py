@@ -86,7 +86,7 @@ def subject(request, subjects):
 
 
 def pair(subject, size="odd", mode=0):
-    fused, original, inputs = subject.pair(sizes(subject.plan, *SIZES[size]), subject.plan.modes[mode], 3)
+    fused, original, inputs = subject.pair(sizes(subject.plan.single, *SIZES[size]), subject.plan.modes[mode], 3)
     fused.fusegen_strict = True
     return fused, original, inputs
 

@@ -82,7 +82,7 @@ def failures(comparisons):
 @pytest.mark.parametrize("size", [(33, 6, 11, 1), (1, 16, 24, 1), None], ids=["odd", "one row", "typical"])
 def test_beside_the_original(subjects, name, size) -> None:
     subject = subjects[name]
-    chosen = module_sizes(subject.plan, *size) if size else module_typical(subject.plan)
+    chosen = module_sizes(subject.plan.single, *size) if size else module_typical(subject.plan)
     fused, original, inputs = subject.pair(chosen, subject.plan.modes[0], 3)
     fused.fusegen_strict = True
     found = compare_module(fused, original, inputs)
@@ -102,7 +102,7 @@ def by_hand(q, k, bias, slope, shift, key, causal, padding):
 def test_the_sums_of_what_is_spread(subjects) -> None:
     """Beside the chain by hand: each gradient has the shape of its input."""
     subject = subjects["masked_scores"]
-    fused, _, inputs = subject.pair(typical(subject.plan), subject.plan.modes[0], 4)
+    fused, _, inputs = subject.pair(typical(subject.plan.single), subject.plan.modes[0], 4)
     fused, results = type(fused).__mro__[1](), []  # what returns both
     fused.fusegen_strict = True
     for call in (fused, by_hand):
@@ -127,7 +127,7 @@ def test_more_dimensions(subjects) -> None:
 
 def test_torch_compile_without_graph_break(subjects) -> None:
     subject = subjects["masked_scores"]
-    fused, _, inputs = subject.pair(typical(subject.plan), subject.plan.modes[0], 3)
+    fused, _, inputs = subject.pair(typical(subject.plan.single), subject.plan.modes[0], 3)
     torch._dynamo.reset()
     compiled, results = torch.compile(copy.deepcopy(fused), fullgraph=True, backend="aot_eager"), []
     wanted = [x for x in inputs if x.requires_grad]

@@ -79,7 +79,7 @@ def subjects(tmp_path_factory, emulation_cache):
 
 
 def pair(subject, size):
-    fused, original, inputs = subject.pair(sizes(subject.plan, *SIZES[size]), subject.plan.modes[0], 3)
+    fused, original, inputs = subject.pair(sizes(subject.plan.single, *SIZES[size]), subject.plan.modes[0], 3)
     fused.fusegen_strict = True
     return fused, original, inputs
 

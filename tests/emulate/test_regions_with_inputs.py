@@ -63,7 +63,7 @@ outputs: [filled, result]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, emulation_cache):
-    """The composition and the emulated package, by a name."""
+    """The plan and the emulated package, by a name."""
     root, found = tmp_path_factory.mktemp("regions_with_inputs"), {}
     for name, text in (("conditioned_block", BLOCK), ("gated_rows", GATE)):
         (root / f"{name}.yaml").write_text(text)

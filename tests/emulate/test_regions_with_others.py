@@ -37,7 +37,7 @@ outputs: [a, result]
 
 @pytest.fixture(scope="module")
 def mlp(tmp_path_factory, emulation_cache):
-    """The composition, and its emulated package."""
+    """The plan, and its emulated package."""
     root = tmp_path_factory.mktemp("packed")
     (root / "packed_mlp.yaml").write_text(MLP)
     plan = planned_file(root / "packed_mlp.yaml")

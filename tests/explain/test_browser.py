@@ -75,7 +75,7 @@ def rgb(colour: str) -> str:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_page_on_a_phone_and_on_a_screen(tmp_path: Path, dark: bool) -> None:
     names = ("matmul_bn_bias_div_swish", "long_names")
-    found = shown([page(report(name)) for name in names], tmp_path, dark=dark)
+    found = shown([page((None, [report(name)])) for name in names], tmp_path, dark=dark)
     assert [(each["width"], each["opened"]) for each in found] == [
         (width, opened) for _ in names for width in WIDTHS for opened in (False, True)
     ]

@@ -52,7 +52,7 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_well_formed_and_stands_alone(name: str) -> None:
-    text = page(report(name))
+    text = page((None, [report(name)]))
     found = Reader(text)
     assert text.startswith("<!DOCTYPE html>") and text.endswith("</html>\n")
     tags = {tag for tag, _, _ in found.elements}
@@ -67,7 +67,7 @@ def test_it_is_well_formed_and_stands_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_that_the_plan_says_is_there(name: str) -> None:
-    found, text = report(name), Reader(page(report(name))).text.lower()
+    found, text = report(name), Reader(page((None, [report(name)]))).text.lower()
     said = [found.name, found.device.name, *found.chain, *found.estimates]
     for variant in found.variants:
         said += [variant.name, *(each.name for each in variant.saved), *(each.reason for each in variant.saved)]
@@ -82,7 +82,7 @@ def test_everything_that_the_plan_says_is_there(name: str) -> None:
 
 
 def test_what_comes_from_a_spec_is_escaped() -> None:
-    text = page(report("long_names"))
+    text = page((None, [report("long_names")]))
     assert ABOUT in " ".join(Reader(text).parts)
     assert "</title> {{" not in text and "&lt;/title&gt; {{ 7 * 7 }}" in text
     assert LONG in text and HARD in text
@@ -90,7 +90,7 @@ def test_what_comes_from_a_spec_is_escaped() -> None:
 
 def test_a_long_plan_is_folded() -> None:
     """All variants but the first, and the schedules that are not taken."""
-    found = Reader(page(report("matmul_bn_bias_div_swish")))
+    found = Reader(page((None, [report("matmul_bn_bias_div_swish")])))
     opened = [attributes for tag, attributes, _ in found.elements if tag == "details" and "open" in attributes]
     programs = [program for variant in report("matmul_bn_bias_div_swish").variants for program in variant.programs]
     assert len(opened) == len(programs) == 4
@@ -99,7 +99,7 @@ def test_a_long_plan_is_folded() -> None:
 
 
 def test_dark_and_light_colours_are_both_there() -> None:
-    text = page(report("matmul_bn_bias_div_swish"))
+    text = page((None, [report("matmul_bn_bias_div_swish")]))
     light, _, dark = text.partition("@media (prefers-color-scheme: dark)")
     assert f"--paper: {LIGHT['paper']};" in light and f"--paper: {DARK['paper']};" in dark
     assert LIGHT.keys() == DARK.keys()
@@ -129,7 +129,7 @@ def test_text_has_the_contrast_that_reading_takes(colours: dict[str, str]) -> No
 
 def test_what_launchers_chose_and_rejected(emulation_cache: Path) -> None:
     found = build(committed("matmul_bn_bias_div_swish"), Question(rows=1024), emulation_cache)
-    text = Reader(page(found)).text
+    text = Reader(page((None, [found]))).text
     assert "column runs" in text and "The launcher takes it: tiles of columns fit shared memory (estimate" in text
     assert "two_pass not taken" in text and "The launcher does not take it: estimated slower (estimate" in text
     # What was measured near this size goes first.

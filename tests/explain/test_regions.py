@@ -71,9 +71,9 @@ def test_as_json(capsys) -> None:
 
 @pytest.fixture(scope="module")
 def regions() -> tuple[Whole, list[Report]]:
-    (composition,) = planned_files([SPEC])
-    reports = [build(plan) for plan in composition.plans]
-    return whole_of(composition, reports), reports
+    (planned,) = planned_files([SPEC])
+    reports = [build(plan) for plan in planned.plans]
+    return whole_of(planned, reports), reports
 
 
 def test_the_whole_is_the_sum_of_its_regions(regions) -> None:
@@ -98,7 +98,7 @@ def test_a_page_of_all_regions(capsys, regions) -> None:
     places += [text.index(f"{each.name} {each.about}") for each in reports]
     assert places == sorted(places)
     for each in reports:
-        alone = Reader(page(each)).text
+        alone = Reader(page((None, [each]))).text
         assert alone[alone.index(each.about) :] in text
 
 

@@ -119,7 +119,9 @@ def test_a_chain_of_images_returns_several_results() -> None:
     plan = planned_document(parse_yaml(text, "demo.yaml"))
     variant = plan.plans[0].variants[0]
     assert variant.tiled and variant.results == ("y", "s")
-    assert "order=(1, 0)," in render_all([plan])["demo/__init__.py"]
+    text = render_all([plan])["demo/__init__.py"]
+    form = "[batch, hidden, height, width]"
+    assert "order=(1, 0)," in text and f"    Returns s {form}, result {form}.\n" in text
 
 
 @pytest.mark.parametrize(

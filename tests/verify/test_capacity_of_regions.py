@@ -47,7 +47,7 @@ chain:
 LONG, ENOUGH = (3, 64, 20001, 3), 1 << 60
 
 
-def composition(root: Path, text: str) -> ModulePlan:
+def planned(root: Path, text: str) -> ModulePlan:
     path = root / "demo.yaml"
     path.write_text(text)
     found = planned_file(path)
@@ -56,7 +56,7 @@ def composition(root: Path, text: str) -> ModulePlan:
 
 
 def test_a_weight_of_a_convolution_that_libraries_do_not_take(tmp_path: Path) -> None:
-    plan = composition(tmp_path, HEAD + TWO)
+    plan = planned(tmp_path, HEAD + TWO)
     (mode, _), size = plan.modes, module_sizes(plan, *LONG)
     assert size.symbols["channels"] ** 2 * 9 > LIBRARY_ELEMENTS
     reason = "a weight has 3.6 billion elements, and libraries take fewer than 2^31"
@@ -68,7 +68,7 @@ def test_a_weight_of_a_convolution_that_libraries_do_not_take(tmp_path: Path) ->
 
 
 def test_a_report_of_regions_leaves_out_what_is_too_large(tmp_path: Path, monkeypatch) -> None:
-    plan = composition(tmp_path, HEAD + TWO)
+    plan = planned(tmp_path, HEAD + TWO)
     suite = Suite(Subject(plan, None, "cpu"), capacity=ENOUGH)
     compared: list[str] = []
     monkeypatch.setattr(Subject, "has_double", False)
@@ -87,7 +87,7 @@ def test_a_report_of_regions_leaves_out_what_is_too_large(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("bytes_", [comparison_bytes, training_bytes])
 def test_what_a_layer_takes_that_pytorch_calls_is_counted(tmp_path: Path, bytes_) -> None:
-    plan = composition(tmp_path, LAYERS)
+    plan = planned(tmp_path, LAYERS)
     assert [region.plan is None for region in plan.regions] == [False, True]
     mode, _ = plan.modes
     size, wider = module_sizes(plan, 3, 64, 64, 1), module_sizes(plan, 3, 20001, 1, 1)

@@ -28,7 +28,7 @@ def subject(tmp_path_factory, emulation_cache):
 
 @pytest.fixture
 def pair(subject):
-    return subject.pair(sizes(subject.plan, *SMALL[0]), subject.plan.modes[0], seed=3)
+    return subject.pair(sizes(subject.plan.single, *SMALL[0]), subject.plan.modes[0], seed=3)
 
 
 def failed(subject) -> set[str]:
