@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from fusegen.explain import model, wording
 from fusegen.explain.eager import Tensor, Traffic, operators
 from fusegen.explain.times import of_bytes, of_products
-from fusegen.ops.step import WIDTH
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.plan import Plan
 from fusegen.plan.same import is_written
-from fusegen.plan.sizes import FIXED_WIDTH, is_read, read_of, shape, shape_of_input
+from fusegen.plan.sizes import bytes_of, is_read, read_of
 from fusegen.verify.sizes import Sizes
 
 
@@ -85,7 +83,5 @@ class _Shared:
         return model.Moves(bytes=moved, microseconds=microseconds, saved_bytes=saved)
 
     def _bytes(self, tensor: Tensor) -> int:
-        width = FIXED_WIDTH.get(tensor.role) or WIDTH[self.mode.roles[tensor.role]]
-        if tensor.name in self.plan.chain.broadcast_inputs:
-            return math.prod(shape_of_input(self.plan, tensor.name, self.size.symbols)) * width
-        return math.prod(shape(self.plan, tensor.axes, self.size.symbols)) * width
+        of_input = tensor.name if tensor.name in self.plan.chain.broadcast_inputs else ""
+        return bytes_of(self.plan, self.mode, self.size.symbols, tensor.axes, tensor.role, of_input)

@@ -10,7 +10,7 @@ from fusegen.errors import InternalError
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.multiples import value_of
 from fusegen.ops.step import WIDTH
-from fusegen.plan.model import Kernel, Mode, Program, Tensor
+from fusegen.plan.model import Kernel, Mode, Program, Role, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.plan.same import is_launched, is_written
@@ -72,14 +72,22 @@ def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
     return batch * math.prod(anchor.positions(given, lambda size: value_of(size, sizes)) if anchor else given)
 
 
+def bytes_of(plan: Plan, mode: Mode, sizes: Mapping[str, int], axes: Axes, role: Role, of_input: str = "") -> int:
+    """Bytes of a tensor at these values of the spec's symbols, by the dtype that its role has in the mode.
+
+    It has one value for each element of `axes`. of_input: the input of the module whose shape it has instead, because
+    it has fewer rows than the program.
+    """
+    width = FIXED_WIDTH.get(role) or WIDTH[mode.roles[role]]
+    return math.prod(shape_of_input(plan, of_input, sizes) if of_input else shape(plan, axes, sizes)) * width
+
+
 def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tensor) -> int:
     """Bytes of a tensor; none of one that the kernels do not read or write in this mode."""
     if not is_read(mode, tensor) or not is_written(mode, tensor):
         return 0
-    width = FIXED_WIDTH.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
-    if tensor.compact or tensor.samples:
-        return math.prod(shape_of_input(plan, tensor.samples or tensor.name, sizes)) * width
-    return math.prod(shape(plan, tensor.axes, sizes)) * width
+    of_input = tensor.samples or (tensor.name if tensor.compact else "")
+    return bytes_of(plan, mode, sizes, tensor.axes, tensor.role, of_input)
 
 
 def kernel_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], kernel: Kernel) -> int:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterator
 
 from fusegen.ir.axes import MATRIX
-from fusegen.ops.step import WIDTH, Step
+from fusegen.ops.step import Step
 from fusegen.plan.model import Program
 from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import shape, typical
+from fusegen.plan.sizes import bytes_of, typical
 from fusegen.plan.summary import summary
 from fusegen.render.cuda import lines_of_steps
 from fusegen.standalone.sources import bare
@@ -63,7 +62,7 @@ def _kernels(plan: Plan) -> Iterator[str]:
 
 def _full_bytes(plan: Plan) -> int:
     """Of a result [rows, channels], in the first dtype configuration."""
-    return math.prod(shape(plan, MATRIX, typical(plan))) * WIDTH[plan.modes[0].roles["activation"]]
+    return bytes_of(plan, plan.modes[0], typical(plan), MATRIX, "activation")
 
 
 def _reason(plan: Plan, step: Step, full: int) -> str:

@@ -56,3 +56,12 @@ def test_as_planned_at_the_typical_sizes(name: str) -> None:
     plan = plan_file(ROOT / "specs" / f"{name}.yaml")
     floors = [program["floor_bytes"] for program in summary(plan)["variants"][0]["programs"]]
     assert list(tail_bytes(plan, plan.modes[0], sizes_of(module_of(plan), "typical"), STEP)) == floors
+
+
+def test_a_bias_in_parts_is_the_products_in_16_bits() -> None:
+    """The library adds it, as it adds one that is in one part: the tail reads both halves of the product alone."""
+    plan = plan_file(ROOT / "specs" / "geglu.yaml")
+    sizes = sizes_of(module_of(plan), "10x7x5")
+    half, bias = 10 * 5, 2 * 5
+    assert tail_bytes(plan, plan.modes[0], sizes, EVAL) == ((3 * half + bias) * 4,)
+    assert tail_bytes(plan, plan.modes[1], sizes, EVAL) == (3 * half * 2,)
