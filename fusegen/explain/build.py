@@ -17,8 +17,16 @@ from fusegen.ir.rewrites import REWRITES
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Kernel, Mode, Program, Tensor, Variant
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import FIXED_WIDTH, is_read, moved_by, read_of, shape, shape_of_input, tensor_bytes
-from fusegen.plan.sizes import typical as typical_sizes
+from fusegen.plan.sizes import (
+    FIXED_WIDTH,
+    is_read,
+    moved_by,
+    read_of,
+    shape,
+    shape_of_input,
+    tensor_bytes,
+    typical_symbols,
+)
 from fusegen.plan.summary import summary
 from fusegen.runtime.choice import Choice
 from fusegen.verify.sizes import Sizes, typical
@@ -79,7 +87,7 @@ class _Build:
             about=plan.spec.about,
             targets=plan.spec.targets,
             device=wording.device(plan.device),
-            sizes={name: self.sizes[name] for name in typical_sizes(plan)},
+            sizes={name: self.sizes[name] for name in typical_symbols(plan.spec)},
             shape=str(self.size),
             dtype=self.mode.name,
             chosen=self.choices is not None,

@@ -14,15 +14,15 @@ from fusegen.plan.model import Kernel, Mode, Program, Role, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.plan.same import is_launched, is_written
+from fusegen.spec.model import SpecModel
 
 FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
 """The bytes of an element where the mode has no say: statistics in float32, counts in int64, masks of bool."""
 
 
-def typical(plan: Plan) -> dict[str, int]:
-    """The sizes that planning assumes: of symbols, and numbers of groups."""
-    groups = {name: each.typical for name, each in plan.spec.arguments.items() if each.type == "int"}
-    return {**plan.spec.dims, **groups}
+def typical_symbols(spec: SpecModel) -> dict[str, int]:
+    """The values of the spec's `dims`, and those that are `typical` of integer arguments."""
+    return {**spec.dims, **{name: each.typical for name, each in spec.arguments.items() if each.type == "int"}}
 
 
 def is_built(mode: Mode) -> bool:

@@ -9,7 +9,7 @@ from fusegen.chain.anchors import Convolution
 from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.model import Mode, Program, Schedule, Variant
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import is_built, kernel_bytes, positions_of, program_bytes, read_of, typical
+from fusegen.plan.sizes import is_built, kernel_bytes, positions_of, program_bytes, read_of, typical_symbols
 from fusegen.plan.tuning import Architecture, ranges
 
 # How a float32 product is made, unless the module is told otherwise.
@@ -25,11 +25,11 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
     """The chain, schedules, kernels, bytes and reasons. mode, sizes: of the bytes; without them the first mode, and
     the typical sizes."""
     mode = mode or plan.modes[0]
-    sizes = typical(plan) if sizes is None else sizes
+    sizes = typical_symbols(plan.spec) if sizes is None else sizes
     data = {
         "name": plan.spec.name,
         "targets": list(plan.spec.targets),
-        "typical": typical(plan),
+        "typical": typical_symbols(plan.spec),
         "inputs": {tensor.name: list(tensor.shape) for tensor in plan.chain.inputs},
         "chain": [step_data(step) for step in plan.spec.chain],
         "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes if is_built(mode)],

@@ -10,7 +10,7 @@ from fusegen.ops.step import Step
 from fusegen.plan.model import Program
 from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import bytes_of, typical
+from fusegen.plan.sizes import bytes_of, typical_symbols
 from fusegen.plan.summary import summary
 from fusegen.render.cuda import lines_of_steps
 from fusegen.standalone.sources import bare
@@ -62,7 +62,7 @@ def _kernels(plan: Plan) -> Iterator[str]:
 
 def _full_bytes(plan: Plan) -> int:
     """Of a result [rows, channels], in the first dtype configuration."""
-    return bytes_of(plan, plan.modes[0], typical(plan), MATRIX, "activation")
+    return bytes_of(plan, plan.modes[0], typical_symbols(plan.spec), MATRIX, "activation")
 
 
 def _reason(plan: Plan, step: Step, full: int) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 from fusegen.ir.axes import dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.module import ModulePlan
+from fusegen.plan.sizes import typical_symbols
 from fusegen.verify.region_positions import symbols_of_images, with_positions
-from fusegen.verify.sizes import Shape, Sizes, leading_sizes, sizes, sizes_at, typical_symbols
+from fusegen.verify.sizes import Shape, Sizes, leading_sizes, sizes, sizes_at
 
 
 def module_sizes(planned: ModulePlan, rows: int, source: int, channels: int, groups: int) -> Sizes:

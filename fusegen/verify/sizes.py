@@ -12,7 +12,7 @@ from fusegen.ir.axes import Axes, Dim, dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.spec.model import SpecModel
+from fusegen.plan.sizes import typical_symbols
 from fusegen.verify.positions import further_positions, result_positions, symbols_of_convolution, symbols_of_images
 
 
@@ -128,11 +128,6 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
 def typical(plan: Plan) -> Sizes:
     """The sizes that the spec's `dims` and `typical` name."""
     return sizes_at(plan, typical_symbols(plan.spec))
-
-
-def typical_symbols(spec: SpecModel) -> dict[str, int]:
-    """The values of the spec's `dims`, and those that are `typical` of integer arguments."""
-    return {**spec.dims, **{name: each.typical for name, each in spec.arguments.items() if each.type == "int"}}
 
 
 def sizes_at(plan: Plan, symbols: Mapping[str, int]) -> Sizes:

@@ -15,7 +15,7 @@ from fusegen.ops.step import Step
 from fusegen.plan.load import plan_document, plan_file
 from fusegen.plan.outer import AS_SUCH
 from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import positions_of, typical
+from fusegen.plan.sizes import positions_of, typical_symbols
 from fusegen.plan.summary import summary
 from fusegen.spec.yaml import parse_yaml
 from tests.chains.convolutions import EXPRESSIBLE, REFUSED, refused_spec
@@ -79,7 +79,7 @@ def test_the_sizes_of_results_are_pytorchs(transposed: bool, spatial: int) -> No
         made, x = layer(op, options), torch.empty(2, 4, *given, device="meta")
         expected = made(x).shape
         plan = planned(op, given, options)
-        assert positions_of(plan, typical(plan)) == 2 * expected[2:].numel(), options
+        assert positions_of(plan, typical_symbols(plan.spec)) == 2 * expected[2:].numel(), options
         assert result_shape(made, x, made.weight, 4) == tuple(expected), options
 
 
