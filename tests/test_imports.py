@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# From the lowest to the highest. A package imports from itself and from the lines above its own.
+# From the lowest to the highest. A package imports from itself and from the lines above its own; one whose folders have
+# lines, as `plan.programs`, has its other modules in its own line.
 LAYERS = (
     ("errors", "progress", "version"),
     ("paths", "numerics", "files"),
@@ -99,7 +100,10 @@ def test_the_oldest_python_reads_and_imports_everything() -> None:
 
 
 def package(module: str) -> str:
-    return module.split(".")[1] if "." in module else module
+    """The name in LAYERS of the package that has the module: the longest that begins the module's own name."""
+    parts = module.split(".")[1:]
+    names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return next((name for name in names if name in LEVELS), names[-1] if names else module)
 
 
 def upward(found: Mapping[str, set[str]]) -> list[str]:
