@@ -29,14 +29,15 @@ def elements_of(node: Any) -> int:
 
 
 def known(size: Any) -> int | None:
-    """What a size is in the call that was traced; None where that depends on values. To know a symbol so adds no
-    guard."""
+    """The value that a size, an int or a SymInt, has in the call that was traced; None where it depends on values of
+    tensors. Reading the hint of a symbol adds no guard."""
     hint = size if isinstance(size, int) else size.node.hint
     return None if hint is None else int(hint)
 
 
 def memory_of(node: Any) -> int | None:
-    """What tells the memory of a node's value from that of others; None for what has none of its own kind."""
+    """An identifier of the storage of a node's tensor, equal for views of one storage; None where the value is no
+    strided tensor."""
     value = value_of(node)
     return None if value is None or value.layout is not torch.strided else value.untyped_storage()._cdata
 
@@ -61,7 +62,7 @@ def shape(node: Any) -> tuple[Any, ...]:
 
 
 def shape_of(node: Any) -> tuple[int | str, ...]:
-    """The same, with those that change as text: to compare symbols would add a guard."""
+    """The sizes of the node's tensor: ints, and the text of each symbol. Comparing symbols would add a guard."""
     return tuple(size if isinstance(size, int) else str(size) for size in shape(node))
 
 

@@ -14,7 +14,7 @@ from fusegen.verify.sizes import Sizes, of_input, sizes, typical
 
 @dataclass(frozen=True)
 class SizesOfDims(Sizes):
-    """Those of a module of several regions. dims: the symbols whose values name them."""
+    """The sizes of a module of several regions. dims: the symbols whose values, with x between them, name the sizes."""
 
     dims: tuple[str, ...] = ()
 

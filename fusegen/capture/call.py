@@ -20,8 +20,8 @@ _MODE, _SEED, _PRECISION = "_dtype_mode", "seed", "_precision"
 
 @dataclass(frozen=True)
 class Argument:
-    """Of an op: the place of a tensor among those of a call, or a value that is the same in every call. channels:
-    whether the op takes the tensor as one of channels alone."""
+    """An argument of an op. tensor: the index of a tensor among the arguments of the call; without it, `value` is
+    passed in every call. channels: whether the op takes the tensor as [channels]."""
 
     tensor: int | None = None
     value: Any = None

@@ -57,7 +57,7 @@ def _write(graph: fx.Graph, node: fx.Node, path: Sequence[fx.Node]) -> None:
 
 
 def follow(layouts: Sequence[fx.Node]) -> None:
-    """Gives nodes, in their order, the fakes that follow from those of their operands."""
+    """Computes `meta["val"]` of each node, operands first, by running its operator on the fakes of its operands."""
     for node in layouts:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
         node.meta["val"] = node.target(*args, **kwargs)  # type: ignore[operator]

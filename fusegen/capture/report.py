@@ -35,7 +35,7 @@ class Left:
 
 @dataclass
 class Report:
-    """Of all graphs so far. specs: the directory of the specs."""
+    """The regions of all graphs so far that became ops, and those that did not. specs: the directory of the specs."""
 
     specs: Path
     graphs: int = 0

@@ -56,7 +56,7 @@ class Drawing:
     texts: tuple[Text, ...] = ()
 
     def moved(self, x: float, y: float) -> Drawing:
-        """The same further to the right and below."""
+        """The drawing, `x` pixels further to the right and `y` further down."""
         return Drawing(
             self.width + x,
             self.height + y,

@@ -33,7 +33,7 @@ def product_route() -> ModuleType:
 
 
 def capability(device: Device) -> tuple[int, int]:
-    """Of sm_90: (9, 0)."""
+    """The compute capability of a device as (major, minor): (9, 0) of sm_90."""
     digits = device.target.removeprefix("sm_").rstrip("af")
     return int(digits[:-1]), int(digits[-1])
 
@@ -66,7 +66,7 @@ class Products:
 
 
 def of_products(plan: Plan, mode: Mode, size: Sizes, *, training: bool) -> tuple[Products, Products]:
-    """Of eager PyTorch and of the fused module, for a chain with a linear layer."""
+    """The products of a chain with a linear layer, in eager PyTorch and in the fused module, in this order."""
     device, route, sizes = plan.device, product_route(), product_sizes(size, plan.chain.number_of_parts)
     narrow = mode.roles["activation"] != "float32"
     library = "aten::addmm" if has_bias(plan) else "aten::mm", "aten::mm"

@@ -93,7 +93,7 @@ def why_input_saved(variant: Variant, name: str) -> str:
 
 
 def dtypes(plan: Plan) -> dict[str, dict[str, str]]:
-    """Of each dtype configuration: the dtype of everything there is."""
+    """For each dtype configuration, by its name, the dtypes of activations, parameters, result and inputs."""
     chain = plan.chain
     roles = {"activation": "activations"}
     if chain.parameters or chain.buffers or chain.anchor is not None:

@@ -30,8 +30,11 @@ _CHOICES = 4
 
 
 class Arguments:
-    """constructor: None where nobody knows how the module was made. positions: of a module of
-    images. given: the example inputs as they were given, if not `inputs`."""
+    """Finds the attribute or constructor argument that a number of a trace comes from.
+
+    constructor: None where the arguments of the module's constructor are not known. positions: the sizes of positions
+    of a module of images. given: the example inputs as the user gave them, if not `inputs`.
+    """
 
     def __init__(
         self,

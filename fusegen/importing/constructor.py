@@ -139,7 +139,8 @@ class Constructor:
 
 
 def alternatives(value: Any) -> list[list[Any]]:
-    """Other values of the same kind, in groups: one of each is to be tried, larger, smaller and unlike the value."""
+    """Other values of the type of `value`, in groups of which one value each is to be tried: larger, smaller and
+    unlike `value`."""
     if isinstance(value, tuple | list) and value and all(isinstance(each, int) for each in value):
         return [[tuple(each * 2 if each > 1 else 3 for each in value)]]
     if isinstance(value, int) and not isinstance(value, bool):

@@ -47,7 +47,8 @@ def of_trace(stack: str | None) -> Place | None:
 
 
 def of_error(error: BaseException) -> Place | None:
-    """The same of where an exception was raised."""
+    """The innermost line of a traceback of an exception that is neither PyTorch's nor this package's; None without
+    one."""
     frames = _frames(error.__traceback__)
     return next((place for place in reversed(frames) if is_theirs(place.file)), None)
 

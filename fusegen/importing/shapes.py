@@ -9,16 +9,17 @@ from fusegen.importing.values import CHANNELS, ROWS, UNKNOWN, Layout
 
 
 def first_layout(rank: int, spatial: int = 0) -> Layout:
-    """Of the first input: the rows, in as many dimensions as it has, and the channels, which are dimension 1 where
-    there are `spatial` dimensions of positions behind them."""
+    """The layout of the first input, of `rank` dimensions: labels "0", "1" and so on of dimensions of rows, then
+    CHANNELS. With `spatial` dimensions of positions it is batch, CHANNELS, positions."""
     if spatial:
         return ("0", CHANNELS, *(str(index) for index in range(1, spatial + 1)))
     return (*(str(index) for index in range(rank - 1)), CHANNELS)
 
 
 def leaf_layout(sizes: Sequence[Any], of: Layout | None = None, first: Sequence[Any] = ()) -> Layout:
-    """Of a parameter, or of an input, which lies as the first one (of) does. first: the sizes of that one: a dimension
-    of the same symbol is the same."""
+    """The layout of a parameter, or of an input. of: the layout of the first input, with which an input is aligned from
+    the last dimension on. first: the sizes of the first input: a dimension whose size is the same symbol has the same
+    label. Dimensions of size 1 have None, those of a parameter UNKNOWN."""
     labels: list[str | None] = [UNKNOWN] * len(sizes)
     if of is not None:
         labels = [*[UNKNOWN] * (len(sizes) - len(of)), *of[max(0, len(of) - len(sizes)) :]]
@@ -28,7 +29,7 @@ def leaf_layout(sizes: Sequence[Any], of: Layout | None = None, first: Sequence[
 
 
 def broadcast(left: Layout, right: Layout) -> Layout | None:
-    """Of the result of two operands; None if a dimension of theirs runs over different things."""
+    """The layout of the broadcast result of two operands; None if a dimension has different labels in them."""
     rank = max(len(left), len(right))
     found = []
     for a, b in zip(_padded(left, rank), _padded(right, rank), strict=True):
@@ -40,8 +41,8 @@ def broadcast(left: Layout, right: Layout) -> Layout | None:
 
 
 def widened(layout: Layout) -> Layout:
-    """Of an outer sum of a value for each row and a parameter: whose dimension is the channels, if nothing else has
-    these."""
+    """The layout of the outer sum of a value for each row and a parameter: its UNKNOWN dimension becomes CHANNELS where
+    no other dimension is."""
     if CHANNELS in layout or layout.count(UNKNOWN) != 1 or "0" not in layout:
         return layout
     return tuple(CHANNELS if each == UNKNOWN else each for each in layout)
@@ -68,7 +69,7 @@ def reduced(layout: Layout, dim: int, keep: bool) -> Layout:
 
 
 def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, expands: bool) -> Layout | None:
-    """Of the same elements in another shape: dimensions of one come and go; None if more changes than that.
+    """The layout of a view: dimensions of size 1 may be added and dropped; None where other dimensions change.
 
     expands: whether dimensions of one element may be repeated: the value broadcasts wherever it is used.
     """
@@ -88,7 +89,8 @@ def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, expan
 
 
 def merged(layout: Layout, before: Sequence[Any], after: Sequence[Any], first: Sequence[Any]) -> Layout | None:
-    """Of a view that takes all rows as one dimension, or as those of the first input again; None for another one."""
+    """The layout of a view that flattens all dimensions of rows into one, or restores those of the first input, whose
+    sizes are `first`; None for another view."""
     leading = first_layout(len(first))[:-1]
     if layout not in ((*leading, CHANNELS), (ROWS, CHANNELS)) or str(before[-1]) != str(after[-1]):
         return None

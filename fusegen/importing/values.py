@@ -72,7 +72,7 @@ class Values:
         return self._known[key]
 
     def again(self, value: Value, operands: tuple[Value | Number, ...]) -> Value:
-        """The same value of other operands."""
+        """The value with the op, keys, name and layout of `value`, and these operands."""
         return self.make(value.op, operands, value.keys, value.name, value.layout, value.place)
 
 

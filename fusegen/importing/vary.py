@@ -147,7 +147,7 @@ class Variations:
     # Rows
 
     def check_rows(self, case: Case) -> list[str]:
-        """As rows.check_rows."""
+        """Compares the modules of `case` at other numbers of rows; see `check_rows` of rows.py."""
         rows = next(iter(self.sheet.inputs.values()))[0]
         if isinstance(rows, int) or rows in self.sheet.arguments:
             return []

@@ -25,7 +25,8 @@ _COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 
 
 class Watch:
-    """Of one run. seen: the names of the numbers that each comparison is about."""
+    """Records the comparisons of one run with traced numbers. seen: for each comparison, in order, the names of the
+    numbers in it. turned: the index of the comparison whose outcome is inverted."""
 
     def __init__(self, turned: int | None = None) -> None:
         self.turned = turned

@@ -40,7 +40,7 @@ class Width:
 
 
 class Widths:
-    """Of the values of a chain. inputs: how many channels each input has."""
+    """The widths of the values of a chain. inputs: the number of channels of each input, by name."""
 
     def __init__(
         self, module: nn.Module, drafts: Sequence[Draft], arguments: Arguments, inputs: dict[str, int]
@@ -56,11 +56,11 @@ class Widths:
             self._add(draft)
 
     def of(self, value: Value) -> Width:
-        """Of a value that a step makes, or an input."""
+        """The width of an input, or of the result of a step."""
         return self._width(value).root
 
     def divided(self) -> Iterator[Width]:
-        """Those that have parts."""
+        """The widths that are divided into equal parts."""
         return (each for each in self._all if each.part is not None)
 
     # Steps

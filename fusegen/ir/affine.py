@@ -84,7 +84,7 @@ def _negated(coefficient: Coefficient) -> Coefficient:
 
 
 def axes_of(*coefficients: Coefficient | None) -> Axes:
-    """What some coefficients broadcast to."""
+    """The axes of the broadcast of some coefficients; None stands for none."""
     found: list[Axes] = []
     for each in coefficients:
         if isinstance(each, Node):

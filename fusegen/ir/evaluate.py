@@ -48,7 +48,8 @@ class Sizes:
     samples: int = 1
 
     def shape(self, axes: Axes) -> tuple[int, ...]:
-        """Of a value over these axes."""
+        """The NumPy shape of a value over these axes: each axis of the view in order, of length 1 where the value lacks
+        it."""
         return tuple(length if name in axes else 1 for name, length in self.lengths.items())
 
     def count(self, axes: Axes, name: str) -> int:

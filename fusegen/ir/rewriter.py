@@ -95,7 +95,7 @@ Rule = Callable[[Rewriter, Node], Form]
 
 
 def same(s: Rewriter, node: Node) -> Form:
-    """The same function of the new operands."""
+    """The form of a node that no rule changes: its function of the rewritten operands."""
     return Form(s.graph.add_again(node, [s.value(_with_sign(s, node, operand)) for operand in node.operands]))
 
 

@@ -14,12 +14,12 @@ from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import part_of
 
 Width = Dim | None
-"""The channels of a value: 1 behind a reduction; None where that has dropped the dimension, or nobody can tell."""
+"""The channels of a value: 1 behind a reduction; None where that has dropped the dimension, or is unknown."""
 
 
 def widths(spec: Any, spatial: int = 0) -> tuple[list[Width], list[Width]]:
-    """Of the running value in front of each step, and behind it. spec: may be a PartialSpec. spatial: how many
-    dimensions of positions are behind the channels."""
+    """The channels of the running value in front of each step, and behind each. spec: a SpecModel or a PartialSpec.
+    spatial: the number of dimensions of positions behind the channels."""
     known: dict[str, Width] = {name: width_of(shape or (), spatial) for name, shape in spec.inputs.items()}
     parameters: dict[str, Width] = {}
     width: Width = next(iter(known.values()), None)
@@ -53,7 +53,7 @@ def width_beside(shape: Sequence[Dim], first: Sequence[Dim]) -> Width:
 
 
 def channels_behind_step(step: Any, channels: Width) -> Width:
-    """Those of a region behind a step. None where nobody can tell."""
+    """The channels of a region behind a step; None where the spec does not say them."""
     if step.anchor:
         return getattr(step, "out_channels" if step.spatial else "out_features", None)
     return part_of(channels, step.number_of_parts) if step.divides and channels is not None else channels

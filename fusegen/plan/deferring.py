@@ -17,8 +17,8 @@ from fusegen.plan.region import Region, Shape, hides_source
 def deferred(
     regions: Sequence[Region], returned: Sequence[str], images: Images, claim: Callable[[str], str]
 ) -> tuple[Region, ...]:
-    """The same regions, with such tails moved. returned: what the module returns. images: the dimensions of values.
-    claim: makes a name unique."""
+    """The regions, with the pointwise tails of layers moved to the regions that take their results. returned: the names
+    of the values that the module returns. images: the dimensions of values. claim: makes a name unique."""
     found = list(regions)
     for index in range(len(found)):
         taker = _taker(found, index, returned)

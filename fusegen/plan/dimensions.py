@@ -20,7 +20,7 @@ class Dimensions:
 
 
 def dimensions(plan: Plan) -> Dimensions:
-    """Of all inputs alike: a further input with rows has the leading dimensions of the first."""
+    """How many dimensions the inputs with rows may have; a further one has the leading dimensions of the first."""
     chain = plan.chain
     if chain.leading or (chain.trailing and chain.broadcast_inputs):
         count = len(chain.inputs[0].shape)

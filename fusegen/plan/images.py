@@ -33,7 +33,7 @@ class Images:
                     self._symbols.setdefault((index, spec.dims[dim]), dim)
 
     def rows(self, shape: Shape) -> Shape:
-        """What a value has as many of as all others have."""
+        """The dimensions of a shape that are rows: of images the batch, else all but the last."""
         return shape[:1] if self.spatial else shape[:-1]
 
     def channels(self, shape: Shape) -> Dim | None:

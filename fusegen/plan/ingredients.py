@@ -51,12 +51,13 @@ class Ingredients:
 
     @property
     def read(self) -> list[Tensor]:
-        """What the backward program may read."""
+        """The tensors that the backward program may read: gradients of results, sources, results read again, and saved
+        ones."""
         return [self.grad, *self.grads, *self.sources, *self.again, *self.saved]
 
 
 def ingredients(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> Ingredients:
-    """Of one variant. found: the modes."""
+    """The tensors that the programs of a variant read, save and return. found: the dtype configurations of the plan."""
     graph = chain.graph
     result = graph.claim(_RESULT)
     grad = graph.tensor(graph.claim(f"grad_{result}"), chain.result.node.axes)
@@ -120,7 +121,8 @@ def _read_again(results: Sequence[Tensor], targets: list[Node], saved: list[Node
 
 
 def statistics_of_ranks(chain: Chain) -> list[Tensor]:
-    """What a chain over ranks reads of all of them; nothing of another chain."""
+    """The means and variances over all ranks that a chain over ranks reads, [channels] in the accumulation dtype; empty
+    for another chain."""
     nodes = [node for norm in chain.rank_norms for node in (norm.mean, norm.variance)]
     return [Tensor(node.name, node, "accumulator") for node in nodes]
 

@@ -80,7 +80,7 @@ class Tensor:
 
     @property
     def unit(self) -> Unit:
-        """What it has one value each of."""
+        """The unit that the tensor has one value for each of."""
         return unit_of(self.axes)
 
 
@@ -158,7 +158,7 @@ class Phase:
 
     @property
     def unit(self) -> Unit:
-        """What they have one value each of."""
+        """The unit that the sums have one value for each of."""
         return unit_of(self.axes)
 
 
@@ -256,7 +256,7 @@ class Variant:
 
     @property
     def result_gradients(self) -> tuple[str, ...]:
-        """Of each result, in the same order."""
+        """The names of the gradients of `results`, in the order of these."""
         return (self.result_gradient, *(each.gradient for each in self.further))
 
     @property
@@ -266,7 +266,7 @@ class Variant:
 
     @property
     def gradients(self) -> dict[str, Tensor]:
-        """What the backward program makes, by the name of what it is the gradient of."""
+        """The gradients that the backward program makes, by the name of the tensor whose gradient each is."""
         return {tensor.gradient_of: tensor for tensor in self.backward.made}
 
 
@@ -285,7 +285,7 @@ class Mode:
 
 
 def draw_of(node: Node) -> Draw:
-    """What a leaf "draw" is."""
+    """The distribution that a leaf "draw" has as its attribute."""
     assert isinstance(node.attribute, Draw)
     return node.attribute
 

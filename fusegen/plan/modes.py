@@ -43,8 +43,8 @@ def modes(spec: SpecModel, chain: Chain, known: Mapping[str, str] = MappingProxy
 
 
 def modes_of_regions(spec: SpecModel) -> list[Mode]:
-    """Those of a module of several regions: plain modes, then those under autocast, with every input in float32; the
-    last one is float64, as in modes()."""
+    """The dtype configurations of a module of several regions: plain ones, then those under autocast with every input
+    in float32, and last float64 for verification, as in modes()."""
 
     def mode(index: int, dtype: str, autocast: bool) -> Mode:
         other = "float32" if autocast else dtype
@@ -155,7 +155,8 @@ def _mode(
 
 
 def eager_dtypes(spec: SpecModel, chain: Chain, mode: Mode, step: int) -> set[str]:
-    """What eager PyTorch has the value before a step in: one dtype, unless autocast makes a difference in the mode."""
+    """The dtypes in which eager PyTorch has the value in front of a step in calls of this mode: one, or two where
+    autocast makes a difference."""
     activation, parameter = mode.roles["activation"], mode.roles["parameter"]
     given = {name: mode.roles.get(f"input {name}", activation) for name in chain.tail_inputs}
     calls = [autocast for autocast, made in ((False, mode.plain), (True, mode.autocast)) if made]

@@ -113,8 +113,8 @@ class Needs:
         return next(levels, 1 if of_rows else self.last)
 
     def stored_at_last(self, known: int, earlier: Collection[str]) -> list[Tensor]:
-        """The same once every reduction but the scalar ones is done. known: the level up to which values are in memory.
-        earlier: names of results that are there already."""
+        """The tensors that must reach memory once every reduction but the scalar ones is done. known: the level up to
+        which values are in memory. earlier: names of results that are in memory already."""
         outputs = [t for t in self.vector_outputs if t.name not in earlier and self.level[t.node] <= self.last]
         return self._with_scratch(outputs, self._needed_by_scalar_sums(known))
 

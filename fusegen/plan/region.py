@@ -163,7 +163,7 @@ def hides_source(steps: Sequence[Step | None]) -> bool:
 
 
 def channels_behind(steps: Iterable[Step], channels: Dim | None) -> Dim | None:
-    """Of the running value; None where nobody can tell."""
+    """The channels of the running value behind some steps; None where the spec does not say them."""
     for step in steps:
         channels = channels_behind_step(step, channels)
     return channels

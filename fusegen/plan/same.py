@@ -1,4 +1,4 @@
-"""Gradients that have the values of others, so that nobody has to write them.
+"""Gradients that have the values of others, so that no kernel has to write them.
 
 The gradient of a residual is the one that comes to the result, and so is that of what it is added to. Autograd passes
 the former on, and the matrix product takes the latter as it came. A value and its residual in front of an activation
@@ -16,7 +16,8 @@ from fusegen.plan.model import Mode, Program, Same, Tensor
 
 
 def with_same(chain: Chain, gradients: Sequence[Tensor], incoming: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients of a backward program with what each is the same as. incoming: those of the results."""
+    """The gradients of a backward program, each with the tensor whose values it has, if there is one. incoming: the
+    gradients of the results."""
     owners: dict[Node, Tensor] = {each.node: each for each in incoming}
     found: dict[str, Tensor] = {}
     # The gradient of a product is no result of the op, so that no other can be the same as it.
@@ -49,6 +50,6 @@ def is_launched(mode: Mode, program: Program) -> bool:
 
 
 def why_same(gradients: Sequence[Tensor]) -> list[str]:
-    """What is worth telling about them."""
+    """A note of the plan for each gradient that has the values of another."""
     pairs = [(each.name, each.same_as.name) for each in gradients if each.same_as is not None]
     return [f"{name} is {other}, and not written where both have one dtype" for name, other in pairs]

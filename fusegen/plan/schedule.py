@@ -72,7 +72,7 @@ class Scheduler:
 
     @cached_property
     def costs(self) -> dict[str, Cost]:
-        """What each alternative costs."""
+        """The cost of each alternative, by the kind of its schedule."""
         return {each.kind: schedule_cost(each.kernels, self.needs.nodes, self.given) for each in self.alternatives}
 
     # Schedules

@@ -13,13 +13,13 @@ from fusegen.plan.units import Unit
 
 
 def reduced(phase: Phase) -> str:
-    """What is reduced to one value."""
+    """The name of what a phase reduces to one value: "column", "row" or "group"."""
     return "column" if phase.unit is Unit.CHANNEL else phase.unit.value
 
 
 @dataclass(frozen=True)
 class ScheduleKernels:
-    """Makes them for what a program, of this name, needs."""
+    """Makes the kernels of the program `name` from the reductions that it needs."""
 
     name: str
     needs: Needs

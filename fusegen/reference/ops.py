@@ -21,7 +21,7 @@ def step_keys(step: type[Step]) -> list[Key]:
 
 
 def own_keys(step: type[Step]) -> list[Key]:
-    """Those but `op` that not every step has."""
+    """The keys of a step, but `op` and the keys that every step has."""
     return [key for key in step_keys(step) if key.name not in _OF_EVERY_STEP]
 
 

@@ -20,7 +20,7 @@ _VERSION = "http://json-schema.org/draft-07/schema#"  # what editors know
 
 
 def schema() -> dict[str, Any]:
-    """Of a whole spec, from its models."""
+    """The JSON schema, draft 7, of a spec with the steps of the catalogue."""
     found = spec_model(STEPS).model_json_schema(by_alias=True)
     found = _plain(found)
     for step in STEPS:

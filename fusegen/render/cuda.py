@@ -86,7 +86,8 @@ def render_kernels(plan: Plan, definitions: bool = True) -> str:
 
 
 def render_definitions(plans: Iterable[Plan]) -> str:
-    """Those functions for several plans in one source; empty where there are none."""
+    """The C++ text of the functions that templates/support lacks, for several plans in one source; empty without
+    such."""
     found = _definitions(plans)
     return tidy(render("definitions.cu.j2", definitions=found)) if found else ""
 
@@ -112,7 +113,7 @@ def chain_lines(plan: Plan) -> list[str]:
 
 
 def lines_of_steps(plan: Plan) -> tuple[list[list[str]], str]:
-    """Those of each step, and the variable of the last one's result."""
+    """The PyTorch statements of each step, and the variable of the last step's result."""
     running, lines = plan.chain.inputs[0].name, list[list[str]]()
     taken = {*plan.spec.inputs, *(name for step in plan.spec.chain for name in step.saved)}
     names = itertools.chain(["y"], (f"y_{i}" for i in itertools.count(2)))

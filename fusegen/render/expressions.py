@@ -67,7 +67,7 @@ class Expressions:
         pinned: Collection[Node] = (),
         longest: int = _LONGEST_INLINE,
     ) -> Iterator[tuple[Node, str]]:
-        """The same as nodes with their expressions."""
+        """The nodes that have a line of their own, each with its expression. Arguments are those of `lines`."""
         uses = Counter(operand for node in nodes for operand in node.operands)
         uses.update(sinks)
         for node in nodes:

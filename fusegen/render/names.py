@@ -19,7 +19,8 @@ def record(axes: Axes) -> str:
 
 
 class Names:
-    """Those of one program. fields: of records, by the value that they hold; other values are local."""
+    """The names of the values of one program. fields: names of fields of records, by the node that each holds; other
+    values are local."""
 
     def __init__(self, passes: Passes) -> None:
         self.passes, self.program = passes, passes.program

@@ -17,7 +17,7 @@ _SIZES: dict[Unit, tuple[Dim, ...]] = {
 
 
 def sizes(tensor: Tensor) -> tuple[Dim, ...]:
-    """Those that a tensor has in PyTorch: names of the sizes of a call, or numbers."""
+    """The sizes that a tensor has in PyTorch: names of sizes of the call, such as "rows" and "channels", or numbers."""
     if tensor.samples:
         return (f"{tensor.samples}_rows", "channels")
     return tuple(times(tensor.parts, size) if size == "channels" else size for size in _SIZES[tensor.unit])

@@ -18,14 +18,15 @@ _NAME = re.compile(r"\b_support\.(\w+)")
 
 
 def support_files() -> dict[str, str]:
-    """All of them by their paths below an output directory; what editors and file managers leave beside them is not."""
+    """The text of each support source, by its path below an output directory. Other suffixes, as those of editors'
+    files, are left out."""
     support = templates_directory() / SUPPORT
     sources = [path for path in support.rglob("*") if path.suffix in _SUFFIXES]
     return {f"{SUPPORT}/{p.relative_to(support).as_posix()}": p.read_text(encoding="utf-8") for p in sorted(sources)}
 
 
 def used_support(files: Mapping[str, str]) -> dict[str, str]:
-    """Those that files of packages include, import or are compiled with, and so on, in the order of their paths."""
+    """The support sources that `files` include, import or are compiled with, and all that these use, sorted by path."""
     known, found = support_files(), set[str]()
     homes = public_names(known[_INIT])
     waiting = [path for each in files.items() for path in _used_by(*each, homes)]

@@ -60,7 +60,7 @@ class VariantOps:
         return (self.chain.rows, self.chain.channels if "C" in node.axes else 1)
 
     def shapes(self) -> dict[str, tuple[Dim, ...]]:
-        """Of all inputs and parameters, by name."""
+        """The shapes in which the ops take inputs and parameters, by name."""
         return {name: shape for name, _, shape in self.sources()} | dict(self.masks())
 
     def targets(self) -> list[Tensor]:
@@ -84,7 +84,7 @@ class VariantOps:
         return [tensor for tensor in self.variant.forward.inputs if tensor.name in names]
 
     def seeds(self) -> list[Tensor]:
-        """What the dropouts draw from, if there are some."""
+        """The tensors of the seed, int64, that the dropouts of both programs read; empty without dropouts."""
         programs = (self.variant.forward, self.variant.backward)
         return list({t.name: t for program in programs for t in program.inputs if t.role == "seed"}.values())
 

@@ -48,7 +48,8 @@ def comparison_bytes(planned: ModulePlan, mode: Mode, size: Sizes) -> int:
 
 
 def training_bytes(planned: ModulePlan, mode: Mode, size: Sizes) -> int:
-    """The same of a few optimiser steps of both modules, and of the copies that say how far rounding carries them."""
+    """Bytes that a few optimiser steps of both modules take side by side at most, with the copies that tell how far
+    rounding carries them."""
     width = WIDTH[mode.roles["parameter"]]
     return sum(each.weight * (30 * width + 110) + each.elements * (each.bytes_ + 40) for each in _taken(planned, size))
 

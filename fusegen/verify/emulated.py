@@ -229,7 +229,8 @@ class _Given(nn.Module):
 def tail_reference(
     plan: Plan, module: nn.Module, tensors: Mapping[str, Tensor], mode: Mode, training: bool
 ) -> dict[str, Tensor]:
-    """The same results by autograd in double precision, from parameters rounded as in `mode`."""
+    """Results, gradients and moved buffers of the tail by autograd in float64, by the names that a TailRun has.
+    Parameters are rounded to their dtype in `mode` first."""
     variant = plan.variants[0 if training else -1]
     chain = variant.chain
     exact = copy.deepcopy(module)

@@ -16,8 +16,8 @@ from fusegen.verify.run import CHANNELS_LAST, has_batch, run, wanting
 
 
 def memory_formats_kept(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
-    """The same of a module of several layers with a softmax or a reduction over the channels, which keeps the format
-    of its input. In PyTorch the result is contiguous, and decides together with what meets it."""
+    """`memory_formats` of a module of several layers with a softmax or a reduction over the channels, whose result may
+    keep the format of its input. In PyTorch the result is contiguous, and decides together with what meets it."""
     return memory_formats(fused, original, inputs, kept=True)
 
 

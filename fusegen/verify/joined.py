@@ -55,7 +55,8 @@ def eager_class(fused: type[nn.Module]) -> type[nn.Module]:
 
 
 def apart(module: nn.Module) -> nn.Module:
-    """A joined module as one that returns its results apart, with the same tensors; another one as it is."""
+    """A module with the tensors of `module` that returns its results as a tuple, if `module` joins them; else
+    `module`."""
     if not getattr(type(module), "is_joined", False):
         return module
     made = copy.copy(module)
@@ -64,7 +65,7 @@ def apart(module: nn.Module) -> nn.Module:
 
 
 class Beside(nn.Module):
-    """Around a module of several results: they are beside each other, as those of a joined one are."""
+    """Wraps a module of several results, and returns them as one tensor, as a joined module does."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -75,7 +76,7 @@ class Beside(nn.Module):
 
 
 def of_several_widths(original: type[nn.Module]) -> type[nn.Module]:
-    """The same class, known to be a module whose values have several widths."""
+    """A subclass of `original` that is marked as one whose values have several widths."""
     return type(original.__name__, (original,), {"is_joined": True})
 
 

@@ -85,7 +85,8 @@ class Near:
 
 
 def kinks_of(func: Any, args: tuple, kwargs: dict, tolerance: float) -> list[Near]:
-    """Of a call in eager PyTorch, for each kink. tolerance: relative to values beyond one."""
+    """For each kink of a call in eager PyTorch the elements of its first argument that are near. tolerance: relative to
+    values beyond one, absolute below."""
     if not (args and isinstance(args[0], Tensor)):
         return []
     value, found, name = args[0].detach(), [], getattr(func, "__name__", "")
@@ -146,14 +147,15 @@ def _either(before: Tensor | None, near: Tensor) -> Tensor:
 
 
 def spread_rows(found: Tensor, shape: torch.Size) -> Tensor:
-    """The same, where it has the rows of that shape and another width: of each row whether anything is found in it."""
+    """`found` as [..., 1], whether anything is found in a row, where it has the rows of `shape` and another width; else
+    `found`."""
     other = found.shape[-1] not in (1, shape[-1]) and found.shape[:-1] == shape[:-1]
     return found.any(-1, keepdim=True) if other and found.ndim in (2, 3) else found
 
 
 def narrowed(found: Tensor | None, shape: torch.Size, channels: int) -> Tensor | None:
-    """The same for a result of this shape: of one that has no channels, or one in their place, whether any channel
-    is. channels: their dimension. None where there is nothing to say of such a shape."""
+    """`found` in the shape of a result. Where the result has no channels, or one, it says whether any channel is found.
+    channels: the dimension of the channels. None where `found` does not broadcast to the shape."""
     if found is None:
         return None
     spread = spread_over(spread_rows(found, shape) if len(shape) == found.dim() else found, shape)
@@ -163,7 +165,7 @@ def narrowed(found: Tensor | None, shape: torch.Size, channels: int) -> Tensor |
 
 
 def spread_over(found: Tensor | None, shape: torch.Size) -> Tensor | None:
-    """The same with that shape, where it broadcasts to it; else None."""
+    """`found` expanded to `shape`; None where it does not broadcast to it."""
     try:
         return None if found is None else found.expand(shape)
     except RuntimeError:

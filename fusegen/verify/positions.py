@@ -11,13 +11,13 @@ from fusegen.plan.plan import Plan
 
 
 def convolution_of(plan: Plan) -> Convolution:
-    """That of a chain that begins with one."""
+    """The convolution that a plan's chain begins with."""
     assert plan.chain.convolution is not None
     return plan.chain.convolution
 
 
 def result_positions(plan: Plan, given: Sequence[int], symbols: Mapping[str, int]) -> tuple[int, ...]:
-    """Those of the result, for the positions of an input and values of the spec's symbols and arguments."""
+    """The positions of the result, for the positions `given` of the first input and values of the spec's symbols."""
     anchor = plan.chain.anchor
     return tuple(given) if anchor is None else anchor.positions(given, lambda each: _number(each, symbols))
 

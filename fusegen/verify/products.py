@@ -66,7 +66,8 @@ def matrices(module: nn.Module, inputs: Sequence[Tensor], held: Collection[int])
 
 
 def of_products(module: nn.Module, inputs: Sequence[Tensor], held: Collection[int]) -> tuple[set[str], set[str]]:
-    """The same, and the names of those that F.linear adds: they may be wider than the module's result."""
+    """The names of the parameters that the module multiplies with, and of those that F.linear adds as a bias. A bias
+    may be wider than the module's result."""
     own = [name for name, each in module.named_parameters() if id(each) not in held]
     if not any(module.get_parameter(name).dim() > 1 for name in own):
         return set(), set()
@@ -79,7 +80,8 @@ def of_products(module: nn.Module, inputs: Sequence[Tensor], held: Collection[in
 
 
 def product_terms(product: Product, square: Tensor, module: nn.Module, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    """What `terms` gives, by the names of the operands' gradients. square: of the result's gradient."""
+    """The root of the summed squares of each gradient's terms, in the operand's shape, by the name of the gradient.
+    square: the squares of the result's gradient."""
     of_left, of_right = product.terms(square)
     found = {name: of_right for name, parameter in module.named_parameters() if parameter is product.right}
     found |= {n: square.flatten(0, -2).sum(0).sqrt() for n, p in module.named_parameters() if p is product.bias}

@@ -22,13 +22,13 @@ def module_sizes(planned: ModulePlan, rows: int, source: int, channels: int, gro
 
 
 def module_sizes_at(planned: ModulePlan, symbols: Mapping[str, int]) -> Sizes:
-    """The sizes that the values of all symbols give. Of several regions results count as one, beside each other. Raises
-    ValueError where those of images do not fit together."""
+    """The sizes that the values of all symbols give; of several results the channels count together. Raises ValueError
+    where the positions of images do not fit together."""
     return sizes_at(planned.plans[0], symbols) if planned.single else _regions_at(planned, symbols)
 
 
 def several(planned: ModulePlan, shapes: Sequence[Shape]) -> list[Sizes]:
-    """Those shapes as the spec allows them, each once."""
+    """The nearest sizes to `shapes` that the spec allows, each once."""
     found = [module_sizes(planned, *shape) for shape in shapes]
     return list({tuple(sorted(each.symbols.items())): each for each in found}.values())
 

@@ -54,7 +54,7 @@ def _has_images(layer: nn.Module) -> bool:
 
 
 def row_count(value: Tensor, channels: int, dimensions: int = 2) -> int:
-    """Of a value: one for each combination of the dimensions that are not `channels`.
+    """The number of rows of a tensor: one for each combination of the dimensions that are not `channels`.
 
     dimensions: of the module's inputs. A result that has fewer has none of channels.
     """
@@ -82,12 +82,12 @@ def wanting(x: Tensor, want: bool = True) -> Tensor:
 
 
 def in_double(inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The same values in double precision, as leaves that want a gradient where the inputs do; masks as they are."""
+    """The inputs in float64, as leaves that require a gradient where the inputs do; masks as they are."""
     return [wanting(x.detach().double(), x.requires_grad) if x.is_floating_point() else x for x in inputs]
 
 
 def drawn_like(x: Tensor) -> Tensor:
-    """Other random values: normal ones, or for a mask true and false."""
+    """Random values of the shape and dtype of `x`: normal ones, or for a mask true and false."""
     return torch.randn_like(x) if x.is_floating_point() else torch.rand(x.shape, device=x.device) < 0.5
 
 
@@ -98,7 +98,7 @@ def has_batch(x: Tensor, first: Tensor) -> bool:
 
 
 def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The same data and strides as leaves of the autograd graph, which want a gradient where the inputs do."""
+    """Tensors that share data and strides with `inputs`, as leaves that require a gradient where the inputs do."""
     return [x.detach().requires_grad_(x.requires_grad) for x in inputs]
 
 

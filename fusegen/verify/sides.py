@@ -67,7 +67,7 @@ class Room:
         return combined(_nearer, found, exact, self.by)
 
     def judged(self, first: Comparison, second: Comparison) -> Comparison:
-        """What is left of a failed comparison beside that of the nearer run."""
+        """`first` if it passed or `second`, of the nearer run, failed too; else `second` with a note."""
         if first.ok or not second.ok:
             return first
         note = f"beside what the side of {self.count} values next to a kink decides"
@@ -100,7 +100,8 @@ def room(
 
 
 def combined(function: Callable[..., Tensor], *runs: Run) -> Run:
-    """A run of what a function makes of the same tensor in each; None where one has none."""
+    """A run whose output, gradients and buffers are `function` of those of `runs`; a gradient that one lacks is
+    None."""
 
     def of(tensors: Sequence[Tensor | None]) -> Tensor | None:
         return None if any(each is None for each in tensors) else function(*tensors)

@@ -38,11 +38,11 @@ def stage(
 
 
 def build_requests(plans: Sequence[ModulePlan], directory: Path, targets: Sequence[str] | None) -> list[Request]:
-    """Of the packages in `directory`, for the targets, or each spec's own."""
+    """A build request for each package in `directory` that has kernels. targets: None for the targets of each spec."""
     return [Request(directory / plan.spec.name, targets or plan.spec.targets) for plan in compiled(plans)]
 
 
 def shipped_paths(plans: Sequence[ModulePlan], rendered: Files) -> list[str]:
-    """Those that run, sorted: Python and the compiled libraries. No sources of these, no plans."""
+    """The paths of what runs, sorted: Python files and compiled libraries, without CUDA sources and plans."""
     python = [path for path in rendered if path.endswith((".py", "/py.typed"))]
     return sorted([*python, *(f"{plan.spec.name}/{OUTPUT}" for plan in compiled(plans))])

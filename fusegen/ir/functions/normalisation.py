@@ -53,8 +53,8 @@ def over_ranks(graph: Graph, x: Node, mean: Node, variance: Node, eps: Node, nam
 
 @dataclass(frozen=True)
 class RankSums:
-    """What the gradient through a norm over ranks needs of all of them: the sums of g and of g xhat over this rank's
-    rows, and the leaves for the sums over all ranks, divided by the number of all rows."""
+    """The nodes of a norm's gradient over ranks. sum_g, sum_g_xhat: the sums of g and of g xhat over this rank's rows,
+    a value for each channel. mean_g, mean_g_xhat: leaves for the sums over all ranks over the number of all rows."""
 
     sum_g: Node
     sum_g_xhat: Node
@@ -63,7 +63,8 @@ class RankSums:
 
 
 def rank_sums(graph: Graph, results: Iterable[Node]) -> RankSums:
-    """Those of the one norm over ranks whose gradient the results depend on."""
+    """The sums of the one norm over ranks that the gradient `results` depend on; adds sum_g and sum_g_xhat to the
+    graph."""
     nodes = (node for node in ancestors(results) if node.op == "standardize_backward")
     (node,) = (node for node in nodes if node.operands[1].attribute == RANK_STATISTICS)
     g, hat, _, mean_g, mean_g_xhat, _ = node.operands
