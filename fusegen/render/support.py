@@ -6,6 +6,7 @@ What a file has does not depend on the packages, so that one more package adds f
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -29,15 +30,16 @@ def used_support(files: Mapping[str, str]) -> dict[str, str]:
     """The support sources that `files` include, import or are compiled with, and all that these use, sorted by path."""
     known, found = support_files(), set[str]()
     homes = public_names(known[_INIT])
-    waiting = [path for each in files.items() for path in _used_by(*each, homes)]
+    waiting = [path for each in files.items() for path in _used_by_package(*each, homes)]
     while waiting:
         path = waiting.pop()
         if path in known and path not in found:
             found.add(path)
-            waiting += _used_by(path, known[path], homes)
+            waiting += _used_by_support(path, known[path])
     return {path: text for path, text in known.items() if path in found}
 
 
+@functools.cache
 def public_names(init: str) -> dict[str, str]:
     """The names that packages take of `_support`, and the modules that have them. init: the text of __init__.py."""
     names: dict[str, str] = {}
@@ -49,19 +51,31 @@ def public_names(init: str) -> dict[str, str]:
     return names
 
 
-def _used_by(path: str, text: str, homes: Mapping[str, str]) -> Iterator[str]:
-    """What a file uses itself; some of these paths are no files of `support`."""
-    if not path.endswith(".py"):
-        for header in included(path, text):
-            yield from (header, header.removesuffix(".h") + ".cu")  # contraction.h is that of a source
-        if path.endswith("/bindings.cpp"):
-            yield f"{SUPPORT}/{MODULE_SOURCE}"  # in each library
-    elif path.startswith(f"{SUPPORT}/"):
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                yield f"{SUPPORT}/{node.module}.py"
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield f"{SUPPORT}/{node.value}"  # differentiated.py reads autograd.cpp
-    else:
+def _used_by_package(path: str, text: str, homes: Mapping[str, str]) -> Iterator[str]:
+    """What a package's file uses itself; some of these paths are no files of `support`."""
+    if path.endswith(".py"):
         yield _INIT
         yield from (f"{SUPPORT}/{homes[name]}.py" for name in _NAME.findall(text) if name in homes)
+    else:
+        yield from _included(path, text)
+    if path.endswith("/bindings.cpp"):
+        yield f"{SUPPORT}/{MODULE_SOURCE}"  # in each library
+
+
+@functools.cache
+def _used_by_support(path: str, text: str) -> tuple[str, ...]:
+    """The same of a file of `support`. Each version of it is parsed once in a process."""
+    if not path.endswith(".py"):
+        return tuple(_included(path, text))
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            found.append(f"{SUPPORT}/{node.module}.py")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(f"{SUPPORT}/{node.value}")  # differentiated.py reads autograd.cpp
+    return tuple(found)
+
+
+def _included(path: str, text: str) -> Iterator[str]:
+    for header in included(path, text):
+        yield from (header, header.removesuffix(".h") + ".cu")  # contraction.h is that of a source
