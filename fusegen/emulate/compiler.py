@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -76,9 +77,7 @@ def compile_kernels(
     With the environment variable FUSEGEN_DEBUG_KERNELS the kernels are compiled for a debugger: docs/debugging.md.
     """
     source, cache = Path(source).resolve(), Path(cache).resolve()
-    cache.mkdir(parents=True, exist_ok=True)
-    with _building:
-        engine = _build_engine(cache)
+    engine = engine_path(cache)
     defines = [*defines, *_selected(modes)]
     debug = bool(os.environ.get(_DEBUG_VARIABLE))
     fast = [*_ERROR_FLAGS, *(_FAST_FLAGS if optimised else _PLAIN_FLAGS)]
@@ -96,6 +95,11 @@ def compile_kernels(
     return EmulatedLibrary(target)
 
 
+def engine_library(cache: Path) -> ctypes.CDLL:
+    """The engine that kernels and bindings of this cache are linked with, loaded."""
+    return ctypes.CDLL(str(engine_path(cache)))
+
+
 def _headers(engine: Path) -> str:
     """What every kernels.cu includes, or has no other name for; the engine's name has the content of the headers."""
     return f"// {engine.name}\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <cuda_pipeline.h>\n"
@@ -106,14 +110,17 @@ def _selected(modes: Iterable[int] | None) -> list[str]:
     return [] if modes is None else [f"FUSEGEN_MODES={sum(1 << mode for mode in set(modes)):#x}u"]
 
 
-def _build_engine(cache: Path) -> Path:
+def engine_path(cache: Path) -> Path:
+    """The engine's library, which is built unless the cache has it."""
     digest = hashlib.sha256(repr((_compiler_version(), _ENGINE_FLAGS)).encode())
     for path in sorted([*INCLUDE.iterdir(), *_NATIVE.iterdir()]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     target = cache / f"libfusegen_emulate-{digest.hexdigest()[:24]}.so"
-    if not target.exists():
-        link = ["-shared", f"-Wl,-soname,{target.name}", "-ldl", "-lpthread"]
-        _compile([*_ENGINE_FLAGS, str(_NATIVE / "engine.cpp")], link, target)
+    cache.mkdir(parents=True, exist_ok=True)
+    with _building:
+        if not target.exists():
+            link = ["-shared", f"-Wl,-soname,{target.name}", "-ldl", "-lpthread"]
+            _compile([*_ENGINE_FLAGS, str(_NATIVE / "engine.cpp")], link, target)
     return target
 
 

@@ -72,6 +72,10 @@ class EmulatedLibrary:
         if error:
             raise EmulationError(f"{name} returned CUDA error {error}")
 
+    def address(self, name: str) -> int | None:
+        """Where a function is in memory."""
+        return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
+
     def call_int64(self, name: str, *args: object) -> int:
         """Calls a function that returns an int64_t, such as the size of a workspace."""
         return self._call(name, args, 0, ctypes.c_int64)

@@ -11,15 +11,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from filelock import FileLock
 
-from fusegen.emulate.compiler import compile_kernels
+from fusegen.emulate.compiler import compile_kernels, engine_path
 from fusegen.emulate.errors import EmulationBuildError
+from fusegen.emulate.launchers import Kernels
 from fusegen.emulate.precompiled import precompiled
 from fusegen.paths import AUTOGRAD, MODULE_SOURCE, SUPPORT
 from fusegen.render.includes import included_files
@@ -34,17 +35,16 @@ def emulate_package(
     package: Path,
     *,
     cache: Path,
-    modes: Iterable[int] | None = None,
     verification: bool = False,
     defines: Sequence[str] = (),
 ) -> ModuleType:
     """Imports a copy of `package` whose ops are registered for CPU tensors and launch the emulated kernels.
 
-    package: a directory of a generated package. cache: where compiled objects are kept. modes: the dtype
-    configurations to compile, as compile_kernels() has them; ops raise an error in the others. verification: with the
+    package: a directory of a generated package. cache: where compiled objects are kept. verification: with the
     float64 kernels. defines: macros of the kernels. Of a module of several regions the package of each region is
-    emulated first. Raises EmulationBuildError with the compiler's message. One process
-    can hold one emulated copy of a package, and none beside the real extension.
+    emulated first. Raises EmulationBuildError with the compiler's message. The kernels of a dtype mode are compiled
+    when an op is first called in it; the sources stay as they are until then. One process can hold one emulated copy
+    of a package, and none beside the real extension.
     """
     name = f"fusegen_emulated_{_digest(str(package.parent.resolve()).encode())}_{package.name}"
     with _importing:
@@ -52,18 +52,18 @@ def emulate_package(
             return sys.modules[name]
     if not (package / "kernels.cu").exists():
         for region in _regions(package):
-            emulate_package(region, cache=cache, modes=modes, verification=verification, defines=defines)
+            emulate_package(region, cache=cache, verification=verification, defines=defines)
         text = (package / "__init__.py").read_bytes()
         copy = cache / f"{package.name}-{_digest(text)}"
         copy.mkdir(parents=True, exist_ok=True)
         (copy / "__init__.py").write_bytes(text)
         return _import(name, copy / "__init__.py")
     defines = [*defines, *(["FUSEGEN_VERIFICATION"] if verification else [])]
-    kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=modes)
-    support = package.parent / SUPPORT
-    libraries = [kernels.path, *_contraction(package / "bindings.cpp", support, cache, defines)]
+    directory, support = package.parent.resolve(), package.parent / SUPPORT
+    kernels = Kernels(directory / package.name / "kernels.cu", directory, cache.resolve(), defines)
+    libraries = [engine_path(cache), *_contraction(package / "bindings.cpp", support, cache, defines)]
     sources = included_files(package / "bindings.cpp", package.parent)
-    binding = _read(*(package.parent / path for path in sources), *_module_sources(support))
+    binding = _read(*(package.parent / path for path in sources), *_module_sources(support)) + kernels.key.encode()
     key = _digest(binding + "".join(map(str, libraries)).encode())
     copy = cache / f"{package.name}-{key}"
     copy.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,10 @@ def emulate_package(
         _build_autograd(support, cache / SUPPORT)
     if not (copy / "_C.so").exists():
         linked = [python_module, *libraries]
-        _build_binding(package / "bindings.cpp", support, linked, copy / "_C.so", cache, verification)
+        with _replacing(copy / "binding.cpp") as written:
+            written.write_text(kernels.binding(package / "bindings.cpp"), encoding="utf-8")
+        _build_binding(copy / "binding.cpp", support, linked, copy / "_C.so", cache, verification)
+    kernels.register()
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('device="cuda"', 'device="cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
@@ -94,7 +97,7 @@ def _contraction(binding: Path, support: Path, cache: Path, defines: Sequence[st
 def _build_binding(
     source: Path, support: Path, linked: Sequence[Path], output: Path, cache: Path, verification: bool
 ) -> None:
-    """bindings.cpp with its ops for the CPU key, linked with the Python module and the emulated kernels."""
+    """The binding with its ops for the CPU key, linked with the Python module and the emulator."""
     from fusegen.build.flags import cxx_flags
     from fusegen.build.libraries import find_libraries
 

@@ -32,8 +32,7 @@ def packages(tmp_path_factory, emulation_cache):
     def package(name):
         if name not in known:
             plan = write(f"conv_{name}", EXPRESSIBLE[name].spec(f"conv_{name}"), root)
-            modes = [mode.index for mode in plan.modes if mode.name != "float64"]
-            module = emulate_package(root / plan.spec.name, cache=emulation_cache, modes=modes)
+            module = emulate_package(root / plan.spec.name, cache=emulation_cache)
             known[name] = plan, getattr(module, plan.spec.class_name)
         return known[name]
 

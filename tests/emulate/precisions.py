@@ -32,8 +32,8 @@ def emulated(tmp_path_factory, cache, *, by_library: bool = False):
     name = "precise_by_library" if by_library else "precise"
     root = tmp_path_factory.mktemp(name)
     plan = write(name, SPEC.format(name=name), root)
-    given = {"defines": ["FUSEGEN_LIBRARY_PRODUCT"], "modes": [0]} if by_library else {}
-    package = emulate_package(root / name, cache=cache, **given)
+    defines = ["FUSEGEN_LIBRARY_PRODUCT"] if by_library else []
+    package = emulate_package(root / name, cache=cache, defines=defines)
     return getattr(package, plan.spec.class_name)
 
 

@@ -74,8 +74,7 @@ def subjects(tmp_path_factory, emulation_cache):
     root, found = tmp_path_factory.mktemp("bmm"), {}
     for name, text, original in (("bmm_scores", SCORES, Scores), ("weighted_values", VALUES, WeightedValues)):
         plan = write(name, text, root)
-        modes = [mode.index for mode in plan.modes if mode.name in MODES]
-        package = emulate_package(root / name, cache=emulation_cache, modes=modes)
+        package = emulate_package(root / name, cache=emulation_cache)
         found[name] = Subject(module_of(plan), package, "cpu", original)
     return found
 

@@ -27,8 +27,7 @@ chain:
 def module_class(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("default_eps")
     plan = write("default_eps", TEXT, root)
-    plain = [mode.index for mode in plan.modes if mode.plain]
-    return emulate_package(root / plan.spec.name, cache=emulation_cache, modes=plain).DefaultEps
+    return emulate_package(root / plan.spec.name, cache=emulation_cache).DefaultEps
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

@@ -42,8 +42,7 @@ def packages(tmp_path_factory, emulation_cache):
     def package(dimensions):
         if dimensions not in known:
             plan = write(f"few_{dimensions}d", spec(dimensions), root)
-            modes = [mode.index for mode in plan.modes if mode.name.endswith("16")]
-            module = emulate_package(root / plan.spec.name, cache=emulation_cache, modes=modes)
+            module = emulate_package(root / plan.spec.name, cache=emulation_cache)
             known[dimensions] = getattr(module, plan.spec.class_name)
         return known[dimensions]
 

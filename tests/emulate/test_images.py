@@ -122,8 +122,7 @@ def packages(tmp_path_factory, emulation_cache):
     def package(name):
         if name not in known:
             plan = write(f"images_{name}", CHAINS[name].spec(f"images_{name}"), root)
-            modes = [mode.index for mode in plan.modes if mode.name != "float64"]
-            module = emulate_package(root / plan.spec.name, cache=emulation_cache, modes=modes)
+            module = emulate_package(root / plan.spec.name, cache=emulation_cache)
             known[name] = getattr(module, plan.spec.class_name)
         return known[name]
 

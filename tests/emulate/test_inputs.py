@@ -142,9 +142,9 @@ def test_16_bits_and_tensors_that_begin_anywhere(name, emulation_cache, tmp_path
                 assert compare(found, expected, f"{rows}x{channels} {misalign} {schedule}")
 
 
-def modules(name, spec, root, cache, modes=(0,)):
+def modules(name, spec, root, cache):
     plan = write(name, spec, root)
-    package = emulate_package(root / name, cache=cache, modes=list(modes))
+    package = emulate_package(root / name, cache=cache)
     return plan, getattr(package, plan.spec.class_name)
 
 
@@ -163,7 +163,7 @@ def mixed(tmp_path_factory, emulation_cache):
         "{op: masked_fill, mask: full_mask, constant: -1}",
     )
     root = tmp_path_factory.mktemp("mixed")
-    return modules("mixed", text("mixed", "float32, bfloat16"), root, emulation_cache, range(2))
+    return modules("mixed", text("mixed", "float32, bfloat16"), root, emulation_cache)
 
 
 def results(call, inputs, grad):

@@ -66,8 +66,7 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def package(root, emulation_cache):
     plan = write("on_rows", SPEC, root)
-    modes = [mode.index for mode in plan.modes if mode.autocast or mode.name == "float32"]
-    return emulate_package(root / plan.spec.name, cache=emulation_cache, modes=modes)
+    return emulate_package(root / plan.spec.name, cache=emulation_cache)
 
 
 @pytest.fixture(scope="module")

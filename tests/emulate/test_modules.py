@@ -31,7 +31,6 @@ GROUP_NORMS = ("gemm_bias_hardtanh_mish_groupnorm", "gemm_groupnorm_swish_multip
 SEEDS = (*BATCH_NORMS, *GROUP_NORMS)
 # One of each kind has float16 too, whose kernels are those of bfloat16 with other conversions.
 IN_FLOAT16 = (BATCH_NORMS[0], GROUP_NORMS[0])
-OTHERS_HAVE = (0, 1, 3)  # float32, bfloat16 and autocast to it
 # For tests of what batch norm keeps.
 batch_norms = pytest.mark.parametrize("chain", BATCH_NORMS, indirect=True, scope="module")
 SIZES = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 32, 4), (31, 37, 41, 1))
@@ -40,8 +39,7 @@ SIZES = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 32, 4), (31, 37, 41, 1))
 @pytest.fixture(scope="module", params=SEEDS)
 def chain(request, emulation_cache):
     chain = CHAINS[request.param]
-    modes = None if request.param in IN_FLOAT16 else OTHERS_HAVE
-    module = emulate_package(ROOT / "generated" / chain.spec, cache=emulation_cache, modes=modes)
+    module = emulate_package(ROOT / "generated" / chain.spec, cache=emulation_cache)
     return chain, getattr(module, module.__all__[0])
 
 
@@ -349,7 +347,7 @@ def test_a_chain_of_one_activation(tmp_path, emulation_cache):
         "inputs:\n  x: [batch, features]\ndtypes: [float32]\nchain:\n  - {op: relu}\n"
     )
     write_files(render_all([planned_file(spec)]), tmp_path / "generated")
-    module = emulate_package(tmp_path / "generated" / "one_step", cache=emulation_cache, modes=[0])
+    module = emulate_package(tmp_path / "generated" / "one_step", cache=emulation_cache)
     x = torch.randn(5, 16, requires_grad=True)
     y = module.OneStep()(x)
     y.sum().backward()

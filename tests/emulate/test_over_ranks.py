@@ -44,11 +44,11 @@ def packages(tmp_path_factory):
 def ranks(packages, emulation_cache):
     """What each of the two processes found."""
     root = packages
-    root = packages
     with ThreadPoolExecutor() as threads:  # compiled here, once for both
         for original, modes in MODES.items():
             for source in root.glob(f"ranks_{original.__name__.lower()}*/kernels.cu"):
-                threads.submit(compile_kernels, source, cache=emulation_cache, modes=modes)
+                for mode in modes:
+                    threads.submit(compile_kernels, source, cache=emulation_cache, modes=[mode])
     for original in MODES:
         load(original, root, emulation_cache)
     command = [sys.executable, "-m", "tests.emulate.over_ranks", str(root), str(emulation_cache)]
@@ -126,7 +126,6 @@ def test_what_regions_are_asked_exchanges_nothing(ranks) -> None:
 
 def test_without_a_process_group(packages, emulation_cache) -> None:
     """The programs of one process."""
-    root = packages
     root = packages
     case = CASES["uneven"]
     module = fused(case, load(Linear, root, emulation_cache))

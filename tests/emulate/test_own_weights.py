@@ -75,8 +75,7 @@ def subjects(tmp_path_factory, emulation_cache):
     root, found = tmp_path_factory.mktemp("own_weights"), {}
     for name, weight in WEIGHTS.items():
         plan = write(name, SPEC.format(name=name, weight=weight, norm=NORMS[name]), root)
-        modes = [mode.index for mode in plan.modes if mode.name in MODES[name]]
-        package = emulate_package(root / name, cache=emulation_cache, modes=modes)
+        package = emulate_package(root / name, cache=emulation_cache)
         found[name] = Subject(module_of(plan), package, "cpu", ORIGINALS[name])
     return found
 

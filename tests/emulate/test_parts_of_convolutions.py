@@ -97,8 +97,7 @@ def packages(tmp_path_factory, emulation_cache):
     def package(name):
         if name not in known:
             plan = write(name, CASES[name].spec(name), root)
-            modes = [mode.index for mode in plan.modes if mode.name != "float64"]
-            module = emulate_package(root / name, cache=emulation_cache, modes=modes)
+            module = emulate_package(root / name, cache=emulation_cache)
             known[name] = plan, getattr(module, plan.spec.class_name)
         return known[name]
 

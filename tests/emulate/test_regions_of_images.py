@@ -203,7 +203,7 @@ chain:
 def test_a_first_region_that_begins_with_an_input(emulation_cache, tmp_path) -> None:
     (tmp_path / "norm_first.yaml").write_text(NORM_FIRST)
     write_files(render_all([planned_file(tmp_path / "norm_first.yaml")]), tmp_path / "made")
-    package = emulate_package(tmp_path / "made" / "norm_first", cache=emulation_cache, modes=[0])
+    package = emulate_package(tmp_path / "made" / "norm_first", cache=emulation_cache)
     module, x = package.NormFirst(4), torch.randn(3, 4, 6, 5)
     assert module.fusegen_kernels(x)
     torch.testing.assert_close(module(x), module.fusegen_reference(x))

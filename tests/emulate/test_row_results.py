@@ -86,7 +86,7 @@ def package(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("rows")
     plan = write("logsumexp_last", TEXT, root)
     assert [plan.modes[index].name for index in PLAIN] == ["float32", "bfloat16"]
-    return module_of(plan), emulate_package(root / "logsumexp_last", cache=emulation_cache, modes=PLAIN)
+    return module_of(plan), emulate_package(root / "logsumexp_last", cache=emulation_cache)
 
 
 def test_the_module_is_verified(package) -> None:

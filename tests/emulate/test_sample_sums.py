@@ -110,8 +110,7 @@ def built(tmp_path_factory, emulation_cache):
     def build(name):
         if name not in known:
             plan = write(name, SPECS[name], root)
-            modes = [mode.index for mode in plan.modes if mode.plain and mode.name != "float64"]
-            package = emulate_package(root / name, cache=emulation_cache, modes=modes)
+            package = emulate_package(root / name, cache=emulation_cache)
             known[name] = plan, getattr(package, plan.spec.class_name)
         return known[name]
 

@@ -147,7 +147,7 @@ def builder(specs, root, cache):
     @functools.cache
     def build(name):
         plan = write(name, specs[name], root)
-        return plan, getattr(emulate_package(root / name, cache=cache, modes=[0]), plan.spec.class_name)
+        return plan, getattr(emulate_package(root / name, cache=cache), plan.spec.class_name)
 
     return build
 

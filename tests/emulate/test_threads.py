@@ -37,7 +37,7 @@ def step(module, x):
 
 made = []
 def emulate():
-    made.append(emulate_package(Path(sys.argv[1]), cache=Path(sys.argv[2]), modes=[0]))
+    made.append(emulate_package(Path(sys.argv[1]), cache=Path(sys.argv[2])))
 
 def at_once(calls):
     threads = [threading.Thread(target=each) for each in calls]

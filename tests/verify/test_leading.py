@@ -56,9 +56,7 @@ def planned(root: Path, name: str, norm: str):
 def subject(tmp_path_factory, emulation_cache) -> Subject:
     root = tmp_path_factory.mktemp("leading")
     plan = planned(root, "leads", LAYER_NORM)
-    return Subject(
-        module_of(plan), emulate_package(root / "generated" / "leads", cache=emulation_cache, modes=[0]), "cpu"
-    )
+    return Subject(module_of(plan), emulate_package(root / "generated" / "leads", cache=emulation_cache), "cpu")
 
 
 @pytest.fixture

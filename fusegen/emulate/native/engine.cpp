@@ -175,6 +175,12 @@ cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared,
 
 }  // namespace fusegen::emulate
 
+// Whom emulated bindings ask for a launcher: emulate/launchers.py.
+extern "C" {
+void* (*fusegen_emulate_resolve)(const char* key, std::int64_t mode, const char* name,
+                                 char* why) = nullptr;
+}
+
 // What Python calls, around each call of a launcher.
 extern "C" void fusegen_emulate_watch(const fusegen::emulate::Watched* watched, std::int64_t count) {
   const fusegen::emulate::Lock lock(fusegen::emulate::engine_mutex);
