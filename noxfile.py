@@ -34,8 +34,14 @@ def fast(session: nox.Session) -> None:
 
 @nox.session
 def test(session: nox.Session) -> None:
-    """All tests; `nox -s test -- tests/capture` runs some."""
+    """The tests that CI runs; `nox -s test -- tests/capture` runs some."""
     session.run(sys.executable, "-m", "pytest", *PARALLEL, *session.posargs)
+
+
+@nox.session
+def full(session: nox.Session) -> None:
+    """All tests, those marked `slow` as well: after a change of the kernels' headers or of the emulator."""
+    session.run(sys.executable, "-m", "pytest", *PARALLEL, "-m", "", *session.posargs)
 
 
 @nox.session

@@ -7,8 +7,11 @@ A test says what it needs with a marker; where that is absent it is skipped with
 from __future__ import annotations
 
 import functools
+import hashlib
+import importlib.metadata
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # As `fusegen verify --emulate` has it (fusegen/verify/command.py).
 if "avx512" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX")
+
+# Nobody reads what a test wrote after a loss of power, and a package is some hundred files to wait for.
+os.fsync = lambda handle: None
 
 # How long examples take is a matter of what else the machine does.
 settings.register_profile("fusegen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,11 +59,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def emulation_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where emulated packages are compiled to: by their content, and once for all workers of a run."""
-    root = tmp_path_factory.getbasetemp()
-    path = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "emulation"
-    path.mkdir(exist_ok=True)
+    """Where emulated packages are compiled to: by their content, and once for all workers of a run. Where the
+    environment variable FUSEGEN_TEST_CACHE names a directory, that is kept for later runs."""
+    kept = os.environ.get("FUSEGEN_TEST_CACHE")
+    if kept:
+        path = Path(kept).resolve() / _shared_sources()
+    else:
+        root = tmp_path_factory.getbasetemp()
+        path = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "emulation"
+    path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def _shared_sources() -> str:
+    """A digest of what all packages share, and of what they are compiled against."""
+    from fusegen.render.support import support_files
+
+    versions = [sys.version, *(importlib.metadata.version(name) for name in ("torch",) if _no_torch() is None)]
+    return hashlib.sha256(repr((versions, support_files())).encode()).hexdigest()[:16]
 
 
 @functools.cache

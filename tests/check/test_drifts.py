@@ -37,7 +37,7 @@ def test_no_drift(project) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("command", ["git apply", "patch -p1 --binary -i"])
+@pytest.mark.parametrize("command", ["git apply", pytest.param("patch -p1 --binary -i", marks=pytest.mark.slow)])
 def test_the_patch_repairs(name: str, command: str, repository, tmp_path: Path) -> None:
     tool, *options = command.split()
     if shutil.which(tool) is None:

@@ -19,6 +19,8 @@ from tests.emulate.mutants.mutant import with_mutants  # noqa: E402
 from tests.emulate.mutants.scenario import choose  # noqa: E402
 from tests.emulate.split import Emulated, SplitProduct, hostile  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 MUTANTS = dict(enumerate(CONTRACTION, start=1))
 SEEDS = range(2)
 # One block comes to every tile of a product, and to every row of a column.

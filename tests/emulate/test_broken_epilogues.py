@@ -19,7 +19,7 @@ from tests.emulate.mutants.scenario import add_mutants, choose  # noqa: E402
 from tests.emulate.other_chains import HAND_PICKED  # noqa: E402
 from tests.emulate.split import CONTRACTION, ONE_CLUSTER, check_product, hostile  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 NAME, DEPTH = "broken_epilogue", 23
 _PRODUCT, _TAIL, _ANY = (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import re
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from fusegen.emulate import EmulatedLibrary  # noqa: E402
 from tests.emulate.mutants.barriers import BARRIERS  # noqa: E402
 from tests.emulate.mutants.bounds import BOUNDS  # noqa: E402
 from tests.emulate.mutants.clusters import CLUSTERS  # noqa: E402
@@ -125,6 +126,12 @@ OF_COPY = {
     for copy in COPIES
 }
 SEEDS = range(2)
+# A copy whose mutants are a sample: with it every run of the tests sees that mutants are caught.
+SAMPLE = "no norm"
+
+
+def marks_of(run: str) -> tuple[pytest.MarkDecorator, ...]:
+    return () if SCENARIOS[run].copy == SAMPLE else (pytest.mark.slow,)
 
 
 @pytest.fixture(scope="module")
@@ -133,13 +140,9 @@ def root(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def libraries(root, emulation_cache):
-    """Each copy with all of its mutants, compiled."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = pool.map(
-            lambda copy: build(copy, OF_COPY[copy.name], directory(root, copy.name), emulation_cache), COPIES.values()
-        )
-        return dict(zip(COPIES, built, strict=True))
+def libraries(root, emulation_cache) -> Callable[[str], EmulatedLibrary]:
+    """By the name of a copy: it with all of its mutants, compiled when a test first needs it."""
+    return functools.cache(lambda name: build(COPIES[name], OF_COPY[name], directory(root, name), emulation_cache))
 
 
 def directory(root: Path, name: str) -> Path:
@@ -150,7 +153,7 @@ def directory(root: Path, name: str) -> Path:
 
 def verdict(libraries, root: Path, run: str, number: int, seed: int) -> str:
     scenario = SCENARIOS[run]
-    library = libraries[scenario.copy]
+    library = libraries(scenario.copy)
     choose(library, number)
     try:
         return scenario.verdict(library, COPIES[scenario.copy], directory(root, scenario.copy), seed)
@@ -158,13 +161,15 @@ def verdict(libraries, root: Path, run: str, number: int, seed: int) -> str:
         choose(library, 0)
 
 
-@pytest.mark.parametrize("run", SCENARIOS)
+@pytest.mark.parametrize("run", [pytest.param(run, marks=marks_of(run)) for run in SCENARIOS])
 def test_copies_without_a_mutant_are_right(run, libraries, root):
     for seed in SEEDS:
         assert verdict(libraries, root, run, 0, seed) == "fine"
 
 
-@pytest.mark.parametrize("number", MUTANTS, ids=[mutant.name for mutant in MUTANTS.values()])
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, id=each.name, marks=marks_of(each.run)) for number, each in MUTANTS.items()]
+)
 def test_mutant_is_caught(number, libraries, root):
     """Whatever order blocks and threads run in."""
     mutant: Mutant = MUTANTS[number]

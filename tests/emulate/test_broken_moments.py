@@ -11,7 +11,7 @@ from tests.emulate.moments import built, comparisons  # noqa: E402
 from tests.emulate.mutants.scenario import choose  # noqa: E402
 from tests.emulate.mutants.statistics import STATISTICS  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 _OUTLIERS = [case for case in CASES if "first" in case.kind]
 _FAR = [case for case in CASES if case.kind.startswith("far")]

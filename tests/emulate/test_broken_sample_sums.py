@@ -20,7 +20,7 @@ from tests.emulate.building import forced_shapes, kernels_of, module_class, writ
 from tests.emulate.mutants.samples import SAMPLES  # noqa: E402
 from tests.emulate.mutants.scenario import add_mutants, choose  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 _HEAD = "fusegen: 1\nname: {name}\ndims: {{batch: 4, {dims}}}\narguments: {{{arguments}}}\ndtypes: [float32]\n"
 ROWS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import io
 import re
 import tokenize
@@ -55,6 +56,8 @@ HOSTILE = {
     "merge key": "<<",
     "long": "x" * 20_000,
 }
+# One for each thing that a text could end or begin: code, comments, templates, strings, and what no name is.
+IN_EVERY_PLACE = ("C++ statement", "end of a comment", "expression of the templates", "NUL", "two names", "nothing")
 BENIGN = "A chain of the tests"
 SPEC: dict[str, Any] = {
     "fusegen": 1,
@@ -107,6 +110,7 @@ def with_string(path: Path, is_key: bool, text: str) -> str:
     return as_text(data)
 
 
+@functools.cache
 def rendered(text: str) -> Files:
     return render_package(planned_document(parse_yaml(text, "spec.yaml", lenient=True)))
 
@@ -131,12 +135,24 @@ def test_the_spec_itself_is_accepted() -> None:
     assert len(places()) > 100 and rendered(as_text(SPEC))
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in IN_EVERY_PLACE else pytest.mark.slow) for kind in HOSTILE]
+)
 def test_every_place_but_about_refuses_it(kind: str) -> None:
     for path, is_key in places():
         if path == ("about",) and not is_key:
             continue
         text = with_string(path, is_key, HOSTILE[kind])
+        with pytest.raises(SpecError) as caught:
+            rendered(text)
+        check_error(caught.value, "spec.yaml", text)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_name_refuses_it(kind: str) -> None:
+    """Of a layer, of the module's class and in an expression."""
+    for path in (("chain", 0, "name"), ("class",), ("inputs", "x", 0)):
+        text = with_string(path, False, HOSTILE[kind])
         with pytest.raises(SpecError) as caught:
             rendered(text)
         check_error(caught.value, "spec.yaml", text)
