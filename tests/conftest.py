@@ -27,6 +27,8 @@ if "avx512" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
 # Nobody reads what a test wrote after a loss of power, and a package is some hundred files to wait for.
 os.fsync = lambda handle: None
 
+ROOT = Path(__file__).resolve().parents[1]
+
 # How long examples take is a matter of what else the machine does.
 settings.register_profile("fusegen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fusegen")
@@ -72,11 +74,14 @@ def emulation_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _shared_sources() -> str:
-    """A digest of what all packages share, and of what they are compiled against."""
+    """A digest of what all packages share, of what compiles them and of what they are compiled against."""
     from fusegen.render.support import support_files
 
     versions = [sys.version, *(importlib.metadata.version(name) for name in ("torch",) if _no_torch() is None)]
-    return hashlib.sha256(repr((versions, support_files())).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((versions, support_files())).encode())
+    for path in sorted(path for name in ("emulate", "build") for path in (ROOT / "fusegen" / name).glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @functools.cache

@@ -33,7 +33,7 @@ _SOURCE = """\
 extern "C" void* (*fusegen_emulate_resolve)(const char*, int64_t, const char*, char*);
 
 namespace {{
-int64_t latest_mode = 0;
+thread_local int64_t latest_mode = 0;
 
 template <typename Launcher>
 Launcher* resolved(int64_t mode, const char* name) {{

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shutil
 from collections.abc import Iterable
@@ -14,23 +15,30 @@ from torch import nn
 from fusegen.emulate import EmulatedLibrary, compile_kernels
 from fusegen.ir.axes import Dim
 from fusegen.paths import templates_directory
-from fusegen.plan.load import plan_file
+from fusegen.plan.load import plan_document
 from fusegen.plan.model import Mode
 from fusegen.plan.module import module_of
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
 from fusegen.render.output import write_files
-from fusegen.render.package import render_all
+from fusegen.render.package import Files, render_all
+from fusegen.spec.yaml import parse_yaml
 
 
 def write(name: str, text: str, root: Path, multiprocessors: int | None = None) -> Plan:
     """The spec and its package, below `root`; for a device with so many multiprocessors, if it is to be another one."""
     (root / f"{name}.yaml").write_text(text, encoding="utf-8")
-    plan = plan_file(root / f"{name}.yaml")
+    plan, files = _rendered(f"{name}.yaml", text, multiprocessors)
+    write_files(files, root)
+    return plan
+
+
+@functools.cache
+def _rendered(file: str, text: str, multiprocessors: int | None) -> tuple[Plan, Files]:
+    plan = plan_document(parse_yaml(text, file, lenient=True))
     if multiprocessors:
         plan = replace(plan, device=replace(plan.device, multiprocessors=multiprocessors))
-    write_files(render_all([module_of(plan)]), root)
-    return plan
+    return plan, render_all([module_of(plan)])
 
 
 def kernels_of(package: Path, mode: Mode, cache: Path, **looked_at: bool) -> EmulatedLibrary:

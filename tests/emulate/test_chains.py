@@ -12,10 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate import EmulationError  # noqa: E402
-from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.chains.originals import CHAINS  # noqa: E402
 from tests.emulate.building import forced_shapes, kernels_of  # noqa: E402
+from tests.plan.planning import committed  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -40,8 +40,7 @@ LIMITS = {torch.float64: 1e-11, torch.float32: 2e-4, torch.bfloat16: 1e-2, torch
 @functools.cache
 def library(name: str, mode: int, cache: Path):
     """The committed kernels in one mode."""
-    plan = plan_file(ROOT / "specs" / f"{name}.yaml")
-    return kernels_of(ROOT / "generated" / name, plan.modes[mode], cache, references=True)
+    return kernels_of(ROOT / "generated" / name, committed(name).modes[mode], cache, references=True)
 
 
 def modes_of(chain, plan):
@@ -59,7 +58,7 @@ def cases():
 def prepared(chain, size, training: bool):
     """The generated module with every parameter and buffer away from its initial value. The linear layer's weight is
     small: its product is given."""
-    plan = plan_file(ROOT / "specs" / f"{chain.spec}.yaml")
+    plan = committed(chain.spec)
     generated = importlib.import_module(f"generated.{chain.spec}")
     torch.manual_seed(sum(size))
     module = getattr(generated, plan.spec.class_name)(*chain.arguments(4, size[1], size[2]))
@@ -185,7 +184,7 @@ def check_mode(chain, plan, module, mode, size, emulation_cache, first_seed: int
 @pytest.mark.parametrize("key", ["matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_batchnorm_gelu_relu"])
 def test_columns_in_clusters_against_double_precision(key, channels, emulation_cache):
     chain, size = CHAINS[key], (79, channels, 1)
-    for number, mode in enumerate(modes_of(chain, plan_file(ROOT / "specs" / f"{chain.spec}.yaml"))):
+    for number, mode in enumerate(modes_of(chain, committed(chain.spec))):
         plan, module = prepared(chain, size, True)
         shapes = forced_shapes(f"clusters of {2 << number % 3}")
         check_mode(chain, plan, module, mode, size, emulation_cache, shapes=shapes)
@@ -195,7 +194,7 @@ def test_columns_in_clusters_against_double_precision(key, channels, emulation_c
 def test_l2_tiles_of_several_slices_against_double_precision(key, emulation_cache):
     """The last of three slices has 88 rows; behind batch norm of a scaled product, results leave sums of each slice."""
     chain, size = CHAINS[key], (600, 132, 1)
-    for mode in modes_of(chain, plan_file(ROOT / "specs" / f"{chain.spec}.yaml")):
+    for mode in modes_of(chain, committed(chain.spec)):
         plan, module = prepared(chain, size, True)
         check_mode(chain, plan, module, mode, size, emulation_cache, shapes=forced_shapes("l2"))
 

@@ -53,15 +53,22 @@ STEPS_OF = (
 )
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all packages, which share what support files define."""
+    return tmp_path_factory.mktemp("autocast")
+
+
 @pytest.mark.parametrize("linear", [True, False], ids=["behind_linear", "alone"])
 @pytest.mark.parametrize("step", STEPS_OF)
-def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
+def test_result_under_autocast(step: str, linear: bool, root: Path) -> None:
+    name = f"autocast_{STEPS_OF.index(step)}_{'behind_linear' if linear else 'alone'}"
     steps = (f"{{op: {step}}}", *(["{op: add, input: r}"] if "keepdim" in step else []))
     parts = 2 if step.split(",")[0] in DIVIDING else 1
     inputs = ("r",) if re.search("input|mask:", " ".join(steps)) else ("t",) if "target" in step else ()
-    text = Other(steps, linear, inputs=inputs, parts=parts).spec("autocast").replace("[float32]", "[float32, bfloat16]")
-    plan = write("autocast", text.replace("t: [batch, features]", "t: [batch]"), tmp_path)
-    cls = module_class(plan, tmp_path)
+    text = Other(steps, linear, inputs=inputs, parts=parts).spec(name).replace("[float32]", "[float32, bfloat16]")
+    plan = write(name, text.replace("t: [batch, features]", "t: [batch]"), root)
+    cls = module_class(plan, root)
     modes = [mode for mode in plan.modes if mode.autocast]
     assert modes or ("prelu" in step and not linear), "its result has autocast's dtype, which no tensor tells"
     module = cls(*arguments(plan, 4, 6, 2)).eval()
