@@ -22,7 +22,7 @@ from setuptools.errors import CompileError
 
 from fusegen.build import build_extensions
 from fusegen.errors import FusegenError, SpecError
-from fusegen.plan.devices import misfits
+from fusegen.plan.devices import unknown_targets
 from fusegen.plan.load import planned_document, planned_files
 from fusegen.plan.module import ModulePlan
 from fusegen.plan.tuning_file import tuning_path
@@ -104,7 +104,7 @@ class _BuildKernels(Command):
     def run(self) -> None:
         console = Console(stderr=True, highlight=False)
         try:
-            for reason in misfits((plan.device for plan in self._plans), self.targets):
+            for reason in unknown_targets(self.targets):
                 raise CompileError(f"targets of kernels(): {reason}")
             if self.editable_mode:
                 write_files(self._rendered, self._source)

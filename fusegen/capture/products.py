@@ -13,7 +13,7 @@ from fusegen.capture.partition import Region
 from fusegen.capture.roles import Frame
 from fusegen.capture.steps import Chain
 from fusegen.explain.times import is_worth_splitting
-from fusegen.plan.devices import planning_device
+from fusegen.plan.devices import fastest
 
 Precision = Literal["ieee", "fp32_split"]
 
@@ -66,7 +66,7 @@ def is_worth(region: Region, trained: Collection[fx.Node], targets: Collection[s
     (node,) = region.nodes
     channels, features = map(int, _sizes(node.args[1]))
     sizes = elements_of(node) // channels, channels, features
-    return is_worth_splitting(planning_device(list(targets)), sizes, gradients=node in trained)
+    return is_worth_splitting(fastest(targets), sizes, gradients=node in trained)
 
 
 def product_chain(region: Region) -> Chain:

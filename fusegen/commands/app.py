@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from fusegen.version import __version__
-
-if TYPE_CHECKING:
-    from fusegen.plan.module import ModulePlan
 
 
 class Commands(TyperGroup):
@@ -65,9 +61,9 @@ Targets = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
 
 
-def refuse_misfits(plans: Iterable[ModulePlan], targets: list[str] | None) -> None:
-    """Raises typer.BadParameter where a plan is not made for one of the targets."""
-    from fusegen.plan.devices import misfits
+def refuse_unknown(targets: list[str] | None) -> None:
+    """Raises typer.BadParameter for a target that nothing can be built for."""
+    from fusegen.plan.devices import unknown_targets
 
-    for reason in misfits((plan.device for plan in plans), targets):
+    for reason in unknown_targets(targets):
         raise typer.BadParameter(reason, param_hint="--target")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fusegen.commands.app import Output, Overwrite, Specs, Targets, app, refuse_misfits
+from fusegen.commands.app import Output, Overwrite, Specs, Targets, app, refuse_unknown
 from fusegen.errors import SpecError
 from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
 
@@ -55,7 +55,7 @@ def build(
     console = Console(stderr=True, highlight=False)
     with shown(console):
         plans = planned_files(spec_files(specs))
-        refuse_misfits(plans, target)
+        refuse_unknown(target)
         rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
     for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):
@@ -91,7 +91,10 @@ def plan(
     groups: Annotated[int | None, typer.Option(min=1, help="The same with so many groups of channels.")] = None,
     dtype: Annotated[str | None, typer.Option(help="The same in this dtype.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Expect times on the GPU of this one of the spec's targets.", show_default=False)
+        str | None,
+        typer.Option(
+            help="What runs on the GPU of this one of the spec's targets, and times there.", show_default=False
+        ),
     ] = None,
     region: Annotated[
         str | None, typer.Option(help="Of a chain of several regions, this one alone.", show_default=False)
@@ -106,9 +109,9 @@ def plan(
     from fusegen.spec.find import spec_files
 
     question = None
-    if any(each is not None for each in (rows, channels, groups, dtype)):
+    if any(each is not None for each in (rows, channels, groups, dtype, target)):
         question = Question(rows, channels, groups, dtype)
-    if json_ and (question is not None or target is not None or format_ is not PlanFormat.text):
+    if json_ and (question is not None or format_ is not PlanFormat.text):
         raise typer.BadParameter("plan.json has one format, and neither sizes nor times", param_hint="--json")
     with shown():
         plans = planned_files(spec_files(specs))

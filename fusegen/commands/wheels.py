@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fusegen.commands.app import Overwrite, Specs, Targets, app, refuse_misfits
+from fusegen.commands.app import Overwrite, Specs, Targets, app, refuse_unknown
 
 
 @app.command()
@@ -55,6 +55,6 @@ def wheel(
     console = Console(stderr=True, highlight=False)
     with shown(console):
         plans = planned_files(files)
-    refuse_misfits(plans, target)
+    refuse_unknown(target)
     chosen = Wheel(name, version, license_, tuple(texts), tuple(dict.fromkeys(target)) if target else None, overwrite)
     print(f"wrote {write_wheel(plans, chosen, output, console)}")

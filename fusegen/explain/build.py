@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +13,7 @@ from fusegen.explain.choices import Question, choices, device_of, mode_of, size_
 from fusegen.explain.times import of_bytes
 from fusegen.explain.totals import operators_and_totals
 from fusegen.ir.rewrites import REWRITES
+from fusegen.plan.devices import Device
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Kernel, Mode, Program, Tensor, Variant
 from fusegen.plan.plan import Plan
@@ -40,34 +40,34 @@ def build(
     """The report of a plan: at the typical sizes, or at those of a question, for which launchers then choose.
 
     cache: a directory for compiled kernels, if they are to be used again. target: the one of the spec's targets on
-    whose GPU times are expected; None: the GPU that the plan is made for. Raises SpecError for a dtype, a size or a
+    whose GPU launchers choose and times are expected; None: the fastest one. Raises SpecError for a dtype, a size or a
     target that the spec cannot have, EmulationBuildError where launchers have to choose and there is no g++.
     """
     device = device_of(plan, target)
-    timed = replace(plan, device=device)
     if question is None:
-        return _Build(timed, plan.modes[0], typical(plan), None).report()
+        return _Build(plan, device, plan.modes[0], typical(plan), None).report()
     mode, size = mode_of(plan, question.dtype), size_of(plan, question)
     found = list(choices(plan, device, mode, size, cache))
     made = {program.name: choice for program, choice, _ in found}
     tiles = {program.name: choice for program, _, choice in found if choice is not None}
-    return _Build(timed, mode, size, made, tiles).report()
+    return _Build(plan, device, mode, size, made, tiles).report()
 
 
 class _Build:
-    """plan: with the GPU on which times are expected. choices: of each program, by its name; None where no launcher
+    """device: the GPU on which times are expected. choices: of each program, by its name; None where no launcher
     chose. contiguous: those for contiguous tensors behind a convolution, of programs that take them."""
 
     def __init__(
         self,
         plan: Plan,
+        device: Device,
         mode: Mode,
         size: Sizes,
         choices: dict[str, Choice] | None,
         contiguous: Mapping[str, Choice] = MappingProxyType({}),
     ) -> None:
         self.contiguous = contiguous
-        self.plan, self.mode, self.size, self.choices = plan, mode, size, choices
+        self.plan, self.device, self.mode, self.size, self.choices = plan, device, mode, size, choices
         self.sizes = size.symbols
 
     def report(self) -> model.Report:
@@ -86,7 +86,7 @@ class _Build:
             name=plan.spec.name,
             about=plan.spec.about,
             targets=plan.spec.targets,
-            device=wording.device(plan.device),
+            device=wording.device(self.device),
             sizes={name: self.sizes[name] for name in typical_symbols(plan.spec)},
             shape=str(self.size),
             dtype=self.mode.name,
@@ -99,16 +99,17 @@ class _Build:
             variants=tuple(map(self._variant, plan.variants, data["variants"])),
             dtypes=wording.dtypes(plan),
             tuning=tuple(wording.tuning(plan, each) for each in plan.tuning),
-            estimates=wording.estimates(plan, chosen=self.choices is not None),
+            estimates=wording.estimates(plan, self.device, chosen=self.choices is not None),
         )
 
     def _variant(self, variant: Variant, data: dict[str, Any]) -> model.Variant:
         forward, backward = map(self._program, (variant.forward, variant.backward), data["programs"])
-        operators, totals = operators_and_totals(self.plan, self.mode, self.size, variant, (forward, backward))
+        programs = forward, backward
+        operators, totals = operators_and_totals(self.plan, self.device, self.mode, self.size, variant, programs)
         return model.Variant(
             name=data["name"],
             saved=tuple(self._saved(variant, data)),
-            programs=(forward, backward),
+            programs=programs,
             operators=operators,
             totals=totals,
         )
@@ -137,7 +138,7 @@ class _Build:
             name=program.name,
             direction="forward" if forward else "backward",
             floor_bytes=data["floor_bytes"],
-            floor_microseconds=round(data["floor_bytes"] / self.plan.device.bandwidth * 1e-3, 6),
+            floor_microseconds=round(data["floor_bytes"] / self.device.bandwidth * 1e-3, 6),
             reads=tuple(wording.read(self.plan, inputs[name]) for name in data["reads"]),
             writes=tuple(data["writes"]),
             notes=tuple(data["reasons"]),
@@ -184,7 +185,7 @@ class _Build:
         if self.mode.roles["activation"] != "float32" or not self.plan.in_epilogue(program):
             return False
         variant = next(each for each in self.plan.variants if each.forward is program)
-        return why_not_in_epilogue(self.plan.device, variant, self.size) is None
+        return why_not_in_epilogue(self.device, variant, self.size) is None
 
     def _epilogue(self, program: Program, after: model.Schedule, floor: int) -> model.Schedule:
         """It reads all but the product. What the product's kernel moves besides, and its time, are the product's."""
@@ -210,7 +211,7 @@ class _Build:
         reads = tuple(self._moved(tensor) for tensor in read if is_read(self.mode, tensor))
         writes = tuple(map(self._moved, written))
         moved = sum(each.bytes for each in (*reads, *writes))
-        time = round(of_bytes(self.plan.device, moved), 3) if moved else 0.0
+        time = round(of_bytes(self.device, moved), 3) if moved else 0.0
         return model.Kernel(
             name=name, kind=kind, purpose=purpose, reads=reads, writes=writes, bytes=moved, microseconds=time
         )

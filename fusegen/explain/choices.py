@@ -12,7 +12,7 @@ from fusegen.emulate import compile_kernels
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.explain.times import capability, is_worth_splitting, product_sizes
 from fusegen.plan import modes
-from fusegen.plan.devices import DEVICES, Device
+from fusegen.plan.devices import DEVICES, Device, fastest
 from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.module import module_of
@@ -39,10 +39,11 @@ class Question:
 def choices(
     plan: Plan, device: Device, mode: Mode, size: Sizes, cache: Path | None = None
 ) -> Iterator[tuple[Program, Choice, Choice | None]]:
-    """The choice of each program, and that for contiguous tensors behind a convolution, of kernels that are compiled
-    for the CPU: as launchers choose on a device that the plan is made for. device: the one whose tuning counts, and
-    that has a kernel for split products or has not. cache: a directory for compiled kernels, if they are to be used
-    again. Raises EmulationBuildError without g++."""
+    """The choice of each program on a GPU, and that for contiguous tensors behind a convolution, of kernels that are
+    compiled for the CPU. cache: a directory for compiled kernels, if they are to be used again.
+
+    Raises EmulationBuildError without g++.
+    """
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         write_files(render_all([module_of(plan)]), root)
@@ -103,10 +104,10 @@ def mode_of(plan: Plan, dtype: str | None) -> Mode:
 
 
 def device_of(plan: Plan, target: str | None) -> Device:
-    """The GPU of one of the spec's targets; None: the one that the plan is made for. Raises SpecError for a target that
-    the spec lacks."""
+    """The GPU of one of the spec's targets; None: the fastest one. Raises SpecError for a target that the spec
+    lacks."""
     if target is None:
-        return plan.device
+        return fastest(plan.spec.targets)
     plain = target.removesuffix("a")
     if plain in (each.removesuffix("a") for each in plan.spec.targets):
         return DEVICES[plain]

@@ -65,13 +65,13 @@ class Products:
     made_by: tuple[str, str]
 
 
-def of_products(plan: Plan, mode: Mode, size: Sizes, *, training: bool) -> tuple[Products, Products]:
+def of_products(plan: Plan, device: Device, mode: Mode, size: Sizes, *, training: bool) -> tuple[Products, Products]:
     """The products of a chain with a linear layer, in eager PyTorch and in the fused module, in this order."""
-    device, route, sizes = plan.device, product_route(), product_sizes(size, plan.chain.number_of_parts)
+    route, sizes = product_route(), product_sizes(size, plan.chain.number_of_parts)
     narrow = mode.roles["activation"] != "float32"
     library = "aten::addmm" if has_bias(plan) else "aten::mm", "aten::mm"
-    forward = _precision(plan, mode, sizes, training=training, backward=False)
-    backward = _precision(plan, mode, sizes, training=training, backward=True)
+    forward = _precision(plan, device, mode, sizes, training=training, backward=False)
+    backward = _precision(plan, device, mode, sizes, training=training, backward=True)
     makers = _maker(plan, mode, forward, backward=False), _maker(plan, mode, backward, backward=True)
     speed = route.SPEEDS.get(capability(device))
     if speed is None:
@@ -94,13 +94,15 @@ def of_products(plan: Plan, mode: Mode, size: Sizes, *, training: bool) -> tuple
     return Products(eager, library), Products(fused, makers)
 
 
-def _precision(plan: Plan, mode: Mode, sizes: tuple[int, int, int], *, training: bool, backward: bool) -> str:
+def _precision(
+    plan: Plan, device: Device, mode: Mode, sizes: tuple[int, int, int], *, training: bool, backward: bool
+) -> str:
     """The precision with which a module multiplies: in evaluation, the backward pass is that of a call with gradients,
     and the forward pass that of one without."""
     wanted = plan.spec.chain[0].precision if mode.roles["activation"] == "float32" else "ieee"
     if wanted != "fp32_split":
         return wanted
-    worth = is_worth_splitting(plan.device, sizes, gradients=training or backward)
+    worth = is_worth_splitting(device, sizes, gradients=training or backward)
     return wanted if worth else "ieee"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fusegen.explain import model, wording
 from fusegen.explain.eager import Tensor, Traffic, operators
 from fusegen.explain.times import of_bytes, of_products
+from fusegen.plan.devices import Device
 from fusegen.plan.epilogue import EPILOGUE
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.plan import Plan
@@ -16,13 +17,13 @@ from fusegen.verify.sizes import Sizes
 
 
 def operators_and_totals(
-    plan: Plan, mode: Mode, size: Sizes, variant: Variant, programs: Sequence[model.Program]
+    plan: Plan, device: Device, mode: Mode, size: Sizes, variant: Variant, programs: Sequence[model.Program]
 ) -> tuple[tuple[model.Operator, ...], tuple[model.Total, ...]]:
-    """programs: forward and backward, with the schedules that count."""
+    """device: on which times are expected. programs: forward and backward, with the schedules that count."""
     traffic = operators(plan, variant)
     planned = (variant.forward, variant.backward)
     shared = [
-        _Shared(plan, mode, size, program, in_epilogue=each.taken == EPILOGUE)
+        _Shared(plan, device, mode, size, program, in_epilogue=each.taken == EPILOGUE)
         for program, each in zip(planned, programs, strict=True)
     ]
     columns = [[shared[side].moves(each[side]) for each in traffic] for side in (0, 1)]
@@ -35,7 +36,7 @@ def operators_and_totals(
     )
     products = None
     if plan.chain.contraction is not None:
-        products = of_products(plan, mode, size, training=variant.name != "eval")
+        products = of_products(plan, device, mode, size, training=variant.name != "eval")
     totals = []
     for index, (program, moves) in enumerate(zip(programs, columns, strict=True)):
         shared_bytes = sum(each.bytes - each.saved_bytes for each in moves)
@@ -62,8 +63,10 @@ class _Shared:
     """Counts what fused kernels move too: each tensor once for its reads and once for its writes. in_epilogue: they
     have the product in registers."""
 
-    def __init__(self, plan: Plan, mode: Mode, size: Sizes, program: Program, *, in_epilogue: bool) -> None:
-        self.plan, self.mode, self.size = plan, mode, size
+    def __init__(
+        self, plan: Plan, device: Device, mode: Mode, size: Sizes, program: Program, *, in_epilogue: bool
+    ) -> None:
+        self.plan, self.device, self.mode, self.size = plan, device, mode, size
         self.reads = {tensor.name for tensor in read_of(plan, program) if is_read(mode, tensor)}
         if in_epilogue:
             self.reads.discard(plan.chain.source.name)
@@ -79,7 +82,7 @@ class _Shared:
                     left.remove(tensor.name)
                 else:
                     saved += count
-        microseconds = round(of_bytes(self.plan.device, moved), 3)
+        microseconds = round(of_bytes(self.device, moved), 3)
         return model.Moves(bytes=moved, microseconds=microseconds, saved_bytes=saved)
 
     def _bytes(self, tensor: Tensor) -> int:

@@ -138,7 +138,7 @@ def launch(each: model.Launch) -> str:
 
 
 def device(each: Device) -> model.Device:
-    """The GPU that a plan is made for."""
+    """A GPU, as reports have it."""
     speed = product_route().SPEEDS.get(capability(each))
     return model.Device(
         name=each.name,
@@ -149,9 +149,9 @@ def device(each: Device) -> model.Device:
     )
 
 
-def estimates(plan: Plan, *, chosen: bool) -> tuple[str, ...]:
+def estimates(plan: Plan, on: Device, *, chosen: bool) -> tuple[str, ...]:
     """How times are estimated."""
-    gpu = device(plan.device)
+    gpu = device(on)
     lines = [
         f"a kernel takes its bytes over {gpu.bandwidth_gb_s:.0f} GB/s, what a copy reaches on {gpu.name}, and at least "
         f"{LEAST} us",

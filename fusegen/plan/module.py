@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fusegen.plan.devices import Device
 from fusegen.plan.dimensions import Dimensions, dimensions, fixed_dimensions
 from fusegen.plan.model import Mode
 from fusegen.plan.modes import modes_of_regions
@@ -59,10 +58,6 @@ class ModulePlan:
     def package_names(self) -> list[str]:
         """Of all packages that the spec becomes, the module's own first."""
         return list(dict.fromkeys([self.spec.name, *(plan.spec.name for plan in self.plans)]))
-
-    @property
-    def device(self) -> Device:
-        return self.plans[0].device
 
     @property
     def op_names(self) -> list[str]:

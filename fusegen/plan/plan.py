@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from fusegen.chain.build import build_chain, examine_chain, examine_numbers
 from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
-from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.epilogue import is_split, reason, why_after_product
 from fusegen.plan.folding import Folding
 from fusegen.plan.ingredients import ingredients
@@ -34,7 +33,6 @@ class Plan:
     """
 
     spec: SpecModel
-    device: Device
     variants: tuple[Variant, ...]
     modes: tuple[Mode, ...]
     tuning: Tuning = ()
@@ -87,7 +85,7 @@ def make_plan(spec: SpecModel, document: Document, known: Mapping[str, str] | No
         over_ranks = plan_over_ranks(ingredients(spec, chain, found))
     for variant in (*variants, *([over_ranks.variant] if over_ranks else ())):
         prove_saved(variant.forward, variant.backward)
-    return Plan(spec, planning_device(spec.targets), variants, found, over_ranks=over_ranks)
+    return Plan(spec, variants, found, over_ranks=over_ranks)
 
 
 def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, create_model
 
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import schedule_names, tunable_names
+from fusegen.plan.devices import DEVICES
 from fusegen.plan.kinds import L2, PERSISTENT, TUNABLES, TWO_PASS
 from fusegen.plan.model import Program
 from fusegen.plan.module import ModulePlan
@@ -148,6 +149,7 @@ def _refusals(plan: Plan, file: _File, document: Document) -> Iterator[Diagnosti
                     message = f"{entry.dtype} with {entry.rows} rows is there already, as element {first + 1}"
                     yield document.diagnostic("FG602", message, (*path, index))
                 yield from _unfit(plan, programs[name], entry, document, (*path, index))
+                yield from _too_large_clusters(target, entry, document, (*path, index))
 
 
 def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: DocumentPath) -> Iterator[Diagnostic]:
@@ -166,11 +168,6 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
         others = f"it has: {', '.join(names)}" if names else None
         yield document.diagnostic("FG601", message, (*path, "schedule"), key=True, hint=others)
         return
-    for name, tunable in TUNABLES.items():
-        blocks = getattr(entry, name) or 1
-        if tunable.cluster and blocks > plan.device.most_cluster:
-            message = f"not every target of the spec has clusters of {blocks} blocks"
-            yield document.diagnostic("FG601", message, (*path, name), hint="measure again for these targets")
     known = tunable_names(program, entry.schedule)
     for name in TUNABLES:
         if getattr(entry, name) is not None and name not in known:
@@ -180,3 +177,12 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
             if not entry.schedule and schedule_names(program):
                 hint = "name the schedule that was measured"
             yield document.diagnostic("FG601", message, (*path, name), key=True, hint=hint)
+
+
+def _too_large_clusters(target: str, entry: Any, document: Document, path: DocumentPath) -> Iterator[Diagnostic]:
+    """What no GPU of the target launches."""
+    for name, tunable in TUNABLES.items():
+        blocks = getattr(entry, name) or 1
+        if tunable.cluster and blocks > DEVICES[target].most_cluster:
+            message = f"{target} has no clusters of {blocks} blocks"
+            yield document.diagnostic("FG601", message, (*path, name), hint="measure again")

@@ -21,17 +21,8 @@ from fusegen.render.spelling import type_name
 from fusegen.render.tuning import Table, table
 from fusegen.render.types import CPP, type_parameter, type_roles
 
-# By kind of kernel, the header with all that a program needs for it.
-_HEADERS = {
-    "pointwise": "kernels/entry",
-    "row": "kernels/row_schedule",
-    "column": "kernels/column_schedule",
-    "l2": "kernels/l2_schedule",
-    "row_reduction": "kernels/row_reduction",
-    "final_reduction": "kernels/final_reduction",
-    "sample_reduction": "kernels/sample_reduction",
-    "scalar_reduction": "kernels/scalar_reduction",
-}
+# What kernels/entry.cuh includes for every program: the kernel of passes over memory, and the schedules of these.
+_IN_ENTRY = {"pointwise", "two_pass"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +64,6 @@ def render_kernels(plan: Plan, definitions: bool = True) -> str:
         formula=chain_lines(plan),
         definitions=_definitions([plan]) if definitions else [],
         namespace=namespace(plan.spec.name),
-        device=plan.device,
         roles=_roles(plan),
         modes=[_mode(mode) for mode in plan.modes],
         headers=sorted(headers),
@@ -202,5 +192,7 @@ def _headers(program: Program, described: StructText, besides: Mapping[str, bool
     """besides: headers, and whether the program needs each."""
     used = {"dropout": bool(described.dropouts), **besides}
     used["kernels/tile_passes"] = bool(described.outer_reads or described.outer_writes)
-    kinds = {_HEADERS[kernel.kind] for kernel in program.kernels}
-    return frozenset({*kinds, *(header for header, needed in used.items() if needed)})
+    schedules = {schedule.kind for schedule in program.schedules} - _IN_ENTRY
+    others = {kernel.kind for kernel in program.kernels} - _IN_ENTRY - schedules
+    used |= {f"kernels/{kind}_schedule": True for kind in schedules} | {f"kernels/{kind}": True for kind in others}
+    return frozenset(header for header, needed in used.items() if needed)

@@ -63,6 +63,7 @@ class StructRenderer:
             cached=[Field(value(node.name)) for node in self.cached],
             passes=texts,
             channels_pass=printed.channels() if total else None,
+            schedules=[f"{type_name(each.kind)}Schedule" for each in self.program.schedules],
             work=work(self.program, passes),
         )
 

@@ -125,4 +125,5 @@ class StructText:
     cached: list[Field]
     passes: list[PassText]
     channels_pass: PassText | None
+    schedules: list[str]
     work: Work

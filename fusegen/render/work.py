@@ -10,10 +10,6 @@ from fusegen.plan.model import Kernel, Program
 from fusegen.plan.passes import Passes
 from fusegen.plan.units import Unit, unit_of
 
-_MOST_VALUES = 7  # of each column that fit 64 registers beside the rest of a kernel
-_MOST_CONSTANTS = 3  # of a column that fit registers beside sums of it, for eight columns
-_MOST_IN_SHARED = 6  # constants and sums of a column that fit shared memory, for eight columns of 1024 threads
-
 
 @dataclass(frozen=True)
 class Work:
@@ -27,17 +23,11 @@ class Work:
     has_row: bool
     row_constants: int
     row_values: int
-    row_blocks: int
-    row_has_full_blocks: bool
-    row_many_constants: bool
     first_resident: int
-    fits_l2: bool
 
 
 def work(program: Program, passes: Passes) -> Work:
     row = passes.kernel(Stays.REGISTERS)
-    constants = len(_channel_tensors(row)) if row else 0
-    sums = len(row.partial_sums) if row else 0
     tiles = passes.tile_reads() if passes.kernel(Stays.SHARED) else set()
     needed = [passes.tensors_of_elements(index) for index in range(len(passes.passes))]
     return Work(
@@ -47,23 +37,15 @@ def work(program: Program, passes: Passes) -> Work:
         group_tensors_by=[sum(t.unit is Unit.GROUP for t in tensors) for tensors in needed],
         tile_reads=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor.name in tiles),
         has_row=row is not None,
-        row_constants=constants,
+        row_constants=len(_channel_tensors(row)) if row else 0,
         # A pass that sums what it reads makes none; zero says that there is no such kernel.
         row_values=max(1, len({node for pass_ in row.passes for node in pass_.values})) if row else 0,
-        row_blocks=4 if row and column_values(row) <= _MOST_VALUES and len(_loads(row)) == 1 else 3,
-        row_has_full_blocks=row is not None and (not sums or constants + sums <= _MOST_IN_SHARED),
-        row_many_constants=bool(sums) and constants > _MOST_CONSTANTS,
         first_resident=program.first_resident,
-        fits_l2=any(schedule.kind == "l2" for schedule in program.schedules),
     )
 
 
 def _channel_tensors(kernel: Kernel) -> list[Node]:
     return [tensor.node for tensor in kernel.vectors if tensor.unit is Unit.CHANNEL]
-
-
-def _loads(kernel: Kernel) -> set[str]:
-    return {tensor.name for pass_ in kernel.passes for tensor in pass_.loads}
 
 
 def column_values(kernel: Kernel) -> int:

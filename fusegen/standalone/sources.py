@@ -76,7 +76,6 @@ def cpp_source(planned: ModulePlan, replaced: Mapping[str, str] | None = None) -
         f"{DIRECTORY}/ops.cpp.j2",
         parts=[_part(each) for each in named_plans(planned)],
         precisions=any(plan.has_precisions for plan in plans),
-        shared_bytes=planned.device.shared_bytes,
     )
     glue = {each: (templates_directory() / DIRECTORY / each).read_text(encoding="utf-8") for each in _GLUE}
     files = {

@@ -36,9 +36,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::batchnorm2d_add_relu_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters, input rest.
 using Modes = DtypeModes<
@@ -64,7 +61,7 @@ template <typename T_, typename Out, typename Param, typename rest_type>
 struct TrainForward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
@@ -205,7 +202,6 @@ struct TrainForward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 9;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
-  static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b11;
 };
 
@@ -221,7 +217,7 @@ template <typename T_, typename Out, typename Param, typename rest_type>
 struct TrainBackward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
@@ -342,7 +338,6 @@ struct TrainBackward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 9;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
-  static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b111;
 };
 
@@ -358,7 +353,7 @@ template <typename T_, typename Out, typename Param, typename rest_type>
 struct EvalForward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
@@ -437,7 +432,7 @@ template <typename T_, typename Out, typename Param, typename rest_type>
 struct EvalBackward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 

@@ -36,9 +36,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::conv2d_batchnorm_scaling_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters.
 using Modes = DtypeModes<
@@ -59,7 +56,7 @@ template <typename T_, typename Out, typename Param>
 struct TrainForward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
@@ -213,7 +210,6 @@ struct TrainForward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 12;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
-  static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
 
@@ -229,7 +225,7 @@ template <typename T_, typename Out, typename Param>
 struct TrainBackward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
@@ -366,7 +362,6 @@ struct TrainBackward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 13;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
-  static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b11;
 };
 
@@ -382,7 +377,7 @@ template <typename T_, typename Out, typename Param>
 struct EvalForward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
@@ -465,7 +460,7 @@ template <typename T_, typename Out, typename Param>
 struct EvalBackward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 

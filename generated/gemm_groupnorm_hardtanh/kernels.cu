@@ -34,9 +34,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::gemm_groupnorm_hardtanh_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters.
 using Modes = DtypeModes<
@@ -57,7 +54,7 @@ template <typename T_, typename Out, typename Param>
 struct Forward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kNone};
 
@@ -177,8 +174,7 @@ struct Forward : Program {
   static constexpr int kColumnValues = 3;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
-  static constexpr int kRowConstants = 3, kRowValues = 6, kRowBlocks = 4;
-  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
+  static constexpr int kRowConstants = 3, kRowValues = 6;
 };
 
 }  // namespace
@@ -193,7 +189,7 @@ template <typename T_, typename Out, typename Param>
 struct Backward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kChannel};
 
@@ -353,8 +349,7 @@ struct Backward : Program {
   static constexpr int kColumnValues = 6;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
-  static constexpr int kRowConstants = 3, kRowValues = 13, kRowBlocks = 3;
-  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
+  static constexpr int kRowConstants = 3, kRowValues = 13;
 };
 
 }  // namespace

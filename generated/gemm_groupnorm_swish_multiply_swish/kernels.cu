@@ -37,9 +37,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::gemm_groupnorm_swish_multiply_swish_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters.
 using Modes = DtypeModes<
@@ -60,7 +57,7 @@ template <typename T_, typename Out, typename Param>
 struct Forward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kNone};
 
@@ -185,8 +182,7 @@ struct Forward : Program {
   static constexpr int kColumnValues = 4;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
-  static constexpr int kRowConstants = 4, kRowValues = 10, kRowBlocks = 4;
-  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
+  static constexpr int kRowConstants = 4, kRowValues = 10;
 };
 
 // Launch shapes that were measured to be fastest, from
@@ -211,7 +207,7 @@ template <typename T_, typename Out, typename Param>
 struct Backward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kChannel};
 
@@ -400,8 +396,7 @@ struct Backward : Program {
   static constexpr int kColumnValues = 8;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {4, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
-  static constexpr int kRowConstants = 4, kRowValues = 22, kRowBlocks = 3;
-  static constexpr bool kRowHasFullBlocks = false, kRowManyConstants = true;
+  static constexpr int kRowConstants = 4, kRowValues = 22;
 };
 
 }  // namespace

@@ -35,9 +35,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::gemm_scale_bn_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters.
 using Modes = DtypeModes<
@@ -58,7 +55,7 @@ template <typename T_, typename Out, typename Param>
 struct TrainForward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
@@ -212,7 +209,6 @@ struct TrainForward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 13;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
-  static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
 
@@ -228,7 +224,7 @@ template <typename T_, typename Out, typename Param>
 struct TrainBackward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kChannel};
 
@@ -382,7 +378,6 @@ struct TrainBackward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 14;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {2, 8};
-  static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b11;
 };
 
@@ -409,7 +404,7 @@ template <typename T_, typename Out, typename Param>
 struct EvalForward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
@@ -491,7 +486,7 @@ template <typename T_, typename Out, typename Param>
 struct EvalBackward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 

@@ -34,9 +34,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::linear_dropout_residual_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters, input residual.
 using Modes = DtypeModes<
@@ -60,7 +57,7 @@ template <typename T_, typename Out, typename Param, typename residual_type>
 struct TrainForward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
@@ -142,7 +139,7 @@ template <typename T_, typename Out, typename Param, typename residual_type>
 struct TrainBackward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
@@ -243,7 +240,7 @@ template <typename T_, typename Out, typename Param, typename residual_type>
 struct EvalForward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
@@ -306,7 +303,7 @@ template <typename T_, typename Out, typename Param, typename residual_type>
 struct EvalBackward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 

@@ -33,9 +33,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::matmul_min_subtract_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters.
 using Modes = DtypeModes<
@@ -56,7 +53,7 @@ template <typename T_, typename Out, typename Param>
 struct Forward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
@@ -130,7 +127,7 @@ template <typename T_, typename Out, typename Param>
 struct Backward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<PointwiseSchedule>;
   static constexpr int kPasses = 1, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 

@@ -35,9 +35,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::matmul_swish_sum_groupnorm_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters.
 using Modes = DtypeModes<
@@ -58,7 +55,7 @@ template <typename T_, typename Out, typename Param>
 struct Forward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kNone};
 
@@ -181,8 +178,7 @@ struct Forward : Program {
   static constexpr int kColumnValues = 4;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {2, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
-  static constexpr int kRowConstants = 4, kRowValues = 8, kRowBlocks = 4;
-  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
+  static constexpr int kRowConstants = 4, kRowValues = 8;
 };
 
 }  // namespace
@@ -197,7 +193,7 @@ template <typename T_, typename Out, typename Param>
 struct Backward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kChannel};
 
@@ -377,8 +373,7 @@ struct Backward : Program {
   static constexpr int kColumnValues = 7;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
-  static constexpr int kRowConstants = 3, kRowValues = 15, kRowBlocks = 3;
-  static constexpr bool kRowHasFullBlocks = false, kRowManyConstants = false;
+  static constexpr int kRowConstants = 3, kRowValues = 15;
 };
 
 }  // namespace

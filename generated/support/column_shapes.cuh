@@ -10,7 +10,6 @@
 #include <cuda_runtime.h>
 
 #include "column_work.cuh"
-#include "l2_shapes.cuh"
 #include "shapes.cuh"
 
 namespace fusegen {
@@ -23,6 +22,7 @@ struct Column {
   int rows_per_block;
   size_t shared_bytes;
   bool fits;
+  double microseconds;  // by column_microseconds()
 };
 
 // The launch bounds of a column kernel: threads per block, and resident blocks per multiprocessor.
@@ -53,7 +53,7 @@ inline Column tile_of_columns(
   const int64_t exchange = cluster > 1 ? columns * work.exchange * (cluster + 1) : 0;
   return {dim3(unsigned(ceil_div(channels, columns)), 1, unsigned(cluster)),
           dim3(width, rows_per_iteration), int(rows_per_block), size_t(tile + exchange + sums),
-          true};
+          true, 0};
 }
 
 // How long a kernel with such tiles takes beyond what any kernel does, in about microseconds. Only
@@ -62,7 +62,7 @@ inline Column tile_of_columns(
 // tiles were measured: 1.03 times what is fastest on either, in the geometric mean.
 inline double column_microseconds(
     const Column& tile, const ColumnWork& work, int64_t channels, int vector, bool packed,
-    int64_t limit, int multiprocessors) {
+    const Target& target) {
   const int cluster = int(tile.grid.z);
   const int threads = int(tile.block.x * tile.block.y);
   const int64_t blocks = int64_t(tile.grid.x) * cluster;
@@ -70,9 +70,9 @@ inline double column_microseconds(
   // Blocks at a time, by shared memory, of which a block takes 1 KB besides, and by the launch
   // bounds.
   const int64_t resident =
-      std::min<int64_t>((limit + 1024) / (int64_t(tile.shared_bytes) + 1024),
+      std::min<int64_t>((target.shared_bytes + 1024) / (int64_t(tile.shared_bytes) + 1024),
                         kColumnBlocks * kColumnThreads / threads);
-  const int64_t usable = usable_multiprocessors(cluster, multiprocessors);
+  const int64_t usable = usable_multiprocessors(cluster, target.multiprocessors);
   const int64_t waves = ceil_div(blocks, resident * usable);
   const int64_t rest = ceil_div(blocks - (waves - 1) * resident * usable, usable);
   const int64_t busiest = (waves - 1) * resident + rest;  // blocks of one multiprocessor
@@ -96,44 +96,30 @@ inline double column_microseconds(
   return waves > 1 && resident * threads < 512 ? 2 * time : time;
 }
 
-// The fastest tile, by the above, of those that a tuning allows and that fit a block. None where
-// another schedule is forced, or where the sizes decide and another one is faster. Widths are two
-// vectors at least, as what follows a tile is aligned for any type; 32 of them only for few rows.
+// The fastest tile, by the above, of those that a tuning allows and that fit a block. Widths are
+// two vectors at least, as what follows a tile is aligned for any type; 32 of them only for few
+// rows.
 inline Column column_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
-    const ColumnWork& work, int64_t limit, int64_t l2_bytes, int most_cluster,
-    int multiprocessors) {
-  Column best{dim3(1), dim3(1), 0, 0, false};
-  double least = std::numeric_limits<double>::infinity();
-  if (shapes.schedule == kAutomatic || shapes.schedule == kL2IfItFits) {
-    const bool l2 = prefers_l2(shapes, rows, channels, packed, work, l2_bytes);
-    if (l2 && shapes.schedule == kL2IfItFits) return best;
-    least = l2 ? l2_microseconds(rows, channels, work)
-               : two_pass_microseconds(rows, channels, work);
-  } else if (shapes.schedule != kPersistent && shapes.schedule != kPersistentIfItFits) {
-    return best;
-  }
+    const ColumnWork& work, const Target& target) {
+  Column best{dim3(1), dim3(1), 0, 0, false, std::numeric_limits<double>::infinity()};
   int widest = 2;
   while (widest < (rows > 64 ? 16 : 32) && widest * vector < channels) widest *= 2;
   for (int width = 2; width <= widest; width *= 2) {
     if (shapes.column_threads_per_row != 0 && shapes.column_threads_per_row != width) continue;
-    for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
+    for (int cluster = 1; cluster <= target.most_cluster; cluster *= 2) {
       const bool forced = shapes.column_cluster == cluster;
       if (!forced && (shapes.column_cluster != 0 || (cluster > 1 && rows < 96 * cluster))) continue;
       const int64_t blocks = ceil_div(channels, int64_t(width) * vector) * cluster;
       const int most =
-          column_rows_per_iteration(ceil_div(rows, cluster), blocks, width, work, multiprocessors);
+          column_rows_per_iteration(ceil_div(rows, cluster), blocks, width, work,
+                                    target.multiprocessors);
       for (const int thread_rows : {most, most / 2}) {
         if (thread_rows < most && thread_rows * width < (rows < 64 ? 32 : 64)) continue;
-        const Column tile =
-            tile_of_columns(rows, channels, vector, work, width, cluster, thread_rows);
-        if (int64_t(tile.shared_bytes) > limit) continue;
-        const double time =
-            column_microseconds(tile, work, channels, vector, packed, limit, multiprocessors);
-        if (time < least) {
-          best = tile;
-          least = time;
-        }
+        Column tile = tile_of_columns(rows, channels, vector, work, width, cluster, thread_rows);
+        if (int64_t(tile.shared_bytes) > target.shared_bytes) continue;
+        tile.microseconds = column_microseconds(tile, work, channels, vector, packed, target);
+        if (tile.microseconds < best.microseconds) best = tile;
       }
     }
   }

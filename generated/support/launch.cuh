@@ -18,13 +18,25 @@ namespace fusegen {
 
 // Of the current device, as ten times the major plus the minor; 0 where there is none.
 inline int compute_capability() {
+  thread_local int known = -1, capability = 0;  // of the device that was asked last
   int device = 0, major = 0, minor = 0;
-  const bool known =
-      cudaGetDevice(&device) == cudaSuccess &&
+  if (cudaGetDevice(&device) != cudaSuccess) return 0;
+  if (device == known) return capability;
+  const bool told =
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
       cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
-  return known ? 10 * major + minor : 0;
+  if (!told) return 0;
+  known = device;
+  return capability = 10 * major + minor;
 }
+
+// What this file is compiled for, in order, as ten times the compute capabilities; 0 where the
+// compiler does not tell.
+#if defined(__CUDA_ARCH_LIST__)
+constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
+#else
+constexpr int kArchitectures[] = {0};
+#endif
 
 // Whether code for the capability `compiled` runs on a device of this capability and waits for the
 // kernel before it, as code from 9.0 on does. False for code that the driver compiles again for a
@@ -33,27 +45,20 @@ constexpr bool code_waits(int compiled, int capability) {
   return compiled >= 90 && compiled / 10 == capability / 10 && compiled <= capability;
 }
 
-// Whether the kernels in this file wait for the one before them, on the current device.
-inline bool kernels_wait() {
-#if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
-  constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // ten times the capabilities
-  const int capability = compute_capability();
+// Whether the kernels in this file do, on a device of this capability.
+constexpr bool kernels_wait(int capability) {
   for (const int each : kArchitectures) {
     if (code_waits(each / 10, capability)) return true;
   }
-#endif
   return false;
 }
 
-// Blocks of a cluster, at most: as `planned`, or one where this file is compiled for a GPU without
-// clusters, too.
-constexpr int most_cluster(int planned) {
-#if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
-  for (const int each : {__CUDA_ARCH_LIST__}) {
-    if (each < 900) return 1;
-  }
-#endif
-  return planned;
+// Whether they exchange values with the other blocks of a cluster: code for earlier capabilities
+// than 9.0 does not, whatever it runs on.
+constexpr bool kernels_have_clusters(int capability) {
+  bool all = true;
+  for (const int each : kArchitectures) all = all && each >= 900;
+  return all || kernels_wait(capability);
 }
 
 // The first statement of every kernel. Its launch, and that of its blocks, overlaps with the end of
@@ -124,7 +129,7 @@ cudaError_t launch(
     void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
     cudaStream_t stream, Args&&... args) {
   return launch_with(
-      kernels_wait(), kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
+      kernels_wait(compute_capability()), kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
 // The same for a kernel whose blocks wait for blocks of lower indices. It follows a memset, so it

@@ -16,7 +16,7 @@ namespace fusegen {
 // The work of a row kernel, by which its launch configuration is chosen.
 struct RowWork {
   int sums;       // column sums
-  int blocks;     // as row_threads() and row_blocks() have it
+  int blocks;     // row_resident_of()
   int constants;  // per column
   int again;      // tensors with all elements that the two-pass schedule reads a second time
   int values;     // that are computed of an element
@@ -28,6 +28,24 @@ struct RowWork {
 // Threads per block at most: with one vector per thread, with two, and in the instance for full
 // blocks, which have as many threads as a GPU allows.
 constexpr int kRowOne = 256, kRowTwo = 512, kRowFullBlock = 1024;
+
+// How many instances of four elements per thread a multiprocessor has registers for, where the
+// launch bounds ask for them: fewer where a thread has much of each of its columns, or reads more
+// than one tensor.
+constexpr int row_resident_of(int constants, int sums, int reads) {
+  return constants + sums <= 7 && reads == 1 ? 4 : 3;
+}
+
+// Whether there is an instance for full blocks: constants and sums of a column have to fit shared
+// memory, for eight columns of 1024 threads.
+constexpr bool row_has_full_blocks(int constants, int sums) {
+  return sums == 0 || constants + sums <= 6;
+}
+
+// Whether constants of a column do not fit registers beside its sums, for eight columns.
+constexpr bool row_has_many_constants(int constants, int sums) {
+  return sums > 0 && constants > 3;
+}
 
 // Iterations of 512 threads per multiprocessor from which on the time of an iteration counts for
 // more than the beginning and the end of a kernel.

@@ -48,8 +48,9 @@ bool aligned_to_16(Pointers... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-// The GPU that launch configurations are made for.
+// A GPU, as launch shapes see it: devices.cuh has those of all compute capabilities.
 struct Target {
+  int capability;        // ten times the major plus the minor
   int multiprocessors;
   int64_t shared_bytes;  // of a block, at most
   int64_t l2_bytes;

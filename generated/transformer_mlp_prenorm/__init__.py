@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "d990355b1154",
+    "0fa2c5935eb8",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "df11dcd46db2",
+    "8d456db8c825",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "ce834a11bc90",
+    "b59b21fc9165",
 )
 
 _package = _support.RegionPackages(

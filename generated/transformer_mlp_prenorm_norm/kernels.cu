@@ -32,9 +32,6 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::transformer_mlp_prenorm_norm_launchers;
 
-// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
-constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
-
 // The dtype configurations, as in bindings.cpp: element types of activations, the result,
 // parameters.
 using Modes = DtypeModes<
@@ -55,7 +52,7 @@ template <typename T_, typename Out, typename Param>
 struct Forward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kRow, Unit::kNone};
 
@@ -144,8 +141,7 @@ struct Forward : Program {
   static constexpr int kColumnValues = 1;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 1};
   static constexpr int kRowTensorsBy[kPasses] = {0, 1};
-  static constexpr int kRowConstants = 1, kRowValues = 3, kRowBlocks = 4;
-  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
+  static constexpr int kRowConstants = 1, kRowValues = 3;
 };
 
 }  // namespace
@@ -160,7 +156,7 @@ template <typename T_, typename Out, typename Param>
 struct Backward : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kPlannedFor;
+  using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
   static constexpr int kPasses = 2, kFirstResident = 0;
   static constexpr Unit kUnit[kPasses] = {Unit::kRow, Unit::kChannel};
 
@@ -285,8 +281,7 @@ struct Backward : Program {
   static constexpr int kColumnValues = 2;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 1};
   static constexpr int kRowTensorsBy[kPasses] = {0, 2};
-  static constexpr int kRowConstants = 1, kRowValues = 7, kRowBlocks = 3;
-  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
+  static constexpr int kRowConstants = 1, kRowValues = 7;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ struct ColumnWork {
   int64_t exchange;   // bytes that a block of a cluster exchanges of a column
   int moved;          // tensors with all elements that it reads or writes
   int again;          // tensors with all elements that the two-pass schedule reads a second time
-  int64_t resident;   // bytes of an element that stay in the L2; 0 without an L2 schedule
+  int64_t resident = 0;  // bytes of an element that an L2-resident kernel has in the L2
 };
 
 // How long the two-pass schedule takes beyond what any kernel does, in about microseconds, as the

@@ -25,7 +25,16 @@ constexpr int kClusterWarps = 64;
 // slots, then the mbarriers.
 constexpr int exchange_size(int values) { return 2 * values * kClusterWarps + 4; }
 
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+
+// No clusters before sm_90: launchers make none there.
+__device__ __forceinline__ void make_barrier(uint64_t*) {}
+__device__ __forceinline__ void expect_bytes(uint64_t*, int) {}
+template <typename Acc>
+__device__ __forceinline__ void send(Acc*, Acc, uint64_t*, int) {}
+__device__ __forceinline__ void wait_for_bytes(uint64_t*, unsigned) {}
+
+#elif defined(__CUDACC__)
 
 __device__ __forceinline__ unsigned shared_address_of_peer(const void* own, int rank) {
   unsigned address;

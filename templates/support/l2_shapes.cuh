@@ -24,8 +24,9 @@ struct L2Shape {
   dim3 block;
   int tiles;
   int slices;
-  int lag;  // tiles from the one that is summed to the one whose results are stored
-  bool fits;
+  int lag;     // tiles from the one that is summed to the one whose results are stored
+  bool fits;   // whether the kernel can run
+  bool stays;  // whether tiles stay in the L2: it is of use
 };
 
 // How long such a kernel takes, like two_pass_microseconds(). What is read again costs little, a
@@ -46,24 +47,14 @@ inline int64_t l2_tile_bytes(int64_t rows, const ColumnWork& work) {
 // Whether tiles stay in the L2. Rows have to fill cache lines, or tiles share some. And the L2 has
 // to have room for what is read before it is read again: two tiles in a third of it, or everything
 // in a half.
-inline bool l2_fits(
-    int64_t rows, int64_t channels, bool packed, const ColumnWork& work, int64_t l2_bytes) {
-  if (work.resident == 0 || !packed || channels * work.narrowest % kL2LineBytes != 0) return false;
+inline bool stays_in_l2(
+    int64_t rows, int64_t channels, const ColumnWork& work, int64_t l2_bytes) {
+  if (channels * work.narrowest % kL2LineBytes != 0) return false;
   const int64_t tile = l2_tile_bytes(rows, work), all = rows * channels * work.resident;
   return 6 * tile <= l2_bytes || 2 * all <= l2_bytes;
 }
 
-// Whether they do, and are preferred by a tuning or faster than the two-pass schedule.
-inline bool prefers_l2(
-    const Shapes& shapes, int64_t rows, int64_t channels, bool packed, const ColumnWork& work,
-    int64_t l2_bytes) {
-  return l2_fits(rows, channels, packed, work, l2_bytes) &&
-      (shapes.schedule == kL2IfItFits ||
-       l2_microseconds(rows, channels, work) < two_pass_microseconds(rows, channels, work));
-}
-
-// With `vector` elements of a row in each thread. Not if another schedule is forced, or if the
-// sizes decide and the two-pass schedule is faster.
+// With `vector` elements of a row in each thread, where rows begin with vectors.
 inline L2Shape l2_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
     const ColumnWork& work, int64_t l2_bytes) {
@@ -77,12 +68,9 @@ inline L2Shape l2_shape(
   const int64_t lag = std::min(shapes.l2_lag != 0 ? shapes.l2_lag : usual, tiles);
   const int64_t blocks = (tiles + lag) * (2 * slices + vector);
   constexpr int64_t kMost = std::numeric_limits<int>::max();
-  const bool decide = shapes.schedule != kPersistent && shapes.schedule != kTwoPass;
-  const bool chosen = shapes.schedule == kL2
-      ? packed
-      : decide && prefers_l2(shapes, rows, channels, packed, work, l2_bytes);
   return {dim3(unsigned(blocks)), dim3(width, kL2Threads / width), int(tiles), int(slices),
-          int(lag), chosen && rows <= kMost - 2 * kL2Rows && blocks <= kMost};
+          int(lag), packed && rows <= kMost - 2 * kL2Rows && blocks <= kMost,
+          stays_in_l2(rows, channels, work, l2_bytes)};
 }
 
 }  // namespace fusegen

@@ -30,7 +30,8 @@ struct Row {
   int cluster;      // blocks that share a segment
   int resident;     // blocks that a multiprocessor has registers for, by the launch bounds
   int64_t step;     // rows from one iteration of a block to the next
-  int64_t sample_blocks = 0;  // with sums of samples: blocks that share the rows of one
+  bool second_read_pays = false;  // the two-pass schedule is faster
+  int64_t sample_blocks = 0;      // with sums of samples: blocks that share the rows of one
 };
 
 // Lanes of a warp for a segment of up to 32 vectors. The sum over a power of two is simpler, so the
@@ -122,11 +123,11 @@ inline void set_row_blocks_of_samples(
 
 // All of a launch but the number of blocks, which set_row_blocks() decides. items is 0 where a
 // segment is longer than `most_items` vectors for each thread of a block or, with column sums, of a
-// cluster, and where the two-pass schedule is faster, if the sizes decide. `doubles`: whether two
-// vectors per thread are faster than one; with column sums that is about long segments only.
+// cluster. `doubles`: whether two vectors per thread are faster than one; with column sums that is
+// about long segments only.
 inline Row row_shape(
-    const Shapes& shapes, const RowWork& work, int64_t rows, int64_t groups, int64_t length,
-    int vector, bool packed, int most_items, bool doubles, int multiprocessors) {
+    const RowWork& work, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
+    int most_items, bool doubles, int multiprocessors) {
   // A segment that does not begin at a multiple of a vector overlaps with up to one more.
   const auto vectors = [&](int items) {
     const bool unaligned = row_has_unaligned(packed, items, vector, work.bytes, work.sums > 0);
@@ -178,10 +179,8 @@ inline Row row_shape(
     if (needed > (shape.items > 1 ? work.threads : kRowOne)) return none;
     shape.lanes = int(needed);
     const bool odd = length % vector != 0;
-    if (shapes.schedule == kAutomatic && shape.cluster == 1 &&
-        second_read_pays(work, shape.lanes, rows * groups, odd, iterations, multiprocessors)) {
-      return none;
-    }
+    shape.second_read_pays = shape.cluster == 1 &&
+        second_read_pays(work, shape.lanes, rows * groups, odd, iterations, multiprocessors);
     shape.block = dim3(unsigned(shape.lanes));
     shape.full_block = full_block;
   }

@@ -8,7 +8,6 @@
 #include <cuda_runtime.h>
 
 #include "call.h"
-#include "launch.cuh"
 #include "shapes.cuh"
 
 namespace fusegen {
@@ -42,8 +41,8 @@ inline bool has_vectors(int64_t length) { return length % 8 == 0; }
 // The shapes of the first line that holds, else the default.
 template <int kLines>
 Shapes tuned_shapes(
-    const Tuned (&table)[kLines], int mode, int64_t rows, int64_t channels, int64_t length) {
-  const int capability = compute_capability();
+    const Tuned (&table)[kLines], int capability, int mode, int64_t rows, int64_t channels,
+    int64_t length) {
   for (const Tuned& line : table) {
     const bool same = line.capability == capability && (line.modes >> mode & 1u) != 0;
     const bool near = is_near(channels, line.channels) && is_near(length, line.length);
@@ -55,10 +54,10 @@ Shapes tuned_shapes(
 
 // Those that a call forces, else the above.
 template <int kLines>
-Shapes shapes_of(const Call& call, const Tuned (&table)[kLines]) {
+Shapes shapes_of(const Call& call, const Tuned (&table)[kLines], const Target& target) {
   if (call.forced != nullptr) return *call.forced;
   return tuned_shapes(
-      table, int(call.mode), call.rows, call.channels, call.channels / call.groups);
+      table, target.capability, int(call.mode), call.rows, call.channels, call.channels / call.groups);
 }
 
 }  // namespace fusegen

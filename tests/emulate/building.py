@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 import shutil
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,30 @@ from fusegen.spec.yaml import parse_yaml
 def write(name: str, text: str, root: Path, multiprocessors: int | None = None) -> Plan:
     """The spec and its package, below `root`; for a device with so many multiprocessors, if it is to be another one."""
     (root / f"{name}.yaml").write_text(text, encoding="utf-8")
-    plan, files = _rendered(f"{name}.yaml", text, multiprocessors)
+    plan, files = _rendered(f"{name}.yaml", text)
     write_files(files, root)
+    if multiprocessors:
+        on_another_device(root, multiprocessors)
     return plan
 
 
 @functools.cache
-def _rendered(file: str, text: str, multiprocessors: int | None) -> tuple[Plan, Files]:
+def _rendered(file: str, text: str) -> tuple[Plan, Files]:
     plan = plan_document(parse_yaml(text, file, lenient=True))
-    if multiprocessors:
-        plan = replace(plan, device=replace(plan.device, multiprocessors=multiprocessors))
     return plan, render_all([module_of(plan)])
+
+
+def on_another_device(root: Path, multiprocessors: int, shared_bytes: int | None = None) -> None:
+    """Makes the device that is emulated, for the packages below `root`, one with so many multiprocessors and so many
+    bytes of shared memory for a block."""
+    table = root / "support" / "devices.cuh"
+    changed, count = re.subn(
+        r"\{90, \d+, ([^,]+),",
+        lambda line: f"{{90, {multiprocessors}, {shared_bytes or line[1]},",
+        table.read_text(encoding="utf-8"),
+    )
+    assert count == 1
+    table.write_text(changed, encoding="utf-8")
 
 
 def kernels_of(package: Path, mode: Mode, cache: Path, **looked_at: bool) -> EmulatedLibrary:
@@ -91,14 +104,21 @@ def forced_shapes(schedule: str) -> Shapes | None:
 
 
 def compiled_shapes(
-    source: str, root: Path, cache: Path, *, modes: Iterable[int] | None = None, checked: bool = False
+    source: str,
+    root: Path,
+    cache: Path,
+    *,
+    defines: Sequence[str] = (),
+    modes: Iterable[int] | None = None,
+    checked: bool = False,
 ) -> EmulatedLibrary:
-    """The text of a kernels.cu that calls functions of the support headers, below `root`. cache, modes, checked: as
-    compile_kernels() has them."""
+    """The text of a kernels.cu that calls functions of the support headers, below `root`. cache, defines, modes,
+    checked: as compile_kernels() has them."""
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "shapes").mkdir()
     (root / "shapes" / "kernels.cu").write_text(source, encoding="utf-8")
-    return compile_kernels(root / "shapes" / "kernels.cu", cache=cache, modes=modes, checked=checked)
+    source_file = root / "shapes" / "kernels.cu"
+    return compile_kernels(source_file, cache=cache, defines=defines, modes=modes, checked=checked)
 
 
 def size(dim: Dim, dynamic: int) -> int:

@@ -12,6 +12,7 @@ from fusegen.plan.shapes import SCHEDULES
 from tests.emulate.building import compiled_shapes
 
 _SOURCE = """
+#include "../support/kernels/schedule_list.cuh"
 #include "../support/row_shapes.cuh"
 #include "../support/thread_positions.cuh"
 
@@ -21,11 +22,15 @@ extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, i
                      int64_t shared_bytes, int64_t schedule, int64_t resident, int64_t cluster) {
   fusegen::Shapes shapes;
   shapes.row_waves = row_waves;
-  shapes.schedule = schedule;
   const fusegen::RowWork work{int(sums), int(blocks), int(constants), int(again), int(values), int(bytes),
                               fusegen::row_most_threads(has_full_blocks != 0, shared_bytes, 200 * 1024), int(cluster)};
   fusegen::Row row = fusegen::row_shape(
-      shapes, work, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, 132);
+      work, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, 132);
+  const double cost = row.second_read_pays ? fusegen::kAlwaysSlower : fusegen::kAlwaysFaster;
+  const fusegen::Candidate candidates[] = {
+      {fusegen::kPersistent, fusegen::kPersistentIfItFits, row.items > 0, row.items > 0, cost},
+      {fusegen::kTwoPass, fusegen::kTwoPass, true, true, fusegen::kAlwaysSlower}};
+  if (fusegen::choose_schedule(schedule, candidates).place != 0) row.items = 0;
   if (row.items > 0) {
     const int blocks = resident > 0 ? int(resident) : row.resident;
     fusegen::set_row_blocks(row, shapes, work, rows, groups, length, blocks, 132);

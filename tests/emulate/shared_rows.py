@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,7 +16,7 @@ from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.verify.emulated import EmulatedTail, tail_reference
-from tests.emulate.building import module_class
+from tests.emulate.building import module_class, on_another_device
 from tests.emulate.mutants.mutant import Mutant
 from tests.emulate.mutants.scenario import add_mutants
 from tests.emulate.test_chains import compare
@@ -70,10 +69,10 @@ class SharedRows:
         owned = "arguments: {width: {type: dim}}\n" * ("name: norm" in chain or "parameter" in chain)
         path = root / f"{name}.yaml"
         path.write_text(SPEC.format(name=name, arguments=owned, inputs=inputs, chain=chain), encoding="utf-8")
-        plan = plan_file(path)
-        self.plan = replace(plan, device=replace(plan.device, multiprocessors=4, shared_bytes=shared_bytes))
+        self.plan = plan_file(path)
         self.variant, self.mode = self.plan.variants[0], self.plan.modes[mode]
         write_files(render_all([module_of(self.plan)]), root)
+        on_another_device(root, multiprocessors=4, shared_bytes=shared_bytes)
         if not in_registers:
             shapes = root / "support" / "row_shapes.cuh"
             text = shapes.read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from fusegen.tune.launchers import DOES_NOT_FIT  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from fusegen.verify.sizes import sizes  # noqa: E402
 from fusegen.verify.subject import Subject, spread_out  # noqa: E402
-from tests.emulate.building import kernels_of  # noqa: E402
+from tests.emulate.building import kernels_of, on_another_device  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -40,25 +40,20 @@ WITHOUT_EFFECT = {"l2_lag"}
 """Tunables that change when something is done, and no sum."""
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("candidates")
-
-
 def small(name: str, root: Path) -> Plan:
     """The spec's plan for a small device, and its package below `root`."""
-    plan = plan_file(ROOT / "specs" / f"{name}.yaml")
-    plan = replace(plan, device=replace(plan.device, multiprocessors=MULTIPROCESSORS[name]), tuning=())
+    plan = replace(plan_file(ROOT / "specs" / f"{name}.yaml"), tuning=())
     write_files(render_all([module_of(plan)]), root)
+    on_another_device(root, MULTIPROCESSORS[name])
     return plan
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_every_candidate_against_double_precision(name: str, root: Path, emulation_cache: Path) -> None:
-    plan = small(name, root)
-    subject = Subject(module_of(plan), import_package(root, name), "cpu")
+def test_every_candidate_against_double_precision(name: str, tmp_path: Path, emulation_cache: Path) -> None:
+    plan = small(name, tmp_path)
+    subject = Subject(module_of(plan), import_package(tmp_path, name), "cpu")
     mode = next(mode for mode in plan.modes if mode.roles["activation"] == "float64")
-    library = kernels_of(root / name, mode, emulation_cache, checked=False)
+    library = kernels_of(tmp_path / name, mode, emulation_cache, checked=False)
     for variant in plan.variants:
         compared: set[str] = set()
         differing: set[str] = set()

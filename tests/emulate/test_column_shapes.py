@@ -12,22 +12,30 @@ from tests.emulate.building import compiled_shapes
 
 SOURCE = """
 #include "../support/column_shapes.cuh"
+#include "../support/kernels/schedule_list.cuh"
+#include "../support/l2_shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, double* times, int64_t rows, int64_t channels, int64_t element,
                      int64_t narrowest, int64_t limit, int64_t most_cluster, int64_t packed, int64_t kept,
                      int64_t schedule, int64_t width, int64_t cluster) {
   const fusegen::ColumnWork work{element, narrowest, 8, 8, 3, 2, kept};
   fusegen::Shapes shapes;
-  shapes.schedule = schedule;
   shapes.column_threads_per_row = width;
   shapes.column_cluster = cluster;
   const fusegen::Column tile = fusegen::column_shape(
-      shapes, rows, channels, vector, packed, work, limit, 50 << 20, int(most_cluster), 132);
-  const int64_t values[] = {tile.fits, tile.grid.x, tile.grid.z, tile.block.x, tile.block.y, tile.rows_per_block,
+      shapes, rows, channels, vector, packed, work, {90, 132, limit, 50 << 20, int(most_cluster)});
+  times[0] = tile.microseconds;
+  times[1] = fusegen::two_pass_microseconds(rows, channels, work);
+  const fusegen::L2Shape l2 = fusegen::l2_shape(shapes, rows, channels, vector, packed, work, 50 << 20);
+  const fusegen::Candidate candidates[] = {
+      {fusegen::kPersistent, fusegen::kPersistentIfItFits, tile.fits, tile.fits, times[0]},
+      {fusegen::kL2, fusegen::kL2IfItFits, kept > 0 && l2.fits, kept > 0 && l2.stays,
+       fusegen::l2_microseconds(rows, channels, work)},
+      {fusegen::kTwoPass, fusegen::kTwoPass, true, true, times[1]}};
+  const bool chosen = fusegen::choose_schedule(schedule, candidates).place == 0;
+  const int64_t values[] = {chosen, tile.grid.x, tile.grid.z, tile.block.x, tile.block.y, tile.rows_per_block,
                             int64_t(tile.shared_bytes)};
   for (int i = 0; i < 7; ++i) found[i] = values[i];
-  times[0] = tile.fits ? fusegen::column_microseconds(tile, work, channels, vector, packed, limit, 132) : -1.0;
-  times[1] = fusegen::two_pass_microseconds(rows, channels, work);
   return cudaGetLastError();
 }
 """
@@ -55,7 +63,7 @@ def shape(tmp_path_factory, emulation_cache):
         found, times = Buffer.poisoned([7], torch.int64), Buffer.poisoned([2], torch.float64)
         sizes = (rows, channels, element, narrowest, LIMIT, most_cluster, packed, kept, SCHEDULES.index(schedule))
         library.call("shape", vector, found, times, *map(int, sizes), width, cluster)
-        names = ("fits", "across", "cluster", "width", "height", "rows_per_block", "bytes", "time", "two_pass")
+        names = ("chosen", "across", "cluster", "width", "height", "rows_per_block", "bytes", "time", "two_pass")
         return dict(zip(names, (*found.tensor().tolist(), *times.tensor().tolist()), strict=True))
 
     return shape
@@ -68,7 +76,7 @@ def test_every_shape_covers_the_tensor_and_fits(shape, kind, most_cluster, sched
     vector, element, *_ = kind
     for rows, channels in SIZES:
         tile = shape(rows, channels * vector, *kind, most_cluster, schedule)
-        if not tile["fits"]:
+        if not tile["chosen"]:
             assert rows >= 1000
             continue
         threads = tile["width"] * tile["height"]
@@ -89,7 +97,7 @@ def test_what_is_asked_for_is_what_comes(shape, kind):
         for width in TUNABLES["column_threads_per_row"].values:
             for cluster in TUNABLES["column_cluster"].values:
                 tile = shape(rows, channels * kind[0], *kind, 8, "persistent", width, cluster)
-                if tile["fits"]:
+                if tile["chosen"]:
                     assert width in (0, tile["width"]) and cluster in (0, tile["cluster"])
 
 
@@ -106,16 +114,16 @@ def test_the_sizes_choose_the_fastest_by_the_estimate(shape, kind):
             for cluster in (1, 2, 4, 8)
             if cluster == 1 or rows >= 96 * cluster
         ]
-        fastest = min([each["time"] for each in asked if each["fits"]], default=float("inf"))
-        assert tile["fits"] == (fastest < tile["two_pass"])
-        assert not tile["fits"] or tile["time"] == fastest
-        chosen.add((tile["fits"], tile["cluster"] > 1))
+        fastest = min([each["time"] for each in asked if each["chosen"]], default=float("inf"))
+        assert tile["chosen"] == (fastest < tile["two_pass"])
+        assert not tile["chosen"] or tile["time"] == fastest
+        chosen.add((tile["chosen"], bool(tile["chosen"]) and tile["cluster"] > 1))
     assert chosen == {(0, False), (1, False), (1, True)}
 
 
 def clusters(tiles):
     """0 where a size is left to the two-pass schedule."""
-    return [tile["cluster"] if tile["fits"] else 0 for tile in tiles]
+    return [tile["cluster"] if tile["chosen"] else 0 for tile in tiles]
 
 
 def test_many_rows_are_left_to_the_split_schedule(shape):
@@ -124,9 +132,9 @@ def test_many_rows_are_left_to_the_split_schedule(shape):
     assert clusters(backward) == [1, 8, 8, 0]
     assert clusters(shape(rows, 8192, element=8, most_cluster=1) for rows in (512, 2048, 4096)) == [1, 1, 0]
     asked = [shape(rows, 4096, schedule="persistent") for rows in (1024, 16384, 65536)]
-    assert [tile["fits"] for tile in asked] == [1, 1, 0]
+    assert [tile["chosen"] for tile in asked] == [1, 1, 0]
     assert shape(16384, 4096, schedule="persistent_if_it_fits") == asked[1]
-    assert not shape(16384, 4096, schedule="persistent", most_cluster=1)["fits"]
+    assert not shape(16384, 4096, schedule="persistent", most_cluster=1)["chosen"]
     assert shape(70, 64, schedule="persistent", cluster=8)["cluster"] == 8
 
 
@@ -137,9 +145,9 @@ def test_where_the_l2_schedule_is_faster_there_is_no_column_tile(shape):
     assert clusters([shape(8192, 8192, element=8), shape(8192, 8208, **backward)]) == [8, 8]
     assert shape(8192, 8192, schedule="persistent", **backward) == shape(8192, 8192, element=8)
     for schedule in ("l2", "two_pass"):
-        assert not shape(64, 1024, schedule=schedule)["fits"]
+        assert not shape(64, 1024, schedule=schedule)["chosen"]
     asked = {"schedule": "l2_if_it_fits", **backward}
-    assert not shape(64, 1024, **asked)["fits"]
+    assert not shape(64, 1024, **asked)["chosen"]
     for rows, channels in ((64, 1028), (1 << 20, 1024)):
         assert shape(rows, channels, **asked) == shape(rows, channels, **backward), "what suits where they do not fit"
 
@@ -179,4 +187,4 @@ def test_rows_of_half_a_sector_are_not_chosen(shape):
     """Two vectors of four elements of 16 bits: memory would move the other half for nothing."""
     for rows, channels in ((819, 5120), (2000, 1024), (2048, 4096)):
         tile = shape(rows, channels, element=6, narrowest=2)
-        assert not tile["fits"] or tile["width"] * 4 * 2 >= 32
+        assert not tile["chosen"] or tile["width"] * 4 * 2 >= 32

@@ -10,20 +10,25 @@ from fusegen.plan.shapes import SCHEDULES
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """
+#include "../support/kernels/schedule_list.cuh"
 #include "../support/l2_shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, double* times, int64_t rows, int64_t channels, int64_t bytes,
                      int64_t again, int64_t kept, int64_t packed, int64_t schedule, int64_t lag, int64_t l2_bytes) {
   const fusegen::ColumnWork work{bytes, bytes, 8, 8, int(again) + 1, int(again), kept};
   fusegen::Shapes shapes;
-  shapes.schedule = schedule;
   shapes.l2_lag = lag;
   const fusegen::L2Shape shape = fusegen::l2_shape(shapes, rows, channels, vector, packed, work, l2_bytes);
-  const int64_t values[] = {shape.fits, shape.grid.x, shape.block.x, shape.block.y, shape.tiles, shape.slices,
-                            shape.lag};
-  for (int i = 0; i < 7; ++i) found[i] = values[i];
   times[0] = fusegen::l2_microseconds(rows, channels, work);
   times[1] = fusegen::two_pass_microseconds(rows, channels, work);
+  const fusegen::Candidate candidates[] = {
+      {fusegen::kPersistent, fusegen::kPersistentIfItFits, false, false, 0},
+      {fusegen::kL2, fusegen::kL2IfItFits, shape.fits, shape.stays, times[0]},
+      {fusegen::kTwoPass, fusegen::kTwoPass, true, true, times[1]}};
+  const bool chosen = fusegen::choose_schedule(schedule, candidates).place == 1;
+  const int64_t values[] = {chosen, shape.grid.x, shape.block.x, shape.block.y, shape.tiles, shape.slices,
+                            shape.lag};
+  for (int i = 0; i < 7; ++i) found[i] = values[i];
   return cudaGetLastError();
 }
 """
@@ -41,7 +46,7 @@ def shape(tmp_path_factory, emulation_cache):
         kept = again * bytes if kept is None else kept
         sizes = (rows, channels, bytes, again, kept, packed, SCHEDULES.index(schedule), lag, l2)
         library.call("shape", vector, found, times, *map(int, sizes))
-        names = ("fits", "blocks", "width", "height", "tiles", "slices", "lag", "time", "two_pass")
+        names = ("chosen", "blocks", "width", "height", "tiles", "slices", "lag", "time", "two_pass")
         return dict(zip(names, (*found.tensor().tolist(), *times.tensor().tolist()), strict=True))
 
     return shape
@@ -51,7 +56,7 @@ def shape(tmp_path_factory, emulation_cache):
 def test_a_row_of_a_tile_fills_a_line_and_every_column_is_in_one(shape, vector, bytes):
     for rows, channels in ((1, vector), (256, 4096), (257, 4096), (100_000, 1000 * vector)):
         found = shape(rows, channels, vector, bytes, schedule="l2")
-        assert found["fits"] and found["width"] * found["height"] == 256
+        assert found["chosen"] and found["width"] * found["height"] == 256
         columns = found["width"] * vector
         assert columns * bytes == 128
         assert (found["tiles"] - 1) * columns < channels <= found["tiles"] * columns
@@ -80,12 +85,11 @@ def test_what_is_read_again_takes_a_third_of_the_l2(shape):
 
 
 def chosen(shape, rows, channels, **others):
-    return bool(shape(rows, channels, **others)["fits"])
+    return bool(shape(rows, channels, **others)["chosen"])
 
 
 def test_the_sizes_decide(shape):
     assert [chosen(shape, rows, 4096) for rows in (64, 1024, 4096, 16384, 65536)] == [False, False, True, True, True]
-    assert not chosen(shape, 16384, 4096, kept=0), "the program has no such kernel"
     assert not chosen(shape, 16384, 4096, packed=False)
     assert [chosen(shape, 16384, 4096 + more) for more in (4, 16, 32)] == [False, False, True], "rows fill lines"
     # What is read has to stay until it is read again: two tiles, or everything.
@@ -97,7 +101,7 @@ def test_the_sizes_decide(shape):
     assert [chosen(shape, rows, 65536, **mixed) for rows in (16384, 32768)] == [True, False]
     for rows, channels in ((16384, 4096), (256, 256)):
         found = shape(rows, channels)
-        assert bool(found["fits"]) == (found["time"] < found["two_pass"])
+        assert bool(found["chosen"]) == (found["time"] < found["two_pass"])
 
 
 def test_what_is_asked_for(shape):

@@ -12,7 +12,7 @@ SOURCE = """
 #include "../support/row_shared_shapes.cuh"
 
 extern "C" int shape(int cluster, int64_t* found, int64_t rows, int64_t vectors, int64_t bytes, int64_t shared_bytes) {
-  const fusegen::Target target{132, shared_bytes, 0, cluster};
+  const fusegen::Target target{90, 132, shared_bytes, 0, cluster};
   const fusegen::RowShared row = fusegen::row_shared_shape(rows, vectors, bytes, 400, target);
   const int64_t fields[] = {row.threads, row.vectors, row.cluster, row.resident, row.bytes};
   std::copy(fields, fields + 5, found);

@@ -9,6 +9,7 @@ from fusegen.emulate import Buffer
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """
+#include "../support/launch.cuh"
 #include "../support/tuning.cuh"
 
 extern "C" int blocks(int mode, int64_t* found, int64_t rows, int64_t channels, int64_t length) {
@@ -18,7 +19,7 @@ extern "C" int blocks(int mode, int64_t* found, int64_t rows, int64_t channels, 
       {90, modes(0), 100, 1024, 32, {kTwoPass, 16}},
       {90, modes(0), kAnyRows, 1024, 32, {kTwoPass, 32}},
   };
-  *found = tuned_shapes(kTable, mode, rows, channels, length).pointwise_blocks;
+  *found = tuned_shapes(kTable, compute_capability(), mode, rows, channels, length).pointwise_blocks;
   return cudaGetLastError();
 }
 """

@@ -134,5 +134,5 @@ def test_what_launchers_chose_and_rejected(emulation_cache: Path) -> None:
     assert "two_pass not taken" in text and "The launcher does not take it: estimated slower (estimate" in text
     # What was measured near this size goes first.
     assert "The launcher takes it: measured to be fastest near this size." in text
-    assert "Not considered: column comes first." in text
+    assert "The launcher does not take it: another schedule was measured to be faster near this size." in text
     assert "column kernel, passes 0 to 1: grid 256x1x1, block 8x64x1, 135168 bytes shared" in text

@@ -9,7 +9,7 @@
 namespace {
 using namespace fusegen;
 
-constexpr Target kH100{132, 227 * 1024, 50 << 20, 8};
+constexpr Target kH100{90, 132, 227 * 1024, 50 << 20, 8};
 
 // Batch norm of x + bias with running statistics: moments, and one tensor that is read again.
 template <typename T_, typename Out, typename Param>
@@ -20,8 +20,6 @@ struct Normalise : Program {
   static constexpr Unit kUnit[] = {Unit::kChannel, Unit::kNone};
   static constexpr unsigned kReadBy[] = {0b1, 0b1};
   static constexpr unsigned kTileReads = 0b1;
-  static constexpr bool kFitsL2 = true;
-  static constexpr Target kTarget = kH100;
   static constexpr int kColumnValues = 9;
   static constexpr int kChannelValuesBy[] = {0, 3};
 
@@ -121,8 +119,6 @@ struct Gradient : Program {
   static constexpr Unit kUnit[] = {Unit::kChannel, Unit::kChannel};
   static constexpr unsigned kReadBy[] = {0b111, 0b111};
   static constexpr unsigned kTileReads = 0b001;
-  static constexpr bool kFitsL2 = true;
-  static constexpr Target kTarget = kH100;
   static constexpr int kColumnValues = 9;
   static constexpr int kChannelValuesBy[] = {1, 3};
 
@@ -242,7 +238,6 @@ struct Grouped : Program {
   static constexpr Unit kUnit[] = {Unit::kRow, Unit::kChannel, Unit::kNone};
   static constexpr unsigned kReadBy[] = {0b01, 0b01, 0b11};
   static constexpr unsigned kTileReads = 0b11;
-  static constexpr Target kTarget = kH100;
   static constexpr int kColumnValues = 4;
   static constexpr int kChannelValuesBy[] = {0, 1, 2};
   static constexpr int kRowTensorsBy[] = {0, 1, 0}, kGroupTensorsBy[] = {0, 1, 2};

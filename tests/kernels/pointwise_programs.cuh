@@ -14,12 +14,13 @@
 namespace toy {
 using namespace fusegen;
 
+constexpr Target kSmall{90, 8, 232448, 1 << 25, 8};
+
 template <typename Acc>
 __host__ __device__ Acc magnitude(Acc x) { return x < Acc(0) ? -x : x; }
 
 struct Base : Program {
   static constexpr int kPasses = 2;
-  static constexpr Target kTarget{8, 232448, 1 << 25, 8};
 };
 
 template <template <typename> class Of>
@@ -292,7 +293,7 @@ template <int kVec, bool kPacked, typename T>
 cudaError_t launch_all(const Columns<T>& p, const Shapes& shapes, int64_t vector_end) {
   const auto shape_of = [&](PointwiseWork work) {
     return pointwise_shape(
-        shapes, p.rows, p.channels, kVec, kPacked, work, p.kTarget.multiprocessors);
+        shapes, p.rows, p.channels, kVec, kPacked, work, kSmall.multiprocessors);
   };
   const PointwiseShape first = shape_of(pointwise_work<Columns<T>, 0>());
   const PointwiseShape last = shape_of(pointwise_work<Columns<T>, 1>());
@@ -312,8 +313,9 @@ template <int kVec, bool kPacked, typename T, Unit kSegment>
 cudaError_t launch_all(const Rows<T, kSegment>& p, const Shapes& shapes, int64_t vector_end) {
   const PointwiseShape last = pointwise_shape(
       shapes, p.rows, p.channels, kVec, kPacked, pointwise_work<Rows<T, kSegment>, 1>(),
-      p.kTarget.multiprocessors);
-  const cudaError_t error = launch_row_reduction<0, kVec, kPacked>(p, shapes, vector_end, nullptr);
+      kSmall.multiprocessors);
+  const cudaError_t error = launch_row_reduction<0, kVec, kPacked>(
+      p, LaunchContext{shapes, kSmall, vector_end, nullptr});
   if (error != cudaSuccess) return error;
   return launch_pointwise<1, kVec, kPacked>(p, last, vector_end, nullptr);
 }

@@ -13,7 +13,7 @@
 using namespace fusegen;
 
 // One multiprocessor, so that few rows are many iterations.
-constexpr Target kSmall{1, 232448, 1 << 20, 8};
+constexpr Target kSmall{90, 1, 232448, 1 << 20, 8};
 
 struct NothingOfRows {};
 struct NothingOfGroups {};
@@ -24,14 +24,12 @@ template <typename T_, bool kOfRows>
 struct Normalised : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kSmall;
   static constexpr int kPasses = 2;
   static constexpr Unit kUnit[] = {kOfRows ? Unit::kRow : Unit::kGroup, Unit::kNone};
   static constexpr unsigned kReadBy[] = {0b11, 0b11};
   static constexpr int kRowTensorsBy[] = {1, kOfRows ? 4 : 1};
   static constexpr int kGroupTensorsBy[] = {0, kOfRows ? 1 : 4};
-  static constexpr int kRowConstants = 2, kRowValues = 5, kRowBlocks = 3;
-  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
+  static constexpr int kRowConstants = 2, kRowValues = 5;
 
   template <template <typename> class Of>
   using Reads = RecordXZ<T, T, Of>;
@@ -156,14 +154,13 @@ template <typename T_, bool kOfRows>
 struct Gradient : Program {
   using T = T_;
   using Acc = Accumulate<T>;
-  static constexpr Target kTarget = kSmall;
   static constexpr int kPasses = 3;
   static constexpr Unit kUnit[] = {
       Unit::kChannel, kOfRows ? Unit::kRow : Unit::kGroup, Unit::kChannel};
   static constexpr unsigned kReadBy[] = {0b100, 0b011, 0b011};
   static constexpr int kRowTensorsBy[] = {0, 1, 1}, kGroupTensorsBy[] = {0, 1, 1};
-  static constexpr int kRowConstants = 2, kRowValues = 4, kRowBlocks = 3;
-  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = kOfRows;
+  // Of rows in float32 so many that shared memory has them.
+  static constexpr int kRowConstants = kOfRows && sizeof(T) == 4 ? 4 : 2, kRowValues = 4;
 
   template <template <typename> class Of>
   struct Reads {

@@ -13,10 +13,11 @@ from tests.kernels.building import compiled
 SOURCE = """
 #include "column_programs.cuh"
 #include "../support/kernels/column_launch.cuh"
+#include "../support/kernels/l2_launch.cuh"
 
 template <int kFirst, int kVec, bool kPacked, class P>
 cudaError_t run(const P& p, const Shapes& shapes) {
-  const Column tile = column_tile<kFirst, kVec, kPacked>(p, shapes);
+  const Column tile = column_tile<kFirst, kVec, kPacked>(p, LaunchContext{shapes, kH100, 0, nullptr});
   if (!tile.fits) return cudaErrorInvalidConfiguration;
   return launch_column<kFirst, kVec, kPacked>(p, tile, nullptr);
 }
@@ -58,8 +59,8 @@ extern "C" int column_work(int program, int64_t* found) {
                               work.resident};
     for (int i = 0; i < 7; ++i) found[i] = values[i];
   };
-  if (program == 0) fill(fusegen::column_work<Normalise<__nv_bfloat16, float, float>, 0>());
-  if (program == 1) fill(fusegen::column_work<Gradient<__nv_bfloat16, float, float>, 0>());
+  if (program == 0) fill(l2_work<Normalise<__nv_bfloat16, float, float>>());
+  if (program == 1) fill(l2_work<Gradient<__nv_bfloat16, float, float>>());
   if (program == 2) fill(fusegen::column_work<Grouped<float>, 1>());
   return 0;
 }

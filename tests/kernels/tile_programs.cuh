@@ -13,6 +13,8 @@
 namespace toy {
 using namespace fusegen;
 
+constexpr int kMultiprocessors = 8;
+
 template <typename Y, typename W, template <typename> class Of>
 struct RecordYW {
   static constexpr int kFields = 2;
@@ -29,7 +31,6 @@ struct Tiles : Program {
   using T = T_;
   using Acc = Accumulate<T>;
   static constexpr int kPasses = 2;
-  static constexpr Target kTarget{8, 232448, 1 << 25, 8};
   static constexpr Unit kUnit[] = {Unit::kChannel, Unit::kChannel};
   static constexpr unsigned kReadBy[] = {0b11, 0b11};
   static constexpr unsigned kOuterReads = kPlanes ? 0b11 : 0b10;
@@ -125,12 +126,12 @@ cudaError_t launch_pass(const P& p, const Shapes& shapes, bool aligned) {
   cudaError_t error;
   if constexpr (kOnPlanes<P, kPass>) {
     shape = plane_shape(
-        shapes, p.rows, p.positions, p.channels, kVec, kWork, p.kTarget.multiprocessors);
+        shapes, p.rows, p.positions, p.channels, kVec, kWork, kMultiprocessors);
     error = launch_plane<kPass, kVec>(p, shape, aligned, nullptr);
   } else {
     shape = tile_shape(
         shapes, p.rows, p.positions, p.channels, kVec, int(kVec * sizeof(typename P::T)),
-        kTileBytes<P, kPass>, kWork, p.kTarget.multiprocessors);
+        kTileBytes<P, kPass>, kWork, kMultiprocessors);
     error = launch_tile<kPass, kVec, kPacked>(p, shape, aligned, nullptr);
   }
   if (error != cudaSuccess) return error;

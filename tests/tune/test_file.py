@@ -48,6 +48,17 @@ def test_what_is_written_is_read_back(plan: Plan, tmp_path: Path) -> None:
     assert json.loads(path.read_text()) and path.read_bytes().endswith(b"}\n")
 
 
+def test_clusters_are_those_of_the_gpu_that_was_measured(plan: Plan, tmp_path: Path) -> None:
+    """Whatever other targets the spec has."""
+    clusters = measured("train_forward", 64, Shapes("persistent", column_cluster=4))
+    path = tmp_path / "demo.tuning.json"
+    write_tuning(path, (architecture(*FORWARD, target="sm_80"), architecture(clusters)))
+    assert read_tuning(plan, path)[1].measurements == (clusters,)
+    write_tuning(path, (architecture(clusters, target="sm_80"),))
+    with pytest.raises(SpecError, match="sm_80 has no clusters of 4 blocks"):
+        read_tuning(plan, path)
+
+
 def test_a_line_says_what_differs_from_the_default(plan: Plan) -> None:
     lines = [line.strip() for line in tuning_text((architecture(*FORWARD),)).splitlines() if "dtype" in line]
     figures = '"microseconds": 10.25, "default_microseconds": 12.5}'

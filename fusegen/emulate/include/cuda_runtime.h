@@ -20,10 +20,15 @@ inline cudaError_t cudaPeekAtLastError() { return fusegen::emulate::last_error(f
 #if !defined(FUSEGEN_EMULATED_CAPABILITY)
 #define FUSEGEN_EMULATED_CAPABILITY 90
 #endif
+#if !defined(__CUDA_ARCH_LIST__)
+#define __CUDA_ARCH_LIST__ (10 * FUSEGEN_EMULATED_CAPABILITY)
+#endif
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrL2CacheSize = 38,
   cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 
 inline cudaError_t cudaGetDevice(int* device) {
@@ -36,6 +41,8 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
     case cudaDevAttrMultiProcessorCount: *value = FUSEGEN_EMULATED_MULTIPROCESSORS; break;
     case cudaDevAttrComputeCapabilityMajor: *value = FUSEGEN_EMULATED_CAPABILITY / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = FUSEGEN_EMULATED_CAPABILITY % 10; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 99 << 10; break;
+    case cudaDevAttrL2CacheSize: *value = 6 << 20; break;
     default: *value = 0;
   }
   return cudaSuccess;

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "../column_shapes.cuh"
+#include "../devices.cuh"
 #include "../launch.cuh"
 #include "../shapes.cuh"
 #include "column.cuh"
@@ -16,14 +17,13 @@ namespace fusegen {
 template <int kVec, bool kPacked>
 constexpr int kColumnsOfThread = kPacked ? kVec : kStridedColumns;
 
-// The tile for these sizes; none fits where the two-pass or the L2-resident schedule is faster.
+// The tile for these sizes.
 template <int kFirst, int kVec, bool kPacked, class P>
-Column column_tile(const P& p, const Shapes& shapes) {
+Column column_tile(const P& p, const LaunchContext& context) {
   constexpr ColumnWork kWork = column_work<P, kFirst>();
-  constexpr Target kTarget = P::kTarget;
   return column_shape(
-      shapes, p.rows, p.channels, kColumnsOfThread<kVec, kPacked>, kPacked, kWork,
-      kTarget.shared_bytes, kTarget.l2_bytes, kTarget.most_cluster, kTarget.multiprocessors);
+      context.shapes, p.rows, p.channels, kColumnsOfThread<kVec, kPacked>, kPacked, kWork,
+      context.target);
 }
 
 template <int kFirst, int kVec, bool kPacked, class P>

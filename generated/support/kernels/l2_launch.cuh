@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include "../devices.cuh"
 #include "../launch.cuh"
 #include "../l2_shapes.cuh"
 #include "../shapes.cuh"
@@ -14,12 +15,19 @@
 
 namespace fusegen {
 
-// The launch for these sizes; none fits where the two-pass schedule is faster.
+// The work of a program that has an L2-resident schedule.
+template <class P>
+constexpr ColumnWork l2_work() {
+  ColumnWork work = column_work<P, 0>();
+  work.resident = read_bytes<P>(P::kReadBy[0] & P::kReadBy[1]);
+  return work;
+}
+
+// The launch for these sizes.
 template <int kVec, bool kPacked, class P>
-L2Shape l2_shape(const P& p, const Shapes& shapes) {
-  constexpr ColumnWork kWork = column_work<P, 0>();
-  constexpr Target kTarget = P::kTarget;
-  return l2_shape(shapes, p.rows, p.channels, kVec, kPacked, kWork, kTarget.l2_bytes);
+L2Shape l2_shape(const P& p, const LaunchContext& context) {
+  return l2_shape(
+      context.shapes, p.rows, p.channels, kVec, kPacked, l2_work<P>(), context.target.l2_bytes);
 }
 
 // counters: one for each tile, shape.tiles of them.

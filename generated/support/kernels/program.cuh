@@ -9,7 +9,7 @@
 // P derives from Program, which has defaults, and has
 //
 //   T, Acc                    element type of activations; type of all arithmetic
-//   kTarget                   the GPU that launch configurations are made for
+//   Schedules                 the ScheduleList of those that can run it: see schedule_list.cuh
 //   kPasses, kUnit[kPasses]   passes over the elements, and the unit that each of them reduces
 //   kFirstResident            the first pass of persistent kernels
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
@@ -52,15 +52,12 @@
 //   count<kPass>()            counts a batch, in one thread of the grid
 //   kReducesChannels, channel_terms(k, term)   whether channels are summed to scalars, and which
 //                             terms
-//   kFitsL2                   whether the L2-resident kernel can run the program
 //   kTileReads                the fields of Reads that a column kernel reads again, as bits
 //   kColumnValues             values of a column in a thread's registers, at most: see kVectorOf
 //   kChannelValuesBy[pass]    values of a channel that the elements of a pass use
 //   kRowTensorsBy[pass], kGroupTensorsBy[pass]   tensors of rows and groups that they need
 //   kRowConstants, kRowValues channel tensors that the row kernel reads; values that it computes of
 //                             an element
-//   kRowBlocks, kRowHasFullBlocks, kRowManyConstants   see row_blocks(), row_takes_full_block() and
-//                             RowChannels
 //
 // Records of fields have each(f, records...), which calls f(Index<i>{}, field of each record...).
 #pragma once
@@ -173,7 +170,7 @@ struct Program : Sizes {
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
   static constexpr unsigned kOuterReads = 0, kOuterWrites = 0;
-  static constexpr bool kFitsL2 = false, kReducesChannels = false, kHasParts = false;
+  static constexpr bool kReducesChannels = false, kHasParts = false;
   static constexpr int kDraws = 0;
 
   using Cached = Nothing;

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 
+#include "../devices.cuh"
 #include "../launch.cuh"
 #include "../row_shapes.cuh"
 #include "../row_work.cuh"
@@ -13,7 +14,6 @@
 #include "program.cuh"
 #include "row.cuh"
 #include "row_passes.cuh"
-#include "row_shared_launch.cuh"
 
 namespace fusegen {
 
@@ -31,12 +31,11 @@ struct RowInstances {
   static constexpr bool kSums = Passes::kHasColumnSums;
   static constexpr int kRow = kSums ? std::min(kVec, 4) : kVec;
   static constexpr int kFullVector = kSums ? std::max(kVectorOf<T, 0>, kRow) : kRow;
-  static constexpr int kMostCluster = P::kTarget.most_cluster;
-  static constexpr bool kHasClusters = Passes::kClusters && kMostCluster > 1;
+  static constexpr bool kHasClusters = Passes::kClusters && kSomeHaveClusters;
   // Where there are clusters, full blocks are for elements of 16 bits only: see
   // row_takes_full_block().
   static constexpr bool kHasFullBlocks =
-      P::kRowHasFullBlocks && (!Passes::kClusters || sizeof(T) == 2 || kMostCluster == 1);
+      Passes::kFullBlocks && (!Passes::kClusters || sizeof(T) == 2 || kSomeLackClusters);
 };
 
 // Sums the bytes per column of the channel tensors that some of kPasses need.
@@ -55,71 +54,62 @@ int row_shared_bytes(const P& p) {
   using Instances = RowInstances<P, kFirst, kVec>;
   using Passes = typename Instances::Passes;
   int bytes = 0;  // per column
-  if (P::kRowHasFullBlocks || P::kRowManyConstants) {
+  if (Passes::kFullBlocks || Passes::kManyConstants) {
     p.template channel_tensors<kFirst>(ChannelBytes<Passes::kMask>{bytes});
   }
-  if (P::kRowHasFullBlocks) bytes += Passes::kColumnSums * int(sizeof(typename P::Acc));
+  if (Passes::kFullBlocks) bytes += Passes::kColumnSums * int(sizeof(typename P::Acc));
   return 2 * Instances::kRow * bytes;
 }
 
 template <int kFirst, int kVec, class P>
-RowWork row_work(const P& p) {
+RowWork row_work(const P& p, const Target& target) {
   using Instances = RowInstances<P, kFirst, kVec>;
   using Passes = typename Instances::Passes;
   constexpr int kRow = Instances::kRow;  // of long segments, whose threads have no full vectors
   constexpr int64_t kExchanged =
       Passes::template kExchange<kRow> * int64_t(sizeof(typename P::Acc));
-  const int64_t bytes = P::kTarget.shared_bytes - kExchanged;
+  const int64_t bytes = target.shared_bytes - kExchanged;
   const int threads =
-      row_most_threads(P::kRowHasFullBlocks, row_shared_bytes<kFirst, kVec>(p), bytes);
-  return {Passes::kColumnSums, P::kRowBlocks,   P::kRowConstants,
+      row_most_threads(Instances::kHasFullBlocks, row_shared_bytes<kFirst, kVec>(p), bytes);
+  return {Passes::kColumnSums, Passes::kBlocks, P::kRowConstants,
           Passes::kReadAgain,  P::kRowValues,   int(sizeof(typename P::T)),
-          threads,             Passes::kClusters ? Instances::kMostCluster : 1};
+          threads,             Passes::kClusters ? target.most_cluster : 1};
 }
 
-// The launch configuration for the sizes. items is 0 where segments do not fit registers or another
-// schedule is faster. With column sums the grid is set, and each column gets grid.y partial
+// The launch configuration for the sizes. items is 0 where segments do not fit registers. With column sums the grid is set, and each column gets grid.y partial
 // results; without, launch_row() sets the grid.
 template <int kFirst, int kVec, bool kPacked, class P>
-RowLaunch row_fit(const P& p, const Shapes& shapes) {
+RowLaunch row_fit(const P& p, const LaunchContext& context) {
   using Instances = RowInstances<P, kFirst, kVec>;
   using Passes = typename Instances::Passes;
   constexpr int kRow = Instances::kRow, kFullVector = Instances::kFullVector;
-  constexpr int kMultiprocessors = P::kTarget.multiprocessors;
-  const RowWork work = row_work<kFirst, kVec>(p);
+  const Shapes& shapes = context.shapes;
+  const int multiprocessors = context.target.multiprocessors;
+  const RowWork work = row_work<kFirst, kVec>(p, context.target);
   const int64_t groups = Passes::kOfRows ? 1 : p.groups;
   const int64_t length = p.channels / groups, size = p.rows * p.channels;
   const bool full_vector = kFullVector > kRow &&
       row_can_have_full_vector(work, kPacked, length, kFullVector) &&
-      row_doubles(shapes, size, kFullVector, kMultiprocessors);
+      row_doubles(shapes, size, kFullVector, multiprocessors);
   const bool may_double =
       !Instances::kSums || (kPacked ? work.bytes == 2 : unaligned_doubles(work));
-  const bool doubles = may_double && row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
+  const bool doubles = may_double && row_doubles(shapes, size, 2 * kRow, multiprocessors);
   const int vector = full_vector ? kFullVector : kRow, most_items = full_vector ? 1 : 2;
   RowLaunch row{
-      row_shape(shapes, work, p.rows, groups, length, vector, kPacked, most_items, doubles,
-                kMultiprocessors),
+      row_shape(work, p.rows, groups, length, vector, kPacked, most_items, doubles,
+                multiprocessors),
       full_vector};
   if (kHasSamples<P> && row.items > 0) {
-    set_row_blocks_of_samples(row, shapes, p.rows, p.samples, groups, kMultiprocessors);
+    set_row_blocks_of_samples(row, shapes, p.rows, p.samples, groups, multiprocessors);
   } else if (Instances::kSums && row.items > 0) {
     set_row_blocks(
-        row, shapes, work, p.rows, groups, length, row.resident, kMultiprocessors);
+        row, shapes, work, p.rows, groups, length, row.resident, multiprocessors);
   }
   return row;
 }
 
-// Whether segments fit registers, though another schedule may be faster.
 template <int kFirst, int kVec, bool kPacked, class P>
-bool row_fits_registers(const P& p, const Shapes& shapes) {
-  const Shapes persistent = shapes.with(&Shapes::schedule, kPersistent);
-  return row_fit<kFirst, kVec, kPacked>(p, persistent).items > 0;
-}
-
-// vector_end: see load_pack().
-template <int kFirst, int kVec, bool kPacked, class P>
-cudaError_t launch_row(
-    const P& p, RowLaunch row, const Shapes& shapes, int64_t vector_end, cudaStream_t stream) {
+cudaError_t launch_row(const P& p, RowLaunch row, const LaunchContext& context) {
   using Instances = RowInstances<P, kFirst, kVec>;
   using Passes = typename Instances::Passes;
   constexpr int kRow = Instances::kRow, kFullVector = Instances::kFullVector;
@@ -144,8 +134,9 @@ cudaError_t launch_row(
   if (!Instances::kSums) {
     // No result depends on the number of blocks, so it is what the compiled kernel allows.
     const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
-    set_row_blocks(row, shapes, row_work<kFirst, kVec>(p), p.rows, groups, p.channels / groups,
-                   resident, P::kTarget.multiprocessors);
+    set_row_blocks(
+        row, context.shapes, row_work<kFirst, kVec>(p, context.target), p.rows, groups,
+        p.channels / groups, resident, context.target.multiprocessors);
   }
   const RowGrid grid{row.lanes,
                      row.segments_per_block,
@@ -155,9 +146,9 @@ cudaError_t launch_row(
                      row.step * groups,
                      row.step * p.channels,
                      p.rows * p.channels,
-                     vector_end,
+                     context.vector_end,
                      row.sample_blocks};
-  return launch(kernel, row.grid, row.block, shared_bytes, stream, p, grid);
+  return launch(kernel, row.grid, row.block, shared_bytes, context.stream, p, grid);
 }
 
 }  // namespace fusegen

@@ -14,6 +14,7 @@
 
 #include "../block_exchange.cuh"
 #include "../columns.cuh"
+#include "../devices.cuh"
 #include "../fetch.cuh"
 #include "../launch.cuh"
 #include "../packs.cuh"
@@ -54,7 +55,7 @@ class RowSharedThread {
   using Acc = typename P::Acc;
   using Passes = RowPasses<P, kFirst>;
   using ColumnsOf = SegmentColumns<kVec, kPacked>;
-  static constexpr bool kClusters = P::kTarget.most_cluster > 1;
+  static constexpr bool kClusters = kSomeHaveClusters;
 
   __device__ __forceinline__ RowSharedThread(const P& p, const RowSharedGrid& g)
       : p_(p),

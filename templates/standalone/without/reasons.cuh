@@ -1,10 +1,11 @@
 // Nothing asks here why a schedule is chosen: `fusegen plan` does, of a spec.
 #pragma once
 
+#include "schedule_list.cuh"
+
 namespace fusegen {
 
-inline void explain_tile() {}
-template <class P>
-void explain_two_pass(const P&) {}
+template <class Schedule>
+void explain_schedule(const Schedule&, const ChosenSchedule&, int) {}
 
 }  // namespace fusegen

@@ -169,15 +169,12 @@ constexpr ColumnWork column_work() {
   int two_pass = 0;  // tensors that the two-pass schedule reads
   for (int pass = kFirst; pass < P::kPasses; ++pass) two_pass += fields_in(P::kReadBy[pass]);
   const int reads = fields_in(Layout::kReads);
-  int l2_bytes = 0;
-  if constexpr (P::kFitsL2) l2_bytes = read_bytes<P>(P::kReadBy[0] & P::kReadBy[1]);
   return {Layout::kBytes,
           int64_t(sizeof(typename P::T)),
           (kComponents > 1 ? 2 : 1) * kAcc,  // bytes that warps exchange at once
           kComponents * kAcc,
           reads + P::template Writes<TypeOf>::kFields,
-          two_pass - reads,
-          l2_bytes};
+          two_pass - reads};
 }
 
 // A record of tensors with a thread's pipeline of each.

@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "../call.h"
+#include "../devices.cuh"
 #include "../shapes.cuh"
 #include "schedules.cuh"
 
@@ -148,15 +149,14 @@ Aligned alignment(const P& p) {
 }
 
 template <class P>
-cudaError_t run_program(
-    const P& p, Aligned aligned, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+cudaError_t run_program(const P& p, Aligned aligned, LaunchContext context, Scratch& scratch) {
   constexpr int kVec = kVectorOf<typename P::T, P::kColumnValues>;
   // Packed where every row and group begins with a vector.
   if (aligned == Aligned::kAll && p.channels % kVec == 0 && p.group_length % kVec == 0) {
-    return ProgramRun<P, kVec, true>(p, shapes, 0, scratch, stream)();
+    return run_with_vectors<kVec, true>(p, context, scratch);
   }
-  const int64_t vector_end = aligned == Aligned::kNone ? 0 : p.rows * p.channels;
-  return ProgramRun<P, kVec, false>(p, shapes, vector_end, scratch, stream)();
+  context.vector_end = aligned == Aligned::kNone ? 0 : p.rows * p.channels;
+  return run_with_vectors<kVec, false>(p, context, scratch);
 }
 
 // Calls f(program) with P in the dtypes and sizes of a call, if there are elements.
@@ -178,60 +178,66 @@ cudaError_t with_program(const Call& call, const Arguments& arguments, const F& 
   });
 }
 
+// Launch shapes: those that a call forces, else the default.
+struct Untuned {};
+inline Shapes shapes_of(const Call& call, Untuned, const Target&) {
+  return call.forced != nullptr ? *call.forced : Shapes{};
+}
+
+// Table: of launch shapes (tuning.cuh), or Untuned.
+template <typename Table>
+LaunchContext context_of(const Call& call, const Table& table) {
+  const Target target = current_target();
+  return {shapes_of(call, table, target), target, 0, static_cast<cudaStream_t>(call.stream)};
+}
+
 // Runs the program of a call.
-template <template <typename...> class P, class Modes, class Arguments>
-int run(const Call& call, const Arguments& arguments, const Shapes& shapes) {
+template <template <typename...> class P, class Modes, class Arguments, typename Table>
+int run(const Call& call, const Arguments& arguments, const Table& table) {
   Scratch scratch(call.workspace);
   return with_program<P, Modes>(call, arguments, [&](const auto& p) {
-    return run_program(p, alignment(p), shapes, scratch, static_cast<cudaStream_t>(call.stream));
+    return run_program(p, alignment(p), context_of(call, table), scratch);
   });
 }
 
 // Bytes of workspace that a call needs, whatever the alignment of its tensors.
-template <template <typename...> class P, class Modes, class Arguments>
-int64_t workspace_bytes(const Call& call, const Arguments& none, const Shapes& shapes) {
+template <template <typename...> class P, class Modes, class Arguments, typename Table>
+int64_t workspace_bytes(const Call& call, const Arguments& none, const Table& table) {
   Scratch vectors, others;
   with_program<P, Modes>(call, none, [&](const auto& p) {
-    run_program(p, Aligned::kAll, shapes, vectors, nullptr);
-    return run_program(p, Aligned::kNone, shapes, others, nullptr);
+    const LaunchContext context = context_of(call, table);
+    run_program(p, Aligned::kAll, context, vectors);
+    return run_program(p, Aligned::kNone, context, others);
   });
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 // Explains what run() would do with tensors that begin at multiples of 16 bytes. Returns the bytes
 // of the text; where these are more than `size`, the text is cut off.
-template <template <typename...> class P, class Modes, class Arguments>
+template <template <typename...> class P, class Modes, class Arguments, typename Table>
 int64_t explain(
-    const Call& call, const Arguments& none, const Shapes& shapes, char* text, int64_t size) {
+    const Call& call, const Arguments& none, const Table& table, char* text, int64_t size) {
   Explanation why(text, size);
   Scratch scratch(text);  // any address: nothing reads or writes there
   explanation = &why;
   with_program<P, Modes>(call, none, [&](const auto& p) {
-    return run_program(p, Aligned::kAll, shapes, scratch, nullptr);
+    return run_program(p, Aligned::kAll, context_of(call, table), scratch);
   });
   explanation = nullptr;
   return why.bytes();
 }
 
-// Launch shapes: those that a call forces, else the default.
-struct Untuned {};
-inline Shapes shapes_of(const Call& call, Untuned) {
-  return call.forced != nullptr ? *call.forced : Shapes{};
-}
-
 }  // namespace fusegen
 
-// The launcher of a program and what goes with it, as launchers.h declares them. Shapes: a table of
-// launch shapes (tuning.cuh), or Untuned().
-#define FUSEGEN_LAUNCHER(symbol, Program, shapes)                                             \
+// The launcher of a program and what goes with it, as launchers.h declares them. table: of launch
+// shapes (tuning.cuh), or Untuned().
+#define FUSEGEN_LAUNCHER(symbol, Program, table)                                              \
   extern "C" int symbol(const fusegen::Call* call, const Program##Arguments* arguments) {      \
-    return fusegen::run<Program, Modes>(*call, *arguments, shapes_of(*call, shapes));          \
+    return fusegen::run<Program, Modes>(*call, *arguments, table);                             \
   }                                                                                            \
   extern "C" int64_t symbol##_workspace(const fusegen::Call* call) {                           \
-    return fusegen::workspace_bytes<Program, Modes>(                                           \
-        *call, Program##Arguments{}, shapes_of(*call, shapes));                                \
+    return fusegen::workspace_bytes<Program, Modes>(*call, Program##Arguments{}, table);       \
   }                                                                                            \
   extern "C" int64_t symbol##_explain(const fusegen::Call* call, char* text, int64_t size) {   \
-    return fusegen::explain<Program, Modes>(                                                   \
-        *call, Program##Arguments{}, shapes_of(*call, shapes), text, size);                    \
+    return fusegen::explain<Program, Modes>(*call, Program##Arguments{}, table, text, size);   \
   }

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include "../devices.cuh"
 #include "../explain.cuh"
 #include "../launch.cuh"
 #include "../shapes.cuh"
@@ -21,7 +22,7 @@ cudaError_t launch_final_reduction(
     const P& p, int64_t blocks, int64_t tiles_per_block, int period, cudaStream_t stream);
 template <int kPass, int kVec, bool kPacked, class P>
 cudaError_t launch_row_reduction(
-    const P& p, const Shapes& shapes, int64_t vector_end, cudaStream_t stream);
+    const P& p, const LaunchContext& context);
 template <class P>
 cudaError_t launch_sample_reduction(const P& p, int64_t blocks, cudaStream_t stream);
 template <class P>
@@ -38,13 +39,18 @@ template <class P, int kPass>
 inline constexpr bool kLeavesPartials =
     P::kUnit[kPass] == Unit::kChannel && Totals<P, kPass>::kFields > 0;
 
-// The passes of one call of a program: see ProgramRun.
+// The passes of one call of a program, with vectors of kVec elements; packed: all rows and groups
+// begin with one.
 template <class P, int kVec, bool kPacked>
 class MemoryPasses {
  public:
-  MemoryPasses(
-      P& program, const Shapes& shapes, int64_t vector_end, Scratch& scratch, cudaStream_t stream)
-      : p_(program), shapes_(shapes), vector_end_(vector_end), scratch_(scratch), stream_(stream) {}
+  MemoryPasses(P& program, const LaunchContext& context, Scratch& scratch)
+      : p_(program), context_(context), scratch_(scratch) {}
+
+  // With what has been taken of the workspace so far.
+  const P& program() const { return p_; }
+  const LaunchContext& context() const { return context_; }
+  Scratch& scratch() { return scratch_; }
 
   // The most elements that partial results take, of passes from memory before pass kEnd.
   template <int kEnd>
@@ -92,7 +98,7 @@ class MemoryPasses {
     }
     explain_next("pointwise", kPass, kPass);
     return launch_pointwise<kPass, kVec, kPacked>(
-        p_, pointwise_shape_of<kPass>(), vector_end_, stream_);
+        p_, pointwise_shape_of<kPass>(), context_.vector_end, context_.stream);
   }
 
   // What is behind a pass that leaves partial results.
@@ -105,23 +111,23 @@ class MemoryPasses {
     const PointwiseShape shape = pointwise_shape_of<kPass>();
     explain_next("final_reduction", kPass, kPass);
     return launch_final_reduction<kPass>(
-        p_, partial_blocks<kPass>(), shape.tiles_per_block, shape.period, stream_);
+        p_, partial_blocks<kPass>(), shape.tiles_per_block, shape.period, context_.stream);
   }
 
   // Sums of samples, `blocks` partial results each, and what else the last pass sums.
   cudaError_t finish_samples(int64_t blocks) {
     explain_next("sample_reduction", kLast, kLast);
-    cudaError_t error = launch_sample_reduction(p_, blocks, stream_);
+    cudaError_t error = launch_sample_reduction(p_, blocks, context_.stream);
     int others = 0;
     p_.template results<kLast, false>([&](auto*, auto) { ++others; });
     if (error != cudaSuccess || others == 0) return error;
     explain_next("final_reduction", kLast, kLast);
-    return launch_final_reduction<kLast>(p_, p_.samples * blocks, 0, 1, stream_);
+    return launch_final_reduction<kLast>(p_, p_.samples * blocks, 0, 1, context_.stream);
   }
 
   cudaError_t reduce_channels() {
     explain_next("scalar_reduction", P::kPasses, P::kPasses);
-    if constexpr (P::kReducesChannels) return launch_scalar_reduction(p_, stream_);
+    if constexpr (P::kReducesChannels) return launch_scalar_reduction(p_, context_.stream);
     return cudaSuccess;
   }
 
@@ -132,10 +138,12 @@ class MemoryPasses {
   PointwiseShape pointwise_shape_of() const {
     if constexpr (kSumsSamples<P, kPass>) {
       return pointwise_shape_of_samples(
-          shapes_, p_.rows, p_.samples, p_.channels, kVec, kPacked, P::kTarget.multiprocessors);
+          context_.shapes, p_.rows, p_.samples, p_.channels, kVec, kPacked,
+          context_.target.multiprocessors);
     }
-    return pointwise_shape(shapes_, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),
-                        P::kTarget.multiprocessors);
+    return pointwise_shape(
+        context_.shapes, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),
+        context_.target.multiprocessors);
   }
 
   // Whether a pass over memory may meet outer tensors; if it does in this call.
@@ -186,15 +194,13 @@ class MemoryPasses {
       return error != cudaSuccess ? error : finish_partials<kPass>();
     } else {
       explain_next("row_reduction", kPass, kPass);
-      return launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, vector_end_, stream_);
+      return launch_row_reduction<kPass, kVec, kPacked>(p_, context_);
     }
   }
 
   P& p_;
-  const Shapes& shapes_;
-  int64_t vector_end_;
+  const LaunchContext& context_;
   Scratch& scratch_;
-  cudaStream_t stream_;
 };
 
 }  // namespace fusegen

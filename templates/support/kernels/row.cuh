@@ -270,7 +270,8 @@ __device__ __forceinline__ void row_block(
 template <class P, int kFirst, int kVec, bool kPacked, int kItems, bool kFullBlock = false,
           bool kCluster = false>
 __global__ void __launch_bounds__(
-    row_threads(kItems, kVec, P::kRowBlocks, kFullBlock), row_blocks(kItems, kVec, P::kRowBlocks))
+    row_threads(kItems, kVec, RowPasses<P, kFirst>::kBlocks, kFullBlock),
+    row_blocks(kItems, kVec, RowPasses<P, kFirst>::kBlocks))
     row_kernel(const __grid_constant__ P p, const __grid_constant__ RowGrid g) {
   wait_for_earlier_kernels();
   if constexpr (kHasSamples<P>) {

@@ -61,7 +61,7 @@ struct RowPasses {
 
   // Whether the channel tensors are in shared memory, where a thread has so many elements of a row.
   __host__ __device__ static constexpr bool channels_in_shared(bool full_block, int elements) {
-    return full_block || (P::kRowManyConstants && elements >= 8);
+    return full_block || (kManyConstants && elements >= 8);
   }
 
   // Values of shared memory that the block exchanges; values of its columns follow.
@@ -86,6 +86,12 @@ struct RowPasses {
     return (count_bits(P::kReadBy[kFirst + kStep]) + ...) - count_bits(kReads);
   }
   static constexpr int kReadAgain = read_again(Steps());
+
+  // What registers and shared memory are left for: see row_work.cuh.
+  static constexpr int kBlocks =
+      row_resident_of(P::kRowConstants, kColumnSums, count_bits(kReads));
+  static constexpr bool kFullBlocks = row_has_full_blocks(P::kRowConstants, kColumnSums);
+  static constexpr bool kManyConstants = row_has_many_constants(P::kRowConstants, kColumnSums);
 
   // Whether a cluster can share a segment that is too long for a block. Not with moments or
   // extremes: these are of forward programs, which have no column sums and so have full blocks.

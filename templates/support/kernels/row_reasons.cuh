@@ -3,40 +3,32 @@
 
 #include <cstdio>
 
-#include "../explain.cuh"
-#include "../shapes.cuh"
 #include "program.cuh"
 #include "reasons.cuh"
 #include "row_launch.cuh"
+#include "row_shared_launch.cuh"
 
 namespace fusegen {
 
-// in_registers: whether the row kernel runs; else `held` says how rows are in shared memory, if so.
-template <int kFirst, int kVec, bool kPacked, class P>
-void explain_row(
-    const P& p, const Shapes& shapes, const RowLaunch& fit, bool in_registers,
-    const RowShared& held) {
-  const bool chosen = in_registers || held.threads > 0;
-  if (const char* forced = reason_of_forced(shapes, chosen)) {
-    return explanation->considered("row", chosen, forced);
-  }
+// How segments are held: in registers, else in shared memory, else not at all.
+template <class P, int kFirst>
+const char* reason_of_row(
+    const P& p, const RowLaunch& registers, const RowShared& shared, char* text) {
   const bool of_rows = P::kUnit[kFirst] == Unit::kRow;
   const char* what = of_rows ? "a row" : "a group";
   const long long length = of_rows ? p.channels : p.group_length;
-  char reason[200];
   const char* verdict = "does not fit registers";
-  if (in_registers) {
-    verdict = fit.cluster > 1 ? "fits the registers of a cluster" : "fits registers";
-  } else if (chosen) {
-    verdict = held.cluster > 1 ? "fits the shared memory of a cluster" : "fits shared memory";
-  } else if (row_fits_registers<kFirst, kVec, kPacked>(p, shapes)) {
+  if (registers.second_read_pays) {
     verdict = "fits registers, but to read it twice was measured to be faster";
+  } else if (registers.items > 0) {
+    verdict = registers.cluster > 1 ? "fits the registers of a cluster" : "fits registers";
+  } else if (shared.threads > 0) {
+    verdict = shared.cluster > 1 ? "fits the shared memory of a cluster" : "fits shared memory";
   } else if (RowPasses<P, kFirst>::kHasShared) {
     verdict = "fits neither registers nor shared memory";
   }
-  std::snprintf(reason, sizeof(reason), "%s of %lld elements %s", what, length, verdict);
-  explanation->considered("row", chosen, reason);
-  if (chosen) explanation->considered("two_pass", false, "reads elements once more");
+  std::snprintf(text, kReasonLength, "%s of %lld elements %s", what, length, verdict);
+  return text;
 }
 
 }  // namespace fusegen

@@ -12,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include "../cluster.cuh"
+#include "../devices.cuh"
 #include "../launch.cuh"
 #include "../reduce_lanes.cuh"
 #include "../row_reduction_sums.cuh"
@@ -240,18 +241,20 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
 
 template <int kPass, int kVec, bool kPacked, class P>
 cudaError_t launch_row_reduction(
-    const P& p, const Shapes& shapes, int64_t vector_end, cudaStream_t stream) {
+    const P& p, const LaunchContext& context) {
   constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
   constexpr int64_t kAtOnce = kRowReductionThreads * kRowReductionVectors * kVec;
   const int64_t groups = kByGroup ? p.groups : 1, length = p.channels / groups;
   dim3 grid = row_reduction_grid(
-      shapes, p.rows, groups, length, kAtOnce, P::kTarget.most_cluster, P::kTarget.multiprocessors);
+      context.shapes, p.rows, groups, length, kAtOnce, context.target.most_cluster,
+      context.target.multiprocessors);
   const int lanes = row_reduction_lanes(length, kVec, kPacked, grid.z, kRowReductionThreads);
   const int64_t blocks = ceil_div(p.rows * groups, kRowReductionThreads / lanes);
   grid.x = unsigned(std::min<int64_t>(grid.x, blocks));
   return launch(
       row_reduction_kernel<P, kPass, kVec, kPacked>, grid, dim3(kRowReductionThreads),
-      kSegmentExchange * sizeof(typename P::Acc), stream, p, vector_end, lanes);
+      kSegmentExchange * sizeof(typename P::Acc), context.stream, p,
+      context.vector_end, lanes);
 }
 
 }  // namespace fusegen

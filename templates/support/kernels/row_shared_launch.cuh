@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 
+#include "../devices.cuh"
 #include "../launch.cuh"
 #include "../row_shared_shapes.cuh"
 #include "../shapes.cuh"
@@ -28,7 +29,7 @@ struct ConstantBytes {
 
 // threads is 0 where rows do not fit.
 template <int kFirst, int kVec, bool kPacked, class P>
-RowShared row_shared_fit(const P& p) {
+RowShared row_shared_fit(const P& p, const LaunchContext& context) {
   using Passes = RowPasses<P, kFirst>;
   constexpr int64_t kFixed = kRowSharedExchange * int64_t(sizeof(typename P::Acc));
   int bytes = read_bytes<P>(Passes::kReads);
@@ -36,24 +37,24 @@ RowShared row_shared_fit(const P& p) {
   // A row that does not begin at a multiple of a vector overlaps with up to one more.
   const int64_t length = p.channels;
   const int64_t vectors = kPacked ? ceil_div(length, kVec) : (length + kVec - 2) / kVec + 1;
-  return row_shared_shape(p.rows, vectors, kVec * bytes, kFixed, P::kTarget);
+  return row_shared_shape(p.rows, vectors, kVec * bytes, kFixed, context.target);
 }
 
 // vector_end: see load_pack().
 template <int kFirst, int kVec, bool kPacked, class P>
 cudaError_t launch_row_shared(
-    const P& p, const RowShared& row, const Shapes& shapes, int64_t vector_end,
-    cudaStream_t stream) {
+    const P& p, const RowShared& row, const LaunchContext& context) {
   auto* const kernel = row_shared_kernel<P, kFirst, kVec, kPacked>;
   const dim3 block(unsigned(row.threads));
   // No result depends on the number of blocks, so it is what the compiled kernel allows.
-  const int64_t promised = row_shared_at_once(row, P::kTarget);
+  const int64_t promised = row_shared_at_once(row, context.target);
   const int64_t most = resident_clusters(kernel, row.cluster, block, row.bytes, promised);
   const int period = kPacked ? 1 : row_period(p.channels, kVec);
-  const int64_t blocks = row_shared_blocks(p.rows, most * shapes.row_waves, period);
+  const int64_t blocks = row_shared_blocks(p.rows, most * context.shapes.row_waves, period);
   const dim3 grid(unsigned(blocks), 1, unsigned(row.cluster));
   return launch(
-      kernel, grid, block, row.bytes, stream, p, RowSharedGrid{row.vectors, vector_end});
+      kernel, grid, block, row.bytes, context.stream, p,
+      RowSharedGrid{row.vectors, context.vector_end});
 }
 
 }  // namespace fusegen

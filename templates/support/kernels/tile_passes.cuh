@@ -23,13 +23,13 @@ template <class P, int kVec, bool kPacked>
 template <int kPass>
 cudaError_t MemoryPasses<P, kVec, kPacked>::over_tiles() {
   const TileShape shape = tile_shape_of<kPass>();
-  const bool aligned = kPacked || vector_end_ > 0;
+  const bool aligned = kPacked || context_.vector_end > 0;
   if constexpr (kOnPlanes<P, kPass>) {
     explain_next("plane", kPass, kPass);
-    return launch_plane<kPass, kVec>(p_, shape, aligned, stream_);
+    return launch_plane<kPass, kVec>(p_, shape, aligned, context_.stream);
   } else {
     explain_next("tile", kPass, kPass);
-    return launch_tile<kPass, kVec, kPacked>(p_, shape, aligned, stream_);
+    return launch_tile<kPass, kVec, kPacked>(p_, shape, aligned, context_.stream);
   }
 }
 
@@ -39,9 +39,9 @@ cudaError_t MemoryPasses<P, kVec, kPacked>::finish_tiles() {
   explain_next("final_reduction", kPass, kPass);
   const TileShape shape = tile_shape_of<kPass>();
   if constexpr (Totals<P, kPass>::kComponents > Totals<P, kPass>::kFields) {
-    return launch_final_reduction_of_tiles<kPass>(p_, shape, stream_);
+    return launch_final_reduction_of_tiles<kPass>(p_, shape, context_.stream);
   }
-  return launch_final_reduction<kPass>(p_, int64_t(shape.grid.y), 0, 1, stream_);
+  return launch_final_reduction<kPass>(p_, int64_t(shape.grid.y), 0, 1, context_.stream);
 }
 
 template <class P, int kVec, bool kPacked>
@@ -59,16 +59,17 @@ int64_t MemoryPasses<P, kVec, kPacked>::tile_sample_partials() const {
 template <class P, int kVec, bool kPacked>
 template <int kPass>
 TileShape MemoryPasses<P, kVec, kPacked>::tile_shape_of() const {
-  constexpr int kMultiprocessors = P::kTarget.multiprocessors;
+  const Shapes& shapes = context_.shapes;
+  const int multiprocessors = context_.target.multiprocessors;
   if constexpr (kOnPlanes<P, kPass>) {
-    return plane_shape(shapes_, p_.rows, p_.positions, p_.channels, kVec,
-                       pointwise_work<P, kPass>(), kMultiprocessors);
+    return plane_shape(shapes, p_.rows, p_.positions, p_.channels, kVec,
+                       pointwise_work<P, kPass>(), multiprocessors);
   }
   const TileShape shape = tile_shape(
-      shapes_, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
-      kTileBytes<P, kPass>, pointwise_work<P, kPass>(), kMultiprocessors);
+      shapes, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
+      kTileBytes<P, kPass>, pointwise_work<P, kPass>(), multiprocessors);
   if constexpr (!kSumsSamples<P, kPass>) return shape;
-  return tile_shape_of_samples(shape, shapes_, kMultiprocessors);
+  return tile_shape_of_samples(shape, shapes, multiprocessors);
 }
 
 }  // namespace fusegen

@@ -13,7 +13,7 @@ from tests.emulate.mutants.mutant import (
     nan,
 )  # fmt: skip
 
-_SCHEDULES, _PASSES = "kernels/schedules.cuh", "kernels/memory_passes.cuh"
+_TWO_PASS, _PASSES = "kernels/two_pass_schedule.cuh", "kernels/memory_passes.cuh"
 _BARRIER = "__syncthreads();"
 NOTHING = "static_cast<void>(0);"
 
@@ -80,15 +80,15 @@ LAUNCHES = [
         ("sums of columns", "two_pass", _PASSES, "reduce", "over_memory<kPass>()", UNWRITTEN, "final_reduction_kernel"),
         ("their end", "two_pass", _PASSES, "reduce", "finish_partials<kPass>()", UNWRITTEN, "pointwise_kernel"),
         ("sums of groups", "segments", _PASSES, "reduce",
-         "launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, vector_end_, stream_)", UNWRITTEN,
+         "launch_row_reduction<kPass, kVec, kPacked>(p_, context_)", UNWRITTEN,
          "pointwise_kernel"),
-        ("the end of the last pass' sums", "pointwise", _SCHEDULES, "two_pass",
+        ("the end of the last pass' sums", "pointwise", _TWO_PASS, "launch",
          "passes_.template finish_partials<kLast>()", nan("grad_gemm_bias"), None),
-        ("the end of a row kernel's sums", "short rows", "kernels/row_schedule.cuh", "row",
-         "launch_final_reduction<kLast>(p_, blocks, 0, 1, stream_)", nan("grad_gemm_bias"), None),
-        ("the sum over channels", "column", _PASSES, "reduce_channels", "launch_scalar_reduction(p_, stream_)",
+        ("the end of a row kernel's sums", "short rows", "kernels/row_schedule.cuh", "launch_in_registers",
+         "launch_final_reduction<kLast>(p, blocks, 0, 1, context().stream)", nan("grad_gemm_bias"), None),
+        ("the sum over channels", "column", _PASSES, "reduce_channels", "launch_scalar_reduction(p_, context_.stream)",
          nan("grad_bias"), None),
-        ("the results", "two_pass", _SCHEDULES, "two_pass", "passes_.template over_memory<kLast>()", nan("y"), None),
+        ("the results", "two_pass", _TWO_PASS, "launch", "passes_.template over_memory<kLast>()", nan("y"), None),
     )
 ]  # fmt: skip
 

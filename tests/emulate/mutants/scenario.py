@@ -21,7 +21,7 @@ from fusegen.render.package import render_all
 from fusegen.render.support import support_files
 from fusegen.verify.emulated import EmulatedTail, tail_reference
 from tests.chains.originals import CHAINS
-from tests.emulate.building import forced_shapes, kernels_of
+from tests.emulate.building import forced_shapes, kernels_of, on_another_device
 from tests.emulate.mutants.mutant import Mutant, with_mutants
 from tests.emulate.test_chains import LIMITS, count_batch
 
@@ -49,8 +49,8 @@ class Copy:
     def write(self, root: Path) -> Path:
         """Renders the package below `root`, for a GPU of one multiprocessor: there a block's loops have most turns."""
         write_files(render_all([module_of(self.plan)]), root)
-        device = replace(self.plan.device, multiprocessors=1)
-        training = replace(self.plan, variants=self.plan.variants[:1], device=device, tuning=())
+        on_another_device(root, multiprocessors=1)
+        training = replace(self.plan, variants=self.plan.variants[:1], tuning=())
         package = root / self.plan.spec.name
         (package / "kernels.cu").write_text(render_kernels(training), encoding="utf-8")
         if self.changed is not None:
