@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from itertools import product
 
-from fusegen.plan.kinds import AUTOMATIC, KERNELS, SCHEDULES, TUNABLES
+from fusegen.plan.kinds import AUTOMATIC, KERNELS, TUNABLES
 from fusegen.plan.model import Program
 from fusegen.plan.model import Schedule as PlanSchedule
+from fusegen.plan.schedule_kinds import SCHEDULE_KINDS
 from fusegen.plan.shapes import DEFAULT, Shapes
 
 
 def forced_name(schedule: str) -> str:
     """What `Shapes.schedule` calls a schedule; one that cannot be forced keeps its name."""
-    return SCHEDULES.get(schedule) or schedule
+    kind = SCHEDULE_KINDS.get(schedule)
+    return (kind and kind.forced) or schedule
 
 
 def schedule_names(program: Program) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The kinds of kernels, and of schedules: what planning has to know of each, in one place."""
+"""The kinds of kernels: what planning has to know of each, in one place; and how schedules are forced."""
 
 from __future__ import annotations
 
@@ -63,6 +63,3 @@ KERNELS = {
 }
 
 TUNABLES = {name: tunable for kind in KERNELS.values() for name, tunable in kind.tunables.items()}
-
-SCHEDULES = {"row": PERSISTENT, "column": PERSISTENT, "l2": L2, "two_pass": TWO_PASS, "pointwise": None}
-"""What Shapes.schedule calls each, to force it; None: it is the only one of its programs."""

@@ -38,7 +38,20 @@ class ScheduleKernels:
         moments = any(node.op == "moments" for node in self.needs.terminal)
         return len(phases) if moments and phases and phases[-1].unit is not Unit.CHANNEL else start
 
-    def reduce_phases(self, begin: int, end: int) -> list[KernelSpec]:
+    @property
+    def resident(self) -> Sequence[Phase]:
+        """The phases between which a persistent kernel has elements."""
+        return self.needs.phases[self.first_resident :]
+
+    def first_phases(self) -> list[KernelSpec]:
+        """The kernels of the phases before these."""
+        return self._reduce_phases(0, self.first_resident)
+
+    def last_phases(self) -> list[KernelSpec]:
+        """Kernels of the others that bring their results to memory, too."""
+        return self._reduce_phases(self.first_resident, len(self.needs.phases))
+
+    def _reduce_phases(self, begin: int, end: int) -> list[KernelSpec]:
         """Kernels that bring the results of some phases to memory, from where later kernels read them."""
         found: list[KernelSpec] = []
         for position, phase in enumerate(self.needs.phases[begin:end], begin + 1):
