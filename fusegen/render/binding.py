@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from fusegen.plan.model import Mode
@@ -23,8 +24,7 @@ def render_bindings(plan: Plan, sources: str) -> str:
         **ops_context(plan),
         file=plan.spec.file_stem,
         sources=sources,
-        bumps=False,
-        tiled=any(variant.tiled for variant in plan.variants),
+        others=_others(plan),
         ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],
     )
@@ -41,7 +41,8 @@ def ops_context(plan: Plan) -> dict[str, Any]:
         "precisions": plan.has_precisions,
         "copier": copy_symbol(plan),
         "reducer": mean_loss_symbol(plan),
-        "roles": [*(dtype_field(role) for role in roles), "accumulator"],
+        "roles": [dtype_field(role) for role in roles],
+        "own_roles": own_roles([dtype_field(role) for role in roles[3:]]),
         "modes": mode_rows(plan),
     }
 
@@ -53,6 +54,33 @@ def mode_rows(plan: Plan) -> list[str]:
 
 
 def _row(mode: Mode, roles: list[str]) -> str:
-    dtypes = [mode.roles[role] for role in roles]
-    dtypes.append("float64" if dtypes[0] == "float64" else "float32")
-    return ", ".join(f"ScalarType::{_SCALAR_TYPE[dtype]}" for dtype in dtypes)
+    return ", ".join(f"ScalarType::{_SCALAR_TYPE[mode.roles[role]]}" for role in roles)
+
+
+def own_roles(names: list[str]) -> list[str]:
+    """The roles of further inputs and results, behind those that each package has, as an enumeration's values."""
+    return [f"{name} = glue::kFirstOwnRole" if not index else name for index, name in enumerate(names)]
+
+
+def _others(plan: Plan) -> list[tuple[str, list[str]]]:
+    """The ops that are no program's: their function, and what it takes and returns, as string literals of C++."""
+    found = []
+    if plan.has_precisions:
+        found.append(("split", "(Tensor values) -> Tensor"))
+    if copy_symbol(plan):
+        found.append(("copy_images", "(Tensor images, int dtype_mode) -> Tensor"))
+        found.append(("pad_images", "(Tensor images, int more, int dtype_mode) -> Tensor"))
+    if mean_loss_symbol(plan):
+        arguments = "Tensor losses, Tensor targets, int ignored, int dtype_mode"
+        found.append(("mean_loss", f"({arguments}) -> (Tensor, Tensor)"))
+    if plan.over_ranks:
+        buffers = "Tensor(a!)? running_mean, Tensor(b!)? running_var, Tensor(c!)? batches"
+        arguments = f"Tensor gathered, {buffers}, int dtype_mode, float momentum"
+        found.append(("ranks_merge", f"({arguments}) -> (Tensor, Tensor, Tensor)"))
+    return [(function, _literals(schema)) for function, schema in found]
+
+
+def _literals(text: str) -> list[str]:
+    """String literals that are this text together, one a line."""
+    lines = textwrap.wrap(text, 62, break_on_hyphens=False)
+    return [f'"{line}{" " if line is not lines[-1] else ""}"' for line in lines]

@@ -12,7 +12,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render import call_inputs, call_ranks
 from fusegen.render.call_dropouts import Dropouts
 from fusegen.render.call_fit import groups_fit, tensors_fit
-from fusegen.render.call_names import WIDTH, CallNames, misfit, refuse
+from fusegen.render.call_names import WIDTH, CallNames, refuse
 from fusegen.render.call_norms import TrackedNorms
 from fusegen.render.call_shapes import spread_inputs
 from fusegen.render.environment import wrap
@@ -72,9 +72,9 @@ class CallRenderer:
         eps = [step.name for step in self.names.owners if step.op == "rms_norm"]
         replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in eps} | dropouts.arguments()
         single = "_support.has_no_variance(_shape)" if chain.spatial else f"{self.names.first}.shape[0] == 1"
-        one_row = [f"if {single}:", "    return None, _support.REFUSED"]
+        one_row = [f"if {single}:", "    return None, _support.ONE_ROW"]
         if not norms.names:
-            lines += self._over_ranks(replaced)
+            lines += self._over_ranks(replaced, norms)
             lines += one_row if chain.batch_norms else []
             if dropouts.shares:
                 evaluation = [f"    {line}" for line in self._apply(1, replaced, [])]
@@ -83,45 +83,44 @@ class CallRenderer:
             return lines + self._apply(0, replaced, dropouts.draws())
         untracked = len(norms.names) < len(chain.batch_norms)
         lines += one_row if untracked else []
-        statistics = norms.statistics()
-        replaced |= {chain.name_of(attribute): name for attribute, name in statistics.items()}
-        evaluation = refuse([misfit(list(statistics.items()), "_parameter", "(_channels,)")])
+        ranks = self.plan.over_ranks is not None  # where one row of each is enough
+        lacks = "_support.has_no_variance, _shape" if chain.spatial else f"_support.is_one_row, {self.names.first}"
+        lines += norms.reads("None, None" if untracked or ranks else lacks)
+        replaced |= {chain.name_of(attribute): name for attribute, name in norms.statistics().items()}
+        evaluation = []
         if dropouts.shares:
-            evaluation = [f"if not ({dropouts.all_kept()}):", "    return None, _support.DROPS_FROZEN", *evaluation]
+            evaluation = [f"if not ({dropouts.all_kept()}):", "    return None, _support.DROPS_FROZEN"]
         evaluation += self._apply(1, replaced, [])
-        lines += [*norms.reads(), *norms.frozen(), *(f"    {line}" for line in evaluation)]
+        lines += ["if _is_frozen:", *(f"    {line}" for line in evaluation)]
         replaced |= {chain.name_of(attribute): name for attribute, name in norms.moved().items()}
-        ranks = self._over_ranks(replaced)
-        if ranks:  # where one row of each is enough
-            lines += [*norms.momenta(), *ranks, *one_row]
-        else:
-            lines += [*([] if untracked else one_row), *norms.momenta()]
-        return [*lines, *self._apply(0, replaced, [*norms.counts(), *dropouts.draws()])]
+        if ranks:
+            lines += [*self._over_ranks(replaced, norms), *one_row]
+        return [*lines, *self._apply(0, replaced, dropouts.draws())]
 
     def _apply(self, index: int, replaced: dict[str, str], before: list[str]) -> list[str]:
         """Calls the op of a variant. replaced: arguments that have other variables. before: statements once nothing can
         refuse the call any more."""
         variant, renderer = self.plan.variants[index], self.renderers[index]
-        given = [argument.public for argument in renderer.forward().arguments]
+        given = [argument.name for argument in renderer.forward().arguments]
         arguments, numbers = self._arguments(renderer, given, variant.gradients, replaced)
         lines = refuse(preconditions(self.plan, variant, numbers, self.names.local))
         return [*lines, *before, *_returned(variable(variant), arguments)]
 
-    def _over_ranks(self, replaced: dict[str, str]) -> list[str]:
+    def _over_ranks(self, replaced: dict[str, str], norms: TrackedNorms) -> list[str]:
         """The branch of a call whose norm takes the statistics of all ranks."""
         ranks = self.plan.over_ranks
         if ranks is None:
             return []
         renderer, c, norm = OpRenderer(self.plan, ranks.variant), self.chain.contraction, ranks.norm
         of_ranks = (norm.mean.name, norm.variance.name)
-        given = [argument.public for argument in renderer.forward().arguments if argument.name not in of_ranks]
+        given = [argument.name for argument in renderer.forward().arguments if argument.name not in of_ranks]
         if c:  # the product is made in front of the op
             given[:1] = [c.operand, c.weight]
         arguments, numbers = self._arguments(renderer, given, call_ranks.differentiated(ranks), replaced)
         lines = [
             *call_ranks.refusals(self.names),
             *refuse(preconditions(self.plan, ranks.variant, numbers, self.names.local)),
-            *call_ranks.exchange(self.names, norm.name),
+            f"_exchange = _support.Ranks(_group, {norms.exchanged(norm.name)})",
             *_returned(ranks.variant.name, [*arguments, "_exchange"]),
         ]
         head = [f"_group = _support.group_of({self.names.local[norm.name]})", "if _group is not None:"]
@@ -135,7 +134,7 @@ class CallRenderer:
         # What the result depends on only through a detach gets no gradient, and autograd must not ask for one.
         constant = {name for name, _, _ in renderer.sources() if name not in gradients}
         seen = {self.chain.name_of(f"{name}.momentum") for name in self.names.tracked()}
-        numeric = {argument.public for argument in renderer.forward().arguments if argument.cpp == "double"}
+        numeric = {argument.name for argument in renderer.forward().arguments if argument.kind == "number"}
         arguments, numbers = [], []
         counts = {f"_{name}_rows": f"{name}.shape[0]" for name in self.chain.compact}
         for name in given:

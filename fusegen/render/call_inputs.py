@@ -6,8 +6,9 @@ from fusegen.chain.anchors import Batched, Contraction, Convolution
 from fusegen.chain.convolution import shape_form
 from fusegen.ir.axes import CHANNEL
 from fusegen.plan.modes import alike
-from fusegen.render.call_names import CallNames, refuse
+from fusegen.render.call_names import WIDTH, CallNames, refuse
 from fusegen.render.call_trailing import flattened, sizes_of_trailing, widened
+from fusegen.render.environment import wrap
 from fusegen.render.functions import as_tuple
 
 
@@ -44,8 +45,7 @@ def sizes(call: CallNames) -> list[str]:
         lines = [f"_channels = _width = {width}", *_of_part(call)]
     lines += [
         f"if {name}.shape[-1] != _width:",
-        f"    _came = list({name}.shape)",
-        f'    raise ValueError(f"{{_package.name}}: {name} must be [*, {{_width}}], got {{_came}}")',
+        f'    raise _support.other_shape_of(_package, "{name}", {name}, f"*, {{_width}}")',
     ]
     return lines
 
@@ -99,10 +99,8 @@ def _other_width(name: str, form: tuple[str, ...]) -> list[str]:
     """Statements that refuse images of other channels."""
     return [
         f"if {name}.shape[1] != _width:",
-        f"    _came = list({name}.shape)",
-        "    raise ValueError(",
-        f'        f"{{_package.name}}: {name} must be [{form[0]}, {{_width}}, {", ".join(form[2:])}], got {{_came}}"',
-        "    )",
+        f'    _form = f"{form[0]}, {{_width}}, {", ".join(form[2:])}"',
+        f'    raise _support.other_shape_of(_package, "{name}", {name}, _form)',
     ]
 
 
@@ -112,8 +110,7 @@ def _sizes_of_batches(call: CallNames, b: Batched) -> list[str]:
     return [
         f"_width, _channels = {b.source}.shape[-1], {b.other}.shape[{out}]",
         f"if {b.other}.shape[{inner}] != _width:",
-        f"    _came = list({b.other}.shape)",
-        f'    raise ValueError(f"{{_package.name}}: {b.other} must be [..., {form}], got {{_came}}")',
+        f'    raise _support.other_shape_of(_package, "{b.other}", {b.other}, f"..., {form}")',
         "if _channels == 0:",
         "    return None, _support.EMPTY",
         f"if {b.other}.shape[:-2] != {b.source}.shape[:-2]:",
@@ -149,42 +146,28 @@ def _width(call: CallNames, at: int = -1) -> str | None:
 
 
 def dtypes(call: CallNames) -> list[str]:
-    lines = [
-        "_autocast = _support.is_autocast(_device)",
-        "_modes = _AUTOCAST_MODES if _autocast else _MODES",
-        f"_activation = {call.first}.dtype",
-    ]
-    if call.chain.anchor is not None:
-        lines += [
-            "if _autocast and _activation != torch.float64:",
-            "    _activation = torch.get_autocast_dtype(_device)",
-        ]
-    lines += [f"_parameter = {_parameter_dtype(call)}", *widened(call)]
+    """The dtype mode, and the dtypes of activations and parameters."""
     firsts = [names[0] for names in alike(call.plan.modes, call.further)]
-    key = ["_activation", "_parameter", *(f"{name}.dtype" for name in firsts)]
-    lines += [
-        f"_key = {as_tuple(key)}",
-        "_mode = _modes.get(_key)",
-        "if _mode is None:",
-        "    return None, _support.no_mode(_modes, _key)",
-    ]
-    return lines
+    parameter = _first_parameter(call)
+    further = as_tuple([f"{name}.dtype" for name in firsts])
+    casts = str(call.chain.anchor is not None)
+    given = ", ".join(["_package", "_device", call.first, parameter, further, casts])
+    line = f"_mode, _activation, _parameter, _autocast, _why = _support.choose_mode({given})"
+    return [*widened(call), *wrap(line, WIDTH - 8, 4).splitlines(), "if _why:", "    return None, _why"]
 
 
-def _parameter_dtype(call: CallNames) -> str:
-    """The dtype of the module: of the first parameter in the tail, else of the linear layer or of statistics."""
+def _first_parameter(call: CallNames) -> str:
+    """A tensor that has the dtype of the module: the first parameter in the tail, else that of the linear layer or of
+    statistics. None where there is no such."""
     names = list(call.chain.parameters)
     if names:
-        return f"_activation if {names[0]} is None else {names[0]}.dtype"
+        return names[0]
     if call.chain.contraction:  # as it is before autocast
-        return f"{call.chain.contraction.weight}.dtype"
+        return call.chain.contraction.weight
     if call.chain.convolution:
-        return f"{call.chain.convolution.weight}.dtype"
+        return call.chain.convolution.weight
     statistics = [b.attribute for b in call.chain.buffers.values() if not b.integer]
-    if statistics:
-        read = call.tensor(statistics[0])
-        return f'getattr({read}, "dtype", _activation)'
-    return "_activation"
+    return call.tensor(statistics[0]) if statistics else "None"
 
 
 def operands(call: CallNames) -> list[str]:

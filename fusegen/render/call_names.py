@@ -27,7 +27,7 @@ class CallNames:
 
     def _locals(self) -> dict[str, str]:
         """By submodule: the variable that holds it, beside the arguments of the ops."""
-        taken = {argument.public for renderer in self.renderers for argument in renderer.forward().arguments}
+        taken = {argument.name for renderer in self.renderers for argument in renderer.forward().arguments}
         taken |= {tensor.name for tensor in self.chain.inputs} | set(self.chain.parameters)
         if self.chain.convolution:
             taken.add(self.chain.convolution.weight)

@@ -48,16 +48,6 @@ def refusals(call: CallNames) -> list[str]:
     return lines
 
 
-def exchange(call: CallNames, name: str) -> list[str]:
-    """Statements that make the `Ranks` of a call, which comes after the arguments of the forward op."""
-    if name not in call.tracked():
-        return ["_exchange = _support.Ranks(_group, None, None, None, 0.0)"]
-    return [
-        f"_momentum = None if _{name}_cumulative else _{name}_momentum",
-        f"_exchange = _support.Ranks(_group, _{name}_mean, _{name}_var, _{name}_batches, _momentum)",
-    ]
-
-
 def _early(ranks: RankPlan) -> list[str]:
     return [tensor.gradient_of for tensor in ranks.sums.outputs if tensor.gradient_of]
 

@@ -17,8 +17,7 @@ def sizes_of_trailing(call: CallNames) -> list[str]:
         f"if len(_trailing) != {count}:",
         "    return None, _support.OTHER_SHAPE",
         f"if {name}.shape[-{count}:] != _trailing:",
-        f"    _came, _wanted = list({name}.shape), str(list(_trailing))[1:]",
-        f'    raise ValueError(f"{{_package.name}}: {name} must be [*, {{_wanted}}, got {{_came}}")',
+        f'    raise _support.other_shape_of(_package, "{name}", {name}, f"*, {{str(list(_trailing))[1:-1]}}")',
         f"_channels = {' * '.join(f'_trailing[{index}]' for index in range(count))}",
     ]
 
@@ -45,7 +44,7 @@ def widened(call: CallNames) -> list[str]:
     repeated = [each for each in chain.inputs if each.name in chain.further and _is_repeated(call, each.name)]
     if not (chain.trailing and repeated) or chain.result.further:
         return []
-    return ["if _autocast:", *(f"    {name} = _support.widened({name})" for name in chain.further)]
+    return ["if _support.is_autocast(_device):", *(f"    {name} = _support.widened({name})" for name in chain.further)]
 
 
 def _is_repeated(call: CallNames, name: str) -> bool:

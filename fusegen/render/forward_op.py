@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import count
-from string import ascii_lowercase
+from collections.abc import Iterator
 
 from fusegen.ir.multiples import times
 from fusegen.plan.model import Program
-from fusegen.render.op import OPTIONAL, OUTER, TENSOR, Argument, Op, arg, out, read
+from fusegen.render.op import OUTER, Field, Op, role_text
 from fusegen.render.spelling import spell
 from fusegen.render.variant_ops import VariantOps
 
@@ -15,104 +14,55 @@ from fusegen.render.variant_ops import VariantOps
 class ForwardOp(VariantOps):
     """Renders it."""
 
-    def _written(self) -> set[str]:
-        """What the forward kernels write: results, and the buffers that they update."""
-        return {t.name for t in self.variant.forward.outputs}
-
     def op(self) -> Op:
-        chain, program = self.chain, self.variant.forward
-        op = self.start("forward", program)
-        written = self._written()
-        mutated = (f"{letter}{number or ''}" for number in count() for letter in ascii_lowercase)
-        if c := chain.contraction:
-            op.arguments += [Argument(c.operand, *TENSOR), Argument(c.weight, *TENSOR)]
-        op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.sources()]
-        op.arguments += [Argument(name, *TENSOR) for name, _ in self.masks()]
-        op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.targets()]
-        for buffer in self.buffers():
-            if buffer.name in written:
-                op.arguments.append(Argument(buffer.name, OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
-            else:
-                op.arguments.append(Argument(buffer.name, *(OPTIONAL if buffer.optional else TENSOR)))
-        op.arguments += [Argument(tensor.name, *TENSOR) for tensor in self.of_ranks()]
-        op.arguments += [Argument(seed.name, *TENSOR) for seed in self.seeds()]
-        op.first = op.arguments[0].name
-        self.add_numbers(op, self.constants)
-        self._forward_checks(op)
-        self._forward_body(op, program)
-        self.add_schema(op, ", ".join(f"Tensor {name}" for name in op.returns))
+        program = self.variant.forward
+        op = self.start(program, "kTuple")
+        op.fields += self._tensors(program)
+        self.add_images(op, of_gradient=False)
+        self.add_numbers(op, program, self.constants)
+        op.fields += self._results(program)
+        if self.chain.contraction and self.plan.in_epilogue(program):
+            op.traits.append(f"FUSEGEN_IN_EPILOGUE({op.name})")
         return op
 
-    def _forward_checks(self, op: Op) -> None:
+    def _tensors(self, program: Program) -> Iterator[Field]:
         chain = self.chain
-        self.declare_sizes(op, "source")
-        if chain.contraction:
-            c = chain.contraction
-            if not chain.result.of_rows:
-                op.sizes += self.channels_of(f"{arg(c.weight)}.size(0)")
-            expected = self.shape_text((chain.rows, c.width), first=True)
-            op.checks.append(f'args.matrix("{c.operand}", {arg(c.operand)}, dtypes.activation, {expected});')
-            op.checks.append(f"const int64_t in_features = {arg(c.operand)}.size(1);")
-            expected = self.shape_text((c.channels, c.width), first=True, second="in_features")
-            if chain.result.of_rows:
-                expected = f"{{{times(chain.number_of_parts, 'channels')}, in_features}}"
-            op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
-        self.check_rows(op)
-        for name, role, shape in self.sources():
-            op.checks.append(self.read_input(name, role, shape))
+        parts = chain.number_of_parts
+        if c := chain.contraction:
+            sizes = self.learnt_shape(("rows", chain.rows), ("in_features", c.width))
+            yield Field(c.operand, "tensor", f'glue::operand("{c.operand}"{sizes})')
+            sizes = self.learnt_shape((times(parts, "channels"), c.channels), ("in_features", "in_features"))
+            yield Field(c.weight, "tensor", f'glue::operand("{c.weight}"{sizes})')
+        for index, (name, role, shape) in enumerate(self.sources()):
+            if index or c or self.variant.tiled:
+                yield self.given(program, name, role, shape)
+            else:
+                yield self.read(program, name, role, self.rows_and_channels(chain.source_channels, parts))
         for name, shape in self.masks():
-            op.checks.append(self.read_input(name, "mask", shape))
-        op.checks += [read(tensor.name, self.dtype_text(tensor), "{rows}") for tensor in self.targets()]
-        written = self._written()
+            yield self.given(program, name, "mask", shape)
+        for target in self.targets():
+            yield self.read(program, target.name, target.role, ", kRows")
+        written = {tensor.name for tensor in program.outputs}
         for buffer in self.buffers():
+            sizes = self.tensor_shape(buffer)
             if buffer.name in written:
-                expected = f"{self.dtype_text(buffer)}, {self.sizes_text(buffer)}"
-                op.checks.append(f'args.buffer("{buffer.name}", {arg(buffer.name)}, {expected});')
+                text = f"FUSEGEN_UPDATE({spell(buffer.name, 'arg')}, {role_text(buffer.role)}{sizes})"
+                yield Field(buffer.name, "tensor", text, is_optional=True)
             else:
-                op.checks.append(self.read_input(buffer.name, "parameter", (chain.channels,)))
-        op.checks += [self.read_input(t.name, t.role, (chain.channels,)) for t in self.of_ranks()]
-        op.checks += [read(seed.name, self.dtype_text(seed), self.sizes_text(seed)) for seed in self.seeds()]
-        self.check_samples(op)
-        self.check_groups(op)
+                yield self.given(program, buffer.name, "parameter", (chain.channels,), buffer.optional)
+        for tensor in self.of_ranks():
+            yield self.given(program, tensor.name, tensor.role, (chain.channels,))
+        for seed in self.seeds():
+            yield self.read(program, seed.name, seed.role, self.tensor_shape(seed))
 
-    def _forward_body(self, op: Op, program: Program) -> None:
-        chain = self.chain
-        if chain.contraction:
-            c = chain.contraction
-            bias = self._library_bias()
-            operand, weight = arg(c.operand), arg(c.weight)
-            if self.plan.has_precisions:
-                op.allocations.append(self.products())
-                product = (
-                    f"products.forward({operand}, {weight}, {bias or 'std::nullopt'}, operand_pieces, weight_pieces)"
-                )
-                if self.plan.in_epilogue(program):
-                    op.allocations.append(
-                        f"const bool in_epilogue = products.are_split() && {op.symbol}_takes_product(&call);"
-                    )
-                    empty = f"glue::empty({op.like}, ScalarType::Float, {{rows, channels}})"
-                    product = f"in_epilogue ? {empty} : {product}"
-                    parts = f"{operand}, {weight}, operand_pieces, weight_pieces, {out(c.result)}"
-                    op.in_epilogue.append(f"const glue::ProductCall product = products.forward_call({parts});")
-            elif bias:
-                product = f"glue::linear({operand}, {weight}, {bias})"
-            else:
-                product = f"glue::mm({operand}, glue::transposed({weight}))"
-            op.allocations.append(f"const Tensor {out(c.result)} = {product};")
-        returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
-        for tensor in returned.values():
-            shape = OUTER if tensor.name in program.outer else self.sizes_text(tensor)
-            made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {shape})"
-            op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
-        names = list(returned)
-        if self.variant.needs_source and chain.contraction:
-            names.insert(len(self.variant.results), chain.contraction.result)
-        op.returns = names
-        op.launched = self.launched(program, {chain.contraction.result} if chain.contraction else set())
-        op.results = [f"return {{{', '.join(out(name) for name in names)}}};"]
-        self.declare_bias(op, program)
-
-    def _library_bias(self) -> str:
-        """The bias that the library adds: in 16-bit dtypes only."""
-        bias = next((p.name for p in self.chain.parameters.values() if p.in_product), None)
-        return f"bias_in_product ? OptionalTensor({spell(bias, 'in')}) : std::nullopt" if bias else ""
+    def _results(self, program: Program) -> list[Field]:
+        found = []
+        for tensor in (each for each in program.outputs if each.name not in self.chain.buffers):
+            shape = f", {OUTER}" if tensor.name in program.outer else self.tensor_shape(tensor)
+            text = f"FUSEGEN_RESULT({spell(tensor.name, 'arg')}, {role_text(tensor.role)}{shape})"
+            found.append(Field(tensor.name, "result", text))
+        if c := self.chain.contraction:
+            use, kind = ("PRODUCT", "result") if self.variant.needs_source else ("HIDDEN_PRODUCT", "")
+            text = f"FUSEGEN_{use}({spell(c.result, 'arg')})"
+            found.insert(len(self.variant.results), Field(c.result, kind, text))
+        return found

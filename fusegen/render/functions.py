@@ -23,7 +23,6 @@ class VariantText:
     prefix: str
     about: str
     results: list[str]
-    gradients: list[str]
     masks: list[str]
     same: str
     tiled: bool
@@ -44,7 +43,6 @@ def variant_text(plan: Plan, variant: Variant, renderer: OpRenderer) -> VariantT
         prefix=f"{variant.name}_" if variant.name else "",
         about=_ABOUT[variant.name],
         results=_results(variant, renderer),
-        gradients=_gradients(plan, variant, renderer),
         masks=mask_sizes(plan, renderer),
         same=same(variant, renderer),
         tiled=variant.tiled,
@@ -61,7 +59,7 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     saved = {tensor.name: tensor for tensor in variant.saved}
     further = {each.tensor.name: each.tensor for each in variant.further}
     found = []
-    for name in renderer.forward().returns:
+    for name in renderer.forward().results:
         if name == variant.result:
             found.append(_result("output", "rows", 1 if variant.chain.result.of_rows else "channels"))
         elif name in further:
@@ -74,15 +72,15 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     return found
 
 
-def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:
-    """Each in the shape and dtype of what it is the gradient of."""
-    width = times(variant.chain.number_of_parts, "channels")
+def gradients(plan: Plan, renderer: OpRenderer) -> list[str]:
+    """Each in the shape and dtype of what it is the gradient of, alike for all variants."""
+    width = times(plan.chain.number_of_parts, "channels")
     names = {plan.chain.source_channels: width, plan.chain.rows: "rows", plan.chain.channels: "channels"}
     found = {
         name: _result(dtype_field(role), *(_size(dim, names) for dim in shape))
         for name, role, shape in renderer.sources()
     }
-    if c := variant.chain.contraction:
+    if c := plan.chain.contraction:
         found[c.operand] = _result("activation", "rows", "in_features")
         found[c.weight] = _result("activation", width, "in_features")
     return [found[name] for name in renderer.needs()]

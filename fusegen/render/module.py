@@ -16,7 +16,8 @@ from fusegen.render.call import CallRenderer
 from fusegen.render.call_ranks import operator_arguments
 from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render
-from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
+from fusegen.render.functions import as_tuple, gradients, repr_double, roles, variant_text
+from fusegen.render.op import dtype_field
 from fusegen.render.operators import OpRenderer
 from fusegen.render.original import construct, dimensions_text, extra_repr, reset, signature
 from fusegen.render.regions import base, packages_context, regions_context
@@ -26,14 +27,6 @@ from fusegen.spec.model import SpecModel
 
 _SIZES = {Role.ROW: '"rows"', Role.CHANNEL: '"channels"', Role.ONE: "1"}
 """How a module names the dimensions of a transposed result."""
-
-
-@dataclass(frozen=True)
-class ModeText:
-    index: int
-    key: list[str]
-    autocast: bool
-    plain: bool
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ def render_module(planned: ModulePlan, sources: Mapping[str, str]) -> str:
     """The text of __init__.py. sources: the digest of the C++ sources of each package that has kernels, by its name."""
     spec, eager = planned.spec, eager_lines(planned)
     if planned.single:
-        own = {**call_context(planned.single), "regions": [], "sources": sources[spec.name], "schemas": []}
+        own = {**call_context(planned.single), "regions": [], "sources": sources[spec.name], "kernels": ""}
     else:
         own = {**regions_context(planned), **packages_context(planned, sources)}
         own |= {
@@ -105,10 +98,11 @@ def call_context(plan: Plan) -> dict[str, Any]:
         "file": spec.file_stem,
         "name": spec.name,
         "class_name": spec.class_name,
-        "modes": _modes(plan, further),
+        **_modes(plan, further),
         "dtypes": [as_tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],
         "roles": [repr_double(role) for role in roles(plan)],
         "variants": [variant_text(plan, v, r) for v, r in zip(plan.variants, renderers, strict=True)],
+        "gradients": gradients(plan, renderers[0]),
         "ranks": operator_arguments(plan),
         "linear": chain.contraction is not None,
         "drops_channels": chain.result.drops_channels,
@@ -116,7 +110,6 @@ def call_context(plan: Plan) -> dict[str, Any]:
         "precisions": plan.has_precisions,
         "order": order(plan),
         "dimensions": dimensions_text(dimensions(plan), of_values, fixed_dimensions(chain)),
-        "further": bool(further),
         "spatial": chain.spatial,
         "inputs_all": inputs,
         "inputs_tuple": as_tuple(of_values),
@@ -140,12 +133,12 @@ def order(plan: Plan) -> str:
     return as_tuple([str(further.index(name) + 1 if name in further else 0) for name in plan.spec.outputs])
 
 
-def _modes(plan: Plan, further: list[str]) -> list[ModeText]:
-    found = []
-    for mode in plan.modes:
-        if mode.roles["activation"] == VERIFICATION_DTYPE:
-            continue
-        keys = ["activation", "parameter", *(f"input {names[0]}" for names in alike(plan.modes, further))]
-        key = [TORCH[mode.roles[role]] for role in keys]
-        found.append(ModeText(mode.index, key, mode.autocast, mode.plain))
-    return found
+def _modes(plan: Plan, further: list[str]) -> dict[str, Any]:
+    """The roles whose dtypes tell the mode of a call, and the modes of calls without and under autocast."""
+    found = [mode for mode in plan.modes if mode.roles["activation"] != VERIFICATION_DTYPE]
+    key = ["activation", "parameter", *(f"input {names[0]}" for names in alike(plan.modes, further))]
+    return {
+        "key": [repr_double(dtype_field(role)) for role in key],
+        "plain": as_tuple([str(mode.index) for mode in found if mode.plain]),
+        "autocast": as_tuple([str(mode.index) for mode in found if mode.autocast]),
+    }

@@ -1,91 +1,91 @@
-"""One torch op as bindings.cpp has it: its arguments, what it checks, what it passes to the launcher."""
+"""One torch op as bindings.cpp has it: the table of what it takes and makes, in the words of torch_table.h."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import factors
 from fusegen.plan.model import Role
+from fusegen.render.layout import WIDTH
 from fusegen.render.spelling import spell
+
+INNER, OUTER = "kInner", "kOuter"
+"""The sizes of tensors of images: see torch_images.h."""
+_SYMBOLS = {"rows": "kRows", "channels": "kChannels", "groups": "kGroups", "in_features": "kInFeatures"}
+_ROLES = {"activation": "kActivation", "output": "kOutput", "parameter": "kParameter", "accumulator": "kAccumulator"}
+_ROLES |= {"mask": "kBool", **dict.fromkeys(("count", "index", "seed"), "kLong")}
+PIECES = ("_operand_pieces", "_weight_pieces")
+_IS_ARGUMENT = ("tensor", "size", "number", "flags")
 
 
 @dataclass(frozen=True)
-class Argument:
-    """One argument of an op: its C++ type and its type in the schema. ours: no part of the chain, such as the mode."""
+class Field:
+    """A row of an op's table. name: as the schema has it. kind: of an argument "tensor", "size", "number" or "flags";
+    of what the op makes "result", or "" where it is not returned. text: in C++."""
 
     name: str
-    cpp: str
-    schema: str
-    ours: bool = False
+    kind: str
+    text: str
+    is_optional: bool = False
 
     @property
-    def public(self) -> str:
-        """What the schema and Python call it: the chain's names as they are, ours with an underscore before them,
-        which no name of a spec has."""
-        return f"_{self.name}" if self.ours else self.name
-
-    @property
-    def local(self) -> str:
-        """What bindings.cpp calls it."""
-        return self.name if self.ours else spell(self.name, "arg")
+    def is_argument(self) -> bool:
+        return self.kind in _IS_ARGUMENT
 
 
 @dataclass
 class Op:
-    """Everything that bindings.cpp says of one op. struct, launched: the type of its launcher's arguments, and each of
-    them with its value. in_epilogue: what makes `product` where the kernels may run in its epilogue. tiled: it takes
-    images, see torch_images.h. samples: how many have sums of their own; empty without such. guard: a condition of the
-    launch; empty where there is none. result: the C++ type of what it returns; empty for a tuple of tensors, or a list
-    of gradients."""
+    """Everything that bindings.cpp says of one op. struct: the type of its launcher's arguments. returns: a value of
+    `Returns`. traits: calls that say more of it, in C++. needs: what the flags of its last argument stand for."""
 
     name: str
     function: str
-    symbol: str
     struct: str
-    forward: bool
-    groups: bool
-    tiled: bool
-    samples: str = ""
-    arguments: list[Argument] = field(default_factory=list)
-    first: str = ""
-    sizes: list[str] = field(default_factory=list)
-    checks: list[str] = field(default_factory=list)
-    allocations: list[str] = field(default_factory=list)
-    launched: list[tuple[str, str]] = field(default_factory=list)
-    in_epilogue: list[str] = field(default_factory=list)
-    results: list[str] = field(default_factory=list)
-    returns: list[str] = field(default_factory=list)
+    returns: str
+    fields: list[Field] = field(default_factory=list)
+    traits: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
-    schema: list[str] = field(default_factory=list)
-    guard: str = ""
-    result: str = ""
 
     @property
-    def like(self) -> str:
-        """C++: the first argument, on whose device all happens."""
-        return arg(self.first)
+    def arguments(self) -> list[Field]:
+        return [each for each in self.fields if each.is_argument]
 
+    @property
+    def lines(self) -> list[str]:
+        """The rows of the table in C++: one a line for tensors, and together what is of one word each."""
+        lines: list[str] = []
+        is_open = False
+        for each in self.fields:
+            text, short = f"{each.text},", each.kind in ("size", "number", "flags") or each.name in PIECES
+            if short and lines and is_open and len(lines[-1]) + len(text) < WIDTH - 4:
+                lines[-1] += f" {text}"
+            else:
+                lines.append(text)
+            is_open = short
+        return lines
 
-TENSOR = ("const Tensor&", "Tensor")
-OUTER = "images.outer()"
-"""C++: the sizes of what a program reads or writes as [batch, channels, positions], in a call with images."""
-OPTIONAL = ("const OptionalTensor&", "Tensor?")
+    @property
+    def results(self) -> list[str]:
+        """The names of what a forward op returns, in order."""
+        return [each.name for each in self.fields if each.kind == "result"]
 
 
 def dtype_field(role: Role) -> str:
-    """The member of `Dtypes` that holds a role's dtype."""
+    """What the module's table of dtypes calls a role."""
     kind, _, name = role.partition(" ")
     return spell(name, "dtype") if name and kind in ("input", "output") else role
 
 
-def arg(name: str) -> str:
-    return spell(name, "arg")
+def role_text(role: Role) -> str:
+    """C++: the role of a tensor."""
+    return _ROLES.get(role) or dtype_field(role)
 
 
-def out(name: str) -> str:
-    return spell(name, "out")
-
-
-def read(name: str, dtype: str, shape: str) -> str:
-    """Checks an argument that a kernel reads, and makes it contiguous."""
-    made = "glue::outer_input(kCopier, args, " if shape == OUTER else "args.input("
-    return f'const Tensor {spell(name, "in")} = {made}"{name}", {arg(name)}, {dtype}, {shape});'
+def size_text(dim: Dim, symbols: dict[str, str]) -> str:
+    """C++: a size of a tensor. symbols: those of the op, besides rows and the like."""
+    number, name = factors(dim)
+    if name is None:
+        return str(number)
+    symbol = symbols.get(name) or _SYMBOLS[name]
+    return symbol if number == 1 else f"{number} * {symbol}"

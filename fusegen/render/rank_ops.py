@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fusegen.ir.axes import Dim
@@ -11,19 +11,23 @@ from fusegen.plan.over_ranks import RankPlan
 from fusegen.plan.plan import Plan
 from fusegen.render.backward_op import BackwardOp
 from fusegen.render.forward_op import ForwardOp
-from fusegen.render.op import TENSOR, Argument, Op, arg, out, read
+from fusegen.render.op import Field, Op, role_text
+from fusegen.render.spelling import spell
 from fusegen.render.variant_ops import VariantOps
 
 
 class _OwnOp(VariantOps):
-    """An op whose first result is one tensor of two values a channel, `own`, which ranks gather."""
+    """An op whose first result is one tensor of two values a channel, which ranks gather."""
 
-    program: Program
+    def __init__(self, plan: Plan, ranks: RankPlan, program: Program) -> None:
+        super().__init__(plan, ranks.variant)
+        self.program, self.groups = program, program.groups is not None
 
-    def _launched(self) -> list[tuple[str, str]]:
-        parts = [tensor for tensor in self.program.outputs if not tensor.gradient_of]
-        found = {arg(t.name): f"glue::write_part(own, {i}, channels)" for i, t in enumerate(parts)}
-        return [(name, found.get(name, value)) for name, value in self.launched(self.program, set())]
+    def parts(self) -> Iterator[Field]:
+        """The values a channel, by their place in the first result."""
+        own = [tensor for tensor in self.program.outputs if not tensor.gradient_of]
+        for index, tensor in enumerate(own):
+            yield Field(tensor.name, "", f"FUSEGEN_PART({spell(tensor.name, 'arg')}, {index})")
 
 
 class StatisticsOp(_OwnOp):
@@ -31,9 +35,7 @@ class StatisticsOp(_OwnOp):
     rows."""
 
     def __init__(self, plan: Plan, ranks: RankPlan) -> None:
-        super().__init__(plan, ranks.variant)
-        self.program = ranks.statistics
-        self.groups = self.program.groups is not None
+        super().__init__(plan, ranks, ranks.statistics)
 
     def arguments(self) -> list[tuple[str, str, tuple[Dim, ...]]]:
         """The chain's first tensor, by whose sizes the op goes, and what the statistics depend on."""
@@ -41,20 +43,13 @@ class StatisticsOp(_OwnOp):
         return [each for index, each in enumerate(self.sources()) if not index or each[0] in used]
 
     def op(self) -> Op:
-        op, program = self.start("backward", self.program), self.program
-        op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.arguments()]
-        op.first = op.arguments[0].name
-        self.add_numbers(op, program.constants)
-        op.sizes += [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
-        op.checks += [self.read_input(*each) for each in self.arguments()]
-        self.check_groups(op)
-        made = f"glue::empty_statistics({op.like}, dtypes.accumulator, channels, rows)"
-        op.allocations.append(f"const Tensor own = {made};")
-        op.launched = self._launched()
-        op.result = "Tensor"
-        op.results.append("return own;")
-        self.declare_bias(op, program)
-        self.add_schema(op, "Tensor")
+        op = self.start(self.program, "kTensor")
+        (first, role, _), *others = self.arguments()
+        op.fields.append(self.read(self.program, first, role, self.rows_and_channels(self.chain.channels)))
+        op.fields += [self.given(self.program, *each) for each in others]
+        self.add_numbers(op, self.program, self.program.constants)
+        op.fields += self.parts()
+        op.traits.append("over_ranks(&glue::empty_statistics)")
         return op
 
 
@@ -63,41 +58,28 @@ class SumsOp(_OwnOp):
     those gradients of one value a channel that are wanted."""
 
     def __init__(self, plan: Plan, ranks: RankPlan) -> None:
-        super().__init__(plan, ranks.variant)
-        self.program = ranks.sums
-        self.groups = self.program.groups is not None
+        super().__init__(plan, ranks, ranks.sums)
 
     def gradients(self) -> list[Tensor]:
         return [tensor for tensor in self.program.outputs if tensor.gradient_of]
 
     def op(self) -> Op:
-        chain, program = self.chain, self.program
-        op = self.start("backward", program)
-        op.first = self.variant.result_gradient
-        given = [tensor for tensor in program.inputs if tensor.name != op.first]
-        op.arguments += [Argument(name, *TENSOR) for name in (op.first, *(tensor.name for tensor in given))]
-        self.add_numbers(op, program.constants)
-        op.needs = [tensor.gradient_of for tensor in self.gradients()]
-        op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
-        op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
-        op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
-        self.check_groups(op)
+        program, first = self.program, self.variant.result_gradient
+        op = self.start(program, "kList")
         shapes = {name: shape for name, _, shape in self.sources()}
-        for tensor in given:
+        op.fields.append(self.read(program, first, "output", self.rows_and_channels(self.chain.channels)))
+        for tensor in (each for each in program.inputs if each.name != first):
             shape = shapes.get(tensor.name)
-            expected = self.shape_text(shape) if shape is not None else self.sizes_text(tensor)
-            op.checks.append(read(tensor.name, self.dtype_text(tensor), expected))
-        op.allocations.append(f"const Tensor own = glue::empty({op.like}, dtypes.accumulator, {{2 * channels}});")
+            text = self.shape_text(shape) if shape is not None else self.tensor_shape(tensor)
+            op.fields.append(self.read(program, tensor.name, tensor.role, text))
+        self.add_numbers(op, program, program.constants)
+        self.add_needs(op, [tensor.gradient_of for tensor in self.gradients()])
+        op.fields += self.parts()
         for index, tensor in enumerate(self.gradients()):
-            made = f"{op.like}, {self.dtype_text(tensor)}, {self.shape_text(shapes[tensor.gradient_of])}"
-            op.allocations.append(f"const auto {out(tensor.name)} = glue::empty_if(needs[{index}], {made});")
-        op.launched = self._launched()
-        op.results.append("std::vector<Tensor> results{own};")
-        names = [out(tensor.name) for tensor in self.gradients()]
-        op.results += [f"if ({name}) results.push_back(*{name});" for name in names]
-        op.results.append("return results;")
-        self.declare_bias(op, program)
-        self.add_schema(op, "Tensor[]")
+            role = f"{role_text(tensor.role)}{self.shape_text(shapes[tensor.gradient_of])}"
+            text = f"FUSEGEN_GRADIENT({spell(tensor.name, 'arg')}, {index}, {role})"
+            op.fields.append(Field(tensor.name, "result", text))
+        op.traits.append("over_ranks(&glue::empty_sums)")
         return op
 
 

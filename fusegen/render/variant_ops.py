@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from fusegen.ir.axes import Dim
-from fusegen.ir.multiples import text_of
+from fusegen.ir.multiples import text_of, times
 from fusegen.plan.ingredients import statistics_of_ranks
 from fusegen.plan.model import Program, Role, Tensor, Variant
 from fusegen.plan.plan import Plan
-from fusegen.render.launchers_header import SAMPLE_ROWS, argument_tensors, struct, symbol
-from fusegen.render.op import OPTIONAL, OUTER, Argument, Op, arg, dtype_field, out, read
+from fusegen.render.launchers_header import SAMPLE_ROWS, argument_tensors, struct
+from fusegen.render.op import INNER, OUTER, PIECES, Field, Op, role_text, size_text
 from fusegen.render.sizes import sizes
 from fusegen.render.spelling import spell
 
 
 class VariantOps:
-    """The tensors and the types of the ops of one variant."""
+    """The tensors of the ops of one variant."""
 
     def __init__(self, plan: Plan, variant: Variant) -> None:
         self.plan, self.variant, self.chain = plan, variant, variant.chain
-        self.prefix = f"{variant.name}_" if variant.name else ""
         chain = self.chain
         self.samples = variant.forward.draws_samples or variant.backward.draws_samples
         self.groups = variant.forward.groups is not None or variant.backward.groups is not None
         self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
-        self._dims = {chain.rows: "rows", chain.channels: "channels"}
+        self._dims: dict[Dim, Dim] = {chain.rows: "rows", chain.channels: "channels"}
         self._dims |= {f"_{name}_rows": f"{name}_rows" for name in chain.compact}
         if chain.contraction:
             self._dims.setdefault(chain.contraction.width, "in_features")
+        self._own_rows = {f"{name}_rows": f"own_rows({index})" for index, name in enumerate(chain.compact)}
 
     # Which tensors
 
@@ -75,8 +74,7 @@ class VariantOps:
 
     def buffers(self) -> list[Tensor]:
         names = self.chain.buffers
-        used = {t.name: t for p in (self.variant.forward,) for t in p.inputs if t.name in names}
-        return list(used.values())
+        return list({t.name: t for t in self.variant.forward.inputs if t.name in names}.values())
 
     def of_ranks(self) -> list[Tensor]:
         """The statistics of all ranks that the forward op takes; none but over ranks."""
@@ -90,129 +88,86 @@ class VariantOps:
 
     # Parts of an op
 
-    def products(self) -> str:
-        """C++: what makes the products of a package that has precisions."""
-        error_text = f"fusegen_{self.plan.spec.name}_error_text"
-        return f"const glue::Products products(args, precision, dtypes.activation, launch.stream, {error_text});"
+    def start(self, program: Program, returns: str) -> Op:
+        return Op(f"{self.plan.spec.name}_{program.name}", program.name, struct(program), returns)
 
-    def start(self, direction: str, program: Program) -> Op:
-        return Op(
-            name=f"{self.plan.spec.name}_{program.name}",
-            function=program.name,
-            symbol=symbol(self.plan.spec.name, program),
-            struct=struct(program),
-            forward=direction == "forward",
-            groups=program.groups is not None,
-            tiled=self.variant.tiled,
-        )
+    def read(self, program: Program, name: str, role: Role, shape: str, optional: bool = False) -> Field:
+        """An argument that kernels read, if its program does. shape: as of tensor_shape()."""
+        known = {tensor.name for tensor, written in argument_tensors(program) if not written}
+        parameter = self.chain.parameters.get(name)
+        if name not in known:
+            text = f'glue::read("{name}", {role_text(role)}{shape})'
+        else:
+            use = "BIAS" if parameter is not None and parameter.in_product else "READ"
+            text = f"FUSEGEN_{use}({spell(name, 'arg')}, {role_text(role)}{shape})"
+        return Field(name, "tensor", f"{text}.as_optional()" if optional else text, optional)
 
-    def add_numbers(self, op: Op, constants: Sequence[str]) -> None:
-        op.arguments.append(Argument("dtype_mode", "int64_t", "int", ours=True))
-        if self.chain.result.of_rows:  # the backward op sees no tensor of the channels for certain
-            op.arguments.append(Argument("channels", "int64_t", "int", ours=True))
-        if self.groups:
-            op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
-        op.arguments += [Argument(f"{name}_rows", "int64_t", "int", ours=True) for name in self.chain.compact]
-        op.arguments += [Argument(name, "double", "float") for name in constants]
-        if self.samples:
-            op.arguments.append(Argument(SAMPLE_ROWS, "int64_t", "int", ours=True))
-        if self.plan.has_precisions and self.chain.contraction:
-            op.arguments.append(Argument("precision", "int64_t", "int", ours=True))
-            op.arguments += [Argument(name, *OPTIONAL, ours=True) for name in ("operand_pieces", "weight_pieces")]
+    def given(self, program: Program, name: str, role: Role, shape: tuple[Dim, ...], optional: bool = False) -> Field:
+        """An argument of a tensor that the module is given or gives away, or its gradient."""
+        return self.read(program, name, role, self.given_shape(name, shape), optional)
 
-    def add_schema(self, op: Op, result: str) -> None:
-        arguments = ", ".join(f"{a.schema} {a.public}" for a in op.arguments)
-        result = f"({result})" if op.forward else result
-        op.schema = [f"{line} " for line in textwrap.wrap(f"({arguments}) -> {result}", 84, break_on_hyphens=False)]
-        op.schema[-1] = op.schema[-1].rstrip()
-
-    def launched(self, program: Program, made: set[str]) -> list[tuple[str, str]]:
-        """The launcher's arguments. made: the tensors that the op has made itself; others it was given."""
-        found = []
-        for tensor, written in argument_tensors(program):
-            if written:
-                buffer = tensor.name in self.chain.buffers
-                value = f"glue::write({arg(tensor.name) if buffer else out(tensor.name)})"
-            else:
-                value = f"glue::read({spell(tensor.name, 'out' if tensor.name in made else 'in')})"
-                parameter = self.chain.parameters.get(tensor.name)
-                if parameter is not None and parameter.in_product:
-                    value = f"bias_in_product ? nullptr : {value}"
-            found.append((arg(tensor.name), value))
-        found += [(spell(t.name, "own"), f"{t.name}_rows") for t in program.inputs if t.compact]
-        found += [(arg(name), arg(name)) for name in program.constants]
-        return [*found, *([(SAMPLE_ROWS, SAMPLE_ROWS)] if program.draws_samples else [])]
-
-    def read_input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
-        dtype = "ScalarType::Bool" if role == "mask" else f"dtypes.{dtype_field(role)}"
-        return read(name, dtype, self.given_text(name, shape))
-
-    def given_text(self, name: str, shape: tuple[Dim, ...]) -> str:
-        """The shape of a tensor that the module is given or gives away, or its gradient, as C++ sizes."""
+    def given_shape(self, name: str, shape: tuple[Dim, ...]) -> str:
         if self.variant.tiled and name == self.chain.source.name and not self.chain.has_own_images:
-            return "images.inner()"
+            return f", {INNER}"
         if self.variant.tiled and shape == (self.chain.rows, self.chain.channels):
-            return OUTER
+            return f", {OUTER}"
         return self.shape_text(shape)
 
-    def declare_sizes(self, op: Op, of: str) -> None:
-        """of: whether the first argument is the source or the result's gradient, where these may be of images."""
-        if self.variant.tiled:
-            of = "outer" if of == "gradient" or self.chain.has_own_images else "inner"
-            parts = self.chain.number_of_parts
-            divided = f", {parts}" if parts > 1 else ""
-            op.sizes.append(f"const auto images = glue::Images::of_{of}({op.like}{divided});")
-            if parts > 1 and op.forward:
-                op.sizes.append(f'args.divisor("parts", {parts}, images.width());')
-            op.sizes.append("const int64_t rows = images.rows(), channels = images.channels();")
-        else:
-            op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
-            if self.chain.result.of_rows:
-                return  # the number of channels is an argument
-            if not op.forward:
-                op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
-            elif not self.chain.contraction:
-                op.sizes += self.channels_of(f"{op.like}.size(1)")
+    def shape_text(self, shape: Sequence[Dim]) -> str:
+        """The sizes of a tensor, behind its role."""
+        return "".join(f", {self.size_text(dim)}" for dim in shape)
 
-    def channels_of(self, width: str) -> list[str]:
-        """C++: the channels of a part, of a source of this width."""
-        parts = self.chain.number_of_parts
-        if parts == 1:
-            return [f"const int64_t channels = {width};"]
-        return [f'args.divisor("parts", {parts}, {width});', f"const int64_t channels = {width} / {parts};"]
+    def size_text(self, dim: Dim) -> str:
+        return size_text(dim if isinstance(dim, int) else text_of(dim, self._dims), self._own_rows)
 
-    def shape_text(self, shape: tuple[Dim, ...], first: bool = False, second: str = "") -> str:
-        """A shape as C++ sizes. first: where symbols get their values, so that they fit any size."""
-        sizes = [
-            str(dim) if isinstance(dim, int) else "glue::kAny" if first else text_of(dim, self._dims) for dim in shape
-        ]
-        if second:
-            sizes[1] = second
-        return "{" + ", ".join(sizes) + "}"
+    def learnt_shape(self, *named: tuple[Dim, Dim]) -> str:
+        """The sizes of a tensor that tells those of the call: what each is called, and what the spec says."""
+        texts = [(size_text(name, self._own_rows), dim) for name, dim in named]
+        return "".join(f", glue::known({t}, {dim})" if isinstance(dim, int) else f", {t}" for t, dim in texts)
 
-    @staticmethod
-    def sizes_text(tensor: Tensor) -> str:
-        return f"{{{', '.join(map(str, sizes(tensor)))}}}"
+    def rows_and_channels(self, width: Dim, parts: int = 1) -> str:
+        """The shape [rows, channels] of the first tensor of an op. width: the channels of all parts, as the spec has
+        them."""
+        return self.learnt_shape(("rows", self.chain.rows), (times(parts, "channels"), width))
 
-    @staticmethod
-    def dtype_text(tensor: Tensor) -> str:
-        fixed = {"mask": "ScalarType::Bool", **dict.fromkeys(("count", "index", "seed"), "ScalarType::Long")}
-        return fixed.get(tensor.role) or f"dtypes.{dtype_field(tensor.role)}"
+    def tensor_shape(self, tensor: Tensor) -> str:
+        return "".join(f", {size_text(dim, self._own_rows)}" for dim in sizes(tensor))
 
-    def check_rows(self, op: Op) -> None:
-        """The numbers of rows of what has fewer than others."""
-        op.checks += [f'args.divisor("{name}_rows", {name}_rows, rows);' for name in self.chain.compact]
-
-    def check_groups(self, op: Op) -> None:
+    def add_numbers(self, op: Op, program: Program, constants: Sequence[str]) -> None:
+        """The arguments behind the tensors."""
+        op.fields.append(Field("_dtype_mode", "size", "glue::kDtypeMode"))
+        if self.chain.result.of_rows:  # the backward op sees no tensor of the channels for certain
+            op.fields.append(Field("_channels", "size", 'glue::size("_channels", kChannels)'))
         if self.groups:
-            op.checks.append('args.divisor("groups", groups, channels);')
-
-    def check_samples(self, op: Op) -> None:
+            op.fields.append(Field("_groups", "size", 'glue::size("_groups", kGroups)'))
+        read = {tensor.name for tensor in program.inputs if tensor.compact}
+        for index, name in enumerate(self.chain.compact):
+            member = spell(name, "own") if name in read else ""
+            op.fields.append(_size(f"_{name}_rows", f"own_rows({index})", member))
+        for name in constants:
+            known = name in program.constants
+            text = f"FUSEGEN_CONSTANT({spell(name, 'arg')})" if known else f'glue::constant("{name}")'
+            op.fields.append(Field(name, "number", text))
         if self.samples:
-            op.checks.append(f'args.divisor("{SAMPLE_ROWS}", {SAMPLE_ROWS}, rows);')
+            member = SAMPLE_ROWS if program.draws_samples else ""
+            op.fields.append(_size(f"_{SAMPLE_ROWS}", "kSampleRows", member))
+        if self.plan.has_precisions and self.chain.contraction:
+            op.fields.append(Field("_precision", "size", "glue::kPrecision"))
+            op.fields += [Field(name, "tensor", f'glue::pieces("{name}")', is_optional=True) for name in PIECES]
+            op.traits.append("with_products(&glue::in_precision)")
 
-    def declare_bias(self, op: Op, program: Program) -> None:
-        used = {t.name for t in program.given} & {p.name for p in self.chain.parameters.values() if p.in_product}
-        if used:
-            op.sizes.append("// The library adds the bias before it rounds to 16 bits; in float32 the kernels do.")
-            op.sizes.append("const bool bias_in_product = glue::is_narrow(dtypes.activation);")
+    def add_needs(self, op: Op, needs: list[str]) -> None:
+        op.needs = needs
+        op.fields.append(Field("_needs", "flags", f"glue::needs({len(needs)})"))
+
+    def add_images(self, op: Op, of_gradient: bool) -> None:
+        """of_gradient: whether the first argument is the result's gradient, not the source."""
+        if self.variant.tiled:
+            form = OUTER if of_gradient or self.chain.has_own_images else INNER
+            op.traits.append(f"of_images({form}, {self.chain.number_of_parts}, &glue::outer_input<kCopier>)")
+
+
+def _size(name: str, symbol: str, member: str) -> Field:
+    if member:
+        return Field(name, "size", f'FUSEGEN_SIZE("{name}", {symbol}, {member})')
+    return Field(name, "size", f'glue::size("{name}", {symbol})')

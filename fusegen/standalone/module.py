@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
 from fusegen.render.alignment import eager_lines
 from fusegen.render.environment import render
 from fusegen.render.module import call_context, formula, returns
-from fusegen.render.operators import ops
 from fusegen.render.original import construct, signature
 from fusegen.render.regions import base, regions_context
 from fusegen.standalone.header import header
@@ -24,14 +22,12 @@ from fusegen.standalone.support import support_text
 _LAYER = re.compile(r"\bnn\.(?!Parameter\b)(\w+)\(")
 # Lines of a package's constructor for what a standalone module lacks.
 _NOT_HERE = ("_factory", "self._fusegen_initial_", "self.fusegen_precision")
-_WRITTEN = re.compile(r"\([a-z]!\)")
 _EVERYWHERE = [
     *(("", "os"), ("", "torch"), ("torch", "Tensor"), ("torch", "nn")),
     *(("torch.utils.cpp_extension", "load_inline"), ("types", "SimpleNamespace")),
 ]
 # Where a package's call has a reason without words of its own.
 _REFUSED = re.compile(r"if ((?:\(\n.*?\n *\)|[^\n]*)):\n( *)return None, _support\.REFUSED", re.DOTALL)
-_ONE_ROW = re.compile(r"^\w+\.shape\[0\] == 1$|has_no_variance")
 _NO_SHARE = re.compile(r"_support\.is_no_share\(_(\w+)_p\)")
 _CONDITION = "_support.refused("
 
@@ -109,14 +105,13 @@ def _region(named: NamedPlan) -> RegionText:
 def _call(named: NamedPlan) -> dict[str, Any]:
     """What the templates of the operators and the call are given: as in a package, on functions of the extension."""
     context = call_context(named.plan)
-    body = "\n".join([*context["body"], ""]).replace("torch.get_autocast_dtype(", "_support.autocast_dtype(")
+    body = "\n".join([*context["body"], ""])
     body = _REFUSED.sub(lambda found: _with_reason(found[1], found[2]), body)
     return {
         **context,
         "kinds": "()",
         "body": _with_conditions(body).splitlines(),
         "kernels": named.kernels,
-        "schemas": [*_schemas(named.plan)],
     }
 
 
@@ -135,23 +130,10 @@ def _with_conditions(body: str) -> str:
 
 def _text(condition: str) -> str:
     """A condition under which PyTorch refuses a call, in words, as a literal."""
-    if _ONE_ROW.search(condition):
-        return '"expected more than one row: the variance of one has no meaning"'
     share = _NO_SHARE.fullmatch(condition)
     if share:
         return f'"{share[1]}.p must be between 0 and 1"'
     return repr(" ".join(condition.removeprefix("(\n").removesuffix("\n)").split()))
-
-
-def _schemas(plan: Plan) -> list[tuple[str, str]]:
-    """What each op takes and returns; the extension itself tells autograd what it has written."""
-    found = []
-    for op in ops(plan):
-        lines = [f'"{_WRITTEN.sub("", line)}"' for line in op.schema]
-        found.append(
-            (op.function, lines[0] if len(lines) == 1 else "\n            ".join(["(", *lines]) + "\n        )")
-        )
-    return found
 
 
 def _imports(found: dict[str, set[str]]) -> list[list[str]]:

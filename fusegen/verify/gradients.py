@@ -26,13 +26,14 @@ Function = Callable[[Tensor], Tensor]
 @contextlib.contextmanager
 def double_precision(generated: Any) -> Iterator[None]:
     """Lets the module of a package take float64, whose kernels only verification builds have."""
-    plain = generated._MODES
-    key = tuple(torch.float64 for _ in next(iter(plain or generated._AUTOCAST_MODES)))
-    generated._MODES = plain | {key: len(generated._package.dtypes) - 1}
+    package = generated._package
+    plain = package.plain_modes
+    key = tuple(torch.float64 for _ in next(iter(plain or package.autocast_modes)))
+    package.plain_modes = plain | {key: len(package.dtypes) - 1}
     try:
         yield
     finally:
-        generated._MODES = plain
+        package.plain_modes = plain
 
 
 class _Detached(TorchFunctionMode):

@@ -38,27 +38,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters, and of further inputs -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.float32, torch.float32, torch.float32): 0,
-    (torch.float32, torch.float32, torch.bfloat16): 3,
-    (torch.float32, torch.float32, torch.float16): 4,
-    (torch.bfloat16, torch.float32, torch.float32): 5,
-    (torch.bfloat16, torch.float32, torch.bfloat16): 6,
-    (torch.float16, torch.float32, torch.float32): 7,
-    (torch.float16, torch.float32, torch.float16): 8,
-}
-
 _package = _support.Package(
     name="batchnorm2d_add_relu",
     module=__name__,
     file=__file__,
-    sources="b99d9b0a137b",  # the digest of what _C.so is compiled from
+    sources="e5ff8f8a6a30",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter", "rest_dtype"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -73,6 +57,15 @@ _package = _support.Package(
         (torch.float16, torch.float16, torch.float32, torch.float16),
         (torch.float64, torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter", "rest_dtype"),
+    plain=(0, 1, 2),
+    autocast=(0, 3, 4, 5, 6, 7, 8),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "channels"),
+    ("rest_dtype", "rows", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
 )
 
 # Normalises with the batch's statistics and moves the running ones.
@@ -84,12 +77,7 @@ _train = _support.Operator(
         ("accumulator", "channels"),
         ("accumulator", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "channels"),
-        ("rest_dtype", "rows", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=False,
     tiled=True,
     own_source=True,
@@ -102,12 +90,7 @@ _eval = _support.Operator(
     results=(  # the dtype's role and the sizes of each
         ("output", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "channels"),
-        ("rest_dtype", "rows", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=False,
     tiled=True,
     own_source=True,
@@ -161,9 +144,7 @@ class Batchnorm2dAddRelu(_support.FusedModule):
     def _fusegen_call(self, x, rest, *, _device, _count):
         bn = self._modules.get("bn")
         _why = _support.obstacle(
-            self,
-            (x, rest),
-            (("bn", bn, nn.BatchNorm2d),),
+            self, (x, rest), (("bn", bn, nn.BatchNorm2d),)
         )
         if _why:
             return None, _why
@@ -173,19 +154,13 @@ class Batchnorm2dAddRelu(_support.FusedModule):
             return None, _support.OTHER_POSITIONS
         _channels = _width = x.shape[1] if bn_weight is None else bn_weight.shape[-1]
         if x.shape[1] != _width:
-            _came = list(x.shape)
-            raise ValueError(
-                f"{_package.name}: x must be [batch, {_width}, height, width], got {_came}"
-            )
+            _form = f"batch, {_width}, height, width"
+            raise _support.other_shape_of(_package, "x", x, _form)
         _shape = (x.shape[0], _channels, *x.shape[2:])
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        _parameter = _activation if bn_weight is None else bn_weight.dtype
-        _key = (_activation, _parameter, rest.dtype)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            bn_weight, (rest.dtype,), False)
+        if _why:
+            return None, _why
         _why = (
             _misfit(("bn.weight", "bn.bias"), (bn_weight, bn_bias), _parameter,
                 (_channels,))
@@ -193,16 +168,12 @@ class Batchnorm2dAddRelu(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _bn_mean = _tensor(bn, "running_mean")
-        _bn_var = _tensor(bn, "running_var")
-        if (_bn_mean is None) != (_bn_var is None):
-            return None, _support.HALF_TRACKED
-        # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        if not (bn.training or _bn_mean is None):
-            _why = _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
-                (_channels,))
-            if _why:
-                return None, _why
+        _norms, _is_frozen, _why = _support.running_statistics((("bn", bn),), _parameter, _channels,
+            _support.has_no_variance, _shape)
+        if _why:
+            return None, _why
+        ((_bn_mean, _bn_var, _bn_batches, _bn_momentum),) = _norms
+        if _is_frozen:
             _why = (
                 _support.not_numbers(bn.eps)
                 or _support.refused(bn.eps < 0)
@@ -213,38 +184,13 @@ class Batchnorm2dAddRelu(_support.FusedModule):
             return _eval, (
                 _support.Pictured(x), rest, bn_weight, bn_bias, _bn_mean, _bn_var, _mode, bn.eps,
             )
-        if _support.has_no_variance(_shape):
-            return None, _support.REFUSED
-        _bn_momentum = bn.momentum
-        _bn_cumulative = _bn_momentum is None
-        if _bn_cumulative:  # a cumulative average, by the count on the device
-            _bn_momentum = 0.0
-        _why = _support.not_numbers(_bn_momentum)
-        if _why:
-            return None, _why
-        if _bn_momentum < 0:
-            return None, _support.NEGATIVE_MOMENTUM
-        _bn_batches = None
-        if bn.training and bn.track_running_stats:
-            _bn_batches = _tensor(bn, "num_batches_tracked")
-            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
-                _channels)
-            if _why:
-                return None, _why
-        else:
-            _bn_mean, _bn_var = None, None
         _why = (
             _support.not_numbers(bn.eps)
             or _support.refused(bn.eps <= 0)
         )
         if _why:
             return None, _why
-        if _bn_cumulative and _bn_batches is not None:
-            _bn_momentum = -1.0  # to the kernels: by the count
-            if _count:
-                # All blocks of the kernels read it, so none of them may count.
-                _bn_batches.add_(1)
         return _train, (
             _support.Pictured(x), rest, bn_weight, bn_bias, _bn_batches, _bn_mean, _bn_var,
-            _mode, bn.eps, _bn_momentum,
+            _mode, bn.eps, _support.counted(_bn_momentum, _bn_batches, _count),
         )

@@ -37,22 +37,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="conv2d_batchnorm_scaling",
     module=__name__,
     file=__file__,
-    sources="6ee3db9971ec",  # the digest of what _C.so is compiled from
+    sources="713a1a397302",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -63,6 +52,15 @@ _package = _support.Package(
         (torch.float16, torch.float16, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
 )
 
 # Normalises with the batch's statistics and moves the running ones.
@@ -74,12 +72,7 @@ _train = _support.Operator(
         ("accumulator", "channels"),
         ("accumulator", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=False,
     tiled=True,
 )
@@ -91,12 +84,7 @@ _eval = _support.Operator(
     results=(  # the dtype's role and the sizes of each
         ("output", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=False,
     tiled=True,
 )
@@ -158,9 +146,7 @@ class Conv2dBatchnormScaling(_support.FusedModule):
         conv = self._modules.get("conv")
         bn = self._modules.get("bn")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("conv", conv, nn.Conv2d), ("bn", bn, nn.BatchNorm2d)),
+            self, (x,), (("conv", conv, nn.Conv2d), ("bn", bn, nn.BatchNorm2d))
         )
         if _why:
             return None, _why
@@ -176,21 +162,13 @@ class Conv2dBatchnormScaling(_support.FusedModule):
         _channels = conv_weight.shape[0]
         _width = conv_weight.shape[1] * conv.groups
         if x.shape[1] != _width:
-            _came = list(x.shape)
-            raise ValueError(
-                f"{_package.name}: x must be [batch, {_width}, height, width], got {_came}"
-            )
+            _form = f"batch, {_width}, height, width"
+            raise _support.other_shape_of(_package, "x", x, _form)
         _shape = _support.result_shape(conv, x, conv_weight, _channels)
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if conv_bias is None else conv_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            conv_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("conv.weight", conv_weight, _activation, _autocast)
             or _misfit(("conv.bias", "bn.weight", "bn.bias"), (conv_bias, bn_weight, bn_bias),
@@ -201,16 +179,12 @@ class Conv2dBatchnormScaling(_support.FusedModule):
         conv_result = _support.Convolved(
             conv, x, conv_weight, _activation
         )
-        _bn_mean = _tensor(bn, "running_mean")
-        _bn_var = _tensor(bn, "running_var")
-        if (_bn_mean is None) != (_bn_var is None):
-            return None, _support.HALF_TRACKED
-        # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        if not (bn.training or _bn_mean is None):
-            _why = _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
-                (_channels,))
-            if _why:
-                return None, _why
+        _norms, _is_frozen, _why = _support.running_statistics((("bn", bn),), _parameter, _channels,
+            _support.has_no_variance, _shape)
+        if _why:
+            return None, _why
+        ((_bn_mean, _bn_var, _bn_batches, _bn_momentum),) = _norms
+        if _is_frozen:
             _why = (
                 _support.not_numbers(bn.eps, self.scaling_factor)
                 or _support.refused(bn.eps < 0)
@@ -223,26 +197,6 @@ class Conv2dBatchnormScaling(_support.FusedModule):
                 conv_result, conv_bias, bn_weight, bn_bias, _bn_mean, _bn_var, _mode, bn.eps,
                 self.scaling_factor,
             )
-        if _support.has_no_variance(_shape):
-            return None, _support.REFUSED
-        _bn_momentum = bn.momentum
-        _bn_cumulative = _bn_momentum is None
-        if _bn_cumulative:  # a cumulative average, by the count on the device
-            _bn_momentum = 0.0
-        _why = _support.not_numbers(_bn_momentum)
-        if _why:
-            return None, _why
-        if _bn_momentum < 0:
-            return None, _support.NEGATIVE_MOMENTUM
-        _bn_batches = None
-        if bn.training and bn.track_running_stats:
-            _bn_batches = _tensor(bn, "num_batches_tracked")
-            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
-                _channels)
-            if _why:
-                return None, _why
-        else:
-            _bn_mean, _bn_var = None, None
         _why = (
             _support.not_numbers(bn.eps, self.scaling_factor)
             or _support.refused(bn.eps <= 0)
@@ -250,12 +204,8 @@ class Conv2dBatchnormScaling(_support.FusedModule):
         )
         if _why:
             return None, _why
-        if _bn_cumulative and _bn_batches is not None:
-            _bn_momentum = -1.0  # to the kernels: by the count
-            if _count:
-                # All blocks of the kernels read it, so none of them may count.
-                _bn_batches.add_(1)
         return _train, (
             conv_result, conv_bias, bn_weight, bn_bias, _bn_batches, _bn_mean, _bn_var,
-            _mode, bn.eps, _bn_momentum, self.scaling_factor,
+            _mode, bn.eps, _support.counted(_bn_momentum, _bn_batches, _count),
+            self.scaling_factor,
         )

@@ -39,24 +39,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters, and of further inputs -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32, torch.float32): 3,
-    (torch.bfloat16, torch.float32, torch.bfloat16): 4,
-    (torch.float16, torch.float32, torch.float32): 5,
-    (torch.float16, torch.float32, torch.float16): 6,
-}
-
 _package = _support.Package(
     name="convtranspose3d_add_hardswish",
     module=__name__,
     file=__file__,
-    sources="e967d9b363f5",  # the digest of what _C.so is compiled from
+    sources="690002f99d6a",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter", "add_input_dtype"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -69,6 +56,14 @@ _package = _support.Package(
         (torch.float16, torch.float16, torch.float32, torch.float16),
         (torch.float64, torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter", "add_input_dtype"),
+    plain=(0, 1, 2),
+    autocast=(3, 4, 5, 6),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "channels"),
+    ("add_input_dtype", "rows", "channels"),
+    ("parameter", "channels"),
 )
 
 # The fused chain.
@@ -78,11 +73,7 @@ _fused = _support.Operator(
     results=(  # the dtype's role and the sizes of each
         ("output", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "channels"),
-        ("add_input_dtype", "rows", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=False,
     tiled=True,
 )
@@ -145,9 +136,7 @@ class Convtranspose3dAddHardswish(_support.FusedModule):
     def _fusegen_call(self, x, add_input, *, _device, _count):
         conv_transpose = self._modules.get("conv_transpose")
         _why = _support.obstacle(
-            self,
-            (x, add_input),
-            (("conv_transpose", conv_transpose, nn.ConvTranspose3d),),
+            self, (x, add_input), (("conv_transpose", conv_transpose, nn.ConvTranspose3d),)
         )
         if _why:
             return None, _why
@@ -162,21 +151,13 @@ class Convtranspose3dAddHardswish(_support.FusedModule):
         _channels = conv_transpose_weight.shape[1] * conv_transpose.groups
         _width = conv_transpose_weight.shape[0]
         if x.shape[1] != _width:
-            _came = list(x.shape)
-            raise ValueError(
-                f"{_package.name}: x must be [batch, {_width}, depth, height, width], got {_came}"
-            )
+            _form = f"batch, {_width}, depth, height, width"
+            raise _support.other_shape_of(_package, "x", x, _form)
         _shape = _support.result_shape(conv_transpose, x, conv_transpose_weight, _channels)
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if conv_transpose_bias is None else conv_transpose_bias.dtype
-        _key = (_activation, _parameter, add_input.dtype)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            conv_transpose_bias, (add_input.dtype,), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("conv_transpose.weight", conv_transpose_weight,
                 _activation, _autocast)

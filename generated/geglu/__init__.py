@@ -39,22 +39,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="geglu",
     module=__name__,
     file=__file__,
-    sources="03a8be20f4b6",  # the digest of what _C.so is compiled from
+    sources="bda06ef18c0b",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -65,6 +54,14 @@ _package = _support.Package(
         (torch.float16, torch.float16, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", (2, "channels"), "in_features"),
+    ("parameter", (2, "channels")),
 )
 
 # The fused chain.
@@ -75,11 +72,7 @@ _fused = _support.Operator(
         ("output", "rows", "channels"),
         ("activation", "rows", (2, "channels")),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", (2, "channels"), "in_features"),
-        ("parameter", (2, "channels")),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -138,9 +131,7 @@ class GeGLU(_support.FusedModule):
     def _fusegen_call(self, x, *, _device, _count):
         proj = self._modules.get("proj")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("proj", proj, nn.Linear),),
+            self, (x,), (("proj", proj, nn.Linear),)
         )
         if _why:
             return None, _why
@@ -154,18 +145,11 @@ class GeGLU(_support.FusedModule):
             return None, _support.UNEQUAL_PARTS
         _channels //= 2
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if proj_bias is None else proj_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            proj_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("proj.weight", proj_weight, _activation, _autocast)
             or _misfit(("proj.bias",), (proj_bias,), _parameter, (2 * _channels,))

@@ -39,22 +39,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="gemm_batchnorm_gelu_relu",
     module=__name__,
     file=__file__,
-    sources="977490a74dd5",  # the digest of what _C.so is compiled from
+    sources="394534ac2cbc",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -65,6 +54,16 @@ _package = _support.Package(
         (torch.float16, torch.float16, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
 )
 
 # Normalises with the batch's statistics and moves the running ones.
@@ -77,13 +76,7 @@ _train = _support.Operator(
         ("accumulator", "channels"),
         ("accumulator", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -96,13 +89,7 @@ _eval = _support.Operator(
         ("output", "rows", "channels"),
         ("activation", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -163,9 +150,7 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         gemm = self._modules.get("gemm")
         batch_norm = self._modules.get("batch_norm")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("gemm", gemm, nn.Linear), ("batch_norm", batch_norm, nn.BatchNorm1d)),
+            self, (x,), (("gemm", gemm, nn.Linear), ("batch_norm", batch_norm, nn.BatchNorm1d))
         )
         if _why:
             return None, _why
@@ -178,18 +163,11 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
             return None, _why
         _channels, _width = gemm_weight.shape
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if gemm_bias is None else gemm_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            gemm_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("gemm.weight", gemm_weight, _activation, _autocast)
             or _misfit(("gemm.bias", "batch_norm.weight", "batch_norm.bias"), (gemm_bias,
@@ -202,16 +180,12 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         if _autocast:
             gemm_input = gemm_input.to(_activation)
             gemm_weight = gemm_weight.to(_activation)
-        _batch_norm_mean = _tensor(batch_norm, "running_mean")
-        _batch_norm_var = _tensor(batch_norm, "running_var")
-        if (_batch_norm_mean is None) != (_batch_norm_var is None):
-            return None, _support.HALF_TRACKED
-        # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        if not (batch_norm.training or _batch_norm_mean is None):
-            _why = _misfit(("batch_norm.running_mean", "batch_norm.running_var"),
-                (_batch_norm_mean, _batch_norm_var), _parameter, (_channels,))
-            if _why:
-                return None, _why
+        _norms, _is_frozen, _why = _support.running_statistics((("batch_norm", batch_norm),),
+            _parameter, _channels, _support.is_one_row, x)
+        if _why:
+            return None, _why
+        ((_batch_norm_mean, _batch_norm_var, _batch_norm_batches, _batch_norm_momentum),) = _norms
+        if _is_frozen:
             _why = (
                 _support.not_numbers(batch_norm.eps)
                 or _support.refused(batch_norm.eps < 0)
@@ -223,39 +197,15 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
                 gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias,
                 _batch_norm_mean, _batch_norm_var, _mode, batch_norm.eps, _precision, None, None,
             )
-        if x.shape[0] == 1:
-            return None, _support.REFUSED
-        _batch_norm_momentum = batch_norm.momentum
-        _batch_norm_cumulative = _batch_norm_momentum is None
-        if _batch_norm_cumulative:  # a cumulative average, by the count on the device
-            _batch_norm_momentum = 0.0
-        _why = _support.not_numbers(_batch_norm_momentum)
-        if _why:
-            return None, _why
-        if _batch_norm_momentum < 0:
-            return None, _support.NEGATIVE_MOMENTUM
-        _batch_norm_batches = None
-        if batch_norm.training and batch_norm.track_running_stats:
-            _batch_norm_batches = _tensor(batch_norm, "num_batches_tracked")
-            _why = _support.misfit_statistics("batch_norm", _batch_norm_mean, _batch_norm_var,
-                _batch_norm_batches, _parameter, _channels)
-            if _why:
-                return None, _why
-        else:
-            _batch_norm_mean, _batch_norm_var = None, None
         _why = (
             _support.not_numbers(batch_norm.eps)
             or _support.refused(batch_norm.eps <= 0)
         )
         if _why:
             return None, _why
-        if _batch_norm_cumulative and _batch_norm_batches is not None:
-            _batch_norm_momentum = -1.0  # to the kernels: by the count
-            if _count:
-                # All blocks of the kernels read it, so none of them may count.
-                _batch_norm_batches.add_(1)
         return _train, (
             gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias,
             _batch_norm_batches, _batch_norm_mean, _batch_norm_var, _mode, batch_norm.eps,
-            _batch_norm_momentum, _precision, None, None,
+            _support.counted(_batch_norm_momentum, _batch_norm_batches, _count), _precision,
+            None, None,
         )

@@ -38,22 +38,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="gemm_scale_bn",
     module=__name__,
     file=__file__,
-    sources="161b3d7cd0ed",  # the digest of what _C.so is compiled from
+    sources="3a63a675bfc8",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -64,6 +53,17 @@ _package = _support.Package(
         (torch.float16, torch.float32, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
 )
 
 # Normalises with the batch's statistics and moves the running ones.
@@ -76,14 +76,7 @@ _train = _support.Operator(
         ("accumulator", "channels"),
         ("accumulator", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -96,14 +89,7 @@ _eval = _support.Operator(
         ("output", "rows", "channels"),
         ("activation", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -171,9 +157,7 @@ class GemmScaleBn(_support.FusedModule):
         gemm = self._modules.get("gemm")
         bn = self._modules.get("bn")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("gemm", gemm, nn.Linear), ("bn", bn, nn.BatchNorm1d)),
+            self, (x,), (("gemm", gemm, nn.Linear), ("bn", bn, nn.BatchNorm1d))
         )
         if _why:
             return None, _why
@@ -187,18 +171,11 @@ class GemmScaleBn(_support.FusedModule):
             return None, _why
         _channels, _width = gemm_weight.shape
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if gemm_bias is None else gemm_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            gemm_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("gemm.weight", gemm_weight, _activation, _autocast)
             or _misfit(("gemm.bias", "scale", "bn.weight", "bn.bias"), (gemm_bias, scale,
@@ -211,16 +188,12 @@ class GemmScaleBn(_support.FusedModule):
         if _autocast:
             gemm_input = gemm_input.to(_activation)
             gemm_weight = gemm_weight.to(_activation)
-        _bn_mean = _tensor(bn, "running_mean")
-        _bn_var = _tensor(bn, "running_var")
-        if (_bn_mean is None) != (_bn_var is None):
-            return None, _support.HALF_TRACKED
-        # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        if not (bn.training or _bn_mean is None):
-            _why = _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
-                (_channels,))
-            if _why:
-                return None, _why
+        _norms, _is_frozen, _why = _support.running_statistics((("bn", bn),), _parameter, _channels,
+            _support.is_one_row, x)
+        if _why:
+            return None, _why
+        ((_bn_mean, _bn_var, _bn_batches, _bn_momentum),) = _norms
+        if _is_frozen:
             _why = (
                 _support.not_numbers(bn.eps)
                 or _support.refused(bn.eps < 0)
@@ -232,38 +205,14 @@ class GemmScaleBn(_support.FusedModule):
                 gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, _bn_mean,
                 _bn_var, _mode, bn.eps, _precision, None, None,
             )
-        if x.shape[0] == 1:
-            return None, _support.REFUSED
-        _bn_momentum = bn.momentum
-        _bn_cumulative = _bn_momentum is None
-        if _bn_cumulative:  # a cumulative average, by the count on the device
-            _bn_momentum = 0.0
-        _why = _support.not_numbers(_bn_momentum)
-        if _why:
-            return None, _why
-        if _bn_momentum < 0:
-            return None, _support.NEGATIVE_MOMENTUM
-        _bn_batches = None
-        if bn.training and bn.track_running_stats:
-            _bn_batches = _tensor(bn, "num_batches_tracked")
-            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
-                _channels)
-            if _why:
-                return None, _why
-        else:
-            _bn_mean, _bn_var = None, None
         _why = (
             _support.not_numbers(bn.eps)
             or _support.refused(bn.eps <= 0)
         )
         if _why:
             return None, _why
-        if _bn_cumulative and _bn_batches is not None:
-            _bn_momentum = -1.0  # to the kernels: by the count
-            if _count:
-                # All blocks of the kernels read it, so none of them may count.
-                _bn_batches.add_(1)
         return _train, (
             gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, _bn_batches,
-            _bn_mean, _bn_var, _mode, bn.eps, _bn_momentum, _precision, None, None,
+            _bn_mean, _bn_var, _mode, bn.eps, _support.counted(_bn_momentum, _bn_batches,
+            _count), _precision, None, None,
         )

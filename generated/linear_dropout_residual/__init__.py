@@ -38,24 +38,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters, and of further inputs -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32, torch.float32): 3,
-    (torch.bfloat16, torch.float32, torch.bfloat16): 4,
-    (torch.float16, torch.float32, torch.float32): 5,
-    (torch.float16, torch.float32, torch.float16): 6,
-}
-
 _package = _support.Package(
     name="linear_dropout_residual",
     module=__name__,
     file=__file__,
-    sources="41e9990f89c2",  # the digest of what _C.so is compiled from
+    sources="7c1111eab26e",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter", "residual_dtype"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -68,6 +55,15 @@ _package = _support.Package(
         (torch.float16, torch.float16, torch.float32, torch.float16),
         (torch.float64, torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter", "residual_dtype"),
+    plain=(0, 1, 2),
+    autocast=(3, 4, 5, 6),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("residual_dtype", "rows", "channels"),
+    ("parameter", "channels"),
 )
 
 # Normalises with the batch's statistics and moves the running ones.
@@ -77,12 +73,7 @@ _train = _support.Operator(
     results=(  # the dtype's role and the sizes of each
         ("output", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("residual_dtype", "rows", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     same={2: -1},
     precisions=True,
@@ -95,12 +86,7 @@ _eval = _support.Operator(
     results=(  # the dtype's role and the sizes of each
         ("output", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("residual_dtype", "rows", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     same={2: -1},
     precisions=True,
@@ -174,10 +160,8 @@ class LinearDropoutResidual(_support.FusedModule):
         drop = self._modules.get("drop")
         path = self._modules.get("path")
         _why = _support.obstacle(
-            self,
-            (x, residual),
-            (("linear", linear, nn.Linear), ("drop", drop, nn.Dropout), ("path", path,
-             _support.DropPath)),
+            self, (x, residual), (("linear", linear, nn.Linear), ("drop", drop, nn.Dropout),
+            ("path", path, _support.DropPath))
         )
         if _why:
             return None, _why
@@ -188,18 +172,11 @@ class LinearDropoutResidual(_support.FusedModule):
             return None, _why
         _channels, _width = linear_weight.shape
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if linear_bias is None else linear_bias.dtype
-        _key = (_activation, _parameter, residual.dtype)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            linear_bias, (residual.dtype,), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("linear.weight", linear_weight, _activation, _autocast)
             or _misfit(("linear.bias",), (linear_bias,), _parameter, (_channels,))

@@ -38,22 +38,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="linear_layernorm_gelu",
     module=__name__,
     file=__file__,
-    sources="1b87188d4e29",  # the digest of what _C.so is compiled from
+    sources="ca762f9ddebc",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -64,6 +53,16 @@ _package = _support.Package(
         (torch.float16, torch.float32, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
 )
 
 # The fused chain.
@@ -76,13 +75,7 @@ _fused = _support.Operator(
         ("accumulator", "rows", 1),
         ("accumulator", "rows", 1),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -143,9 +136,7 @@ class LinearLayernormGelu(_support.FusedModule):
         linear = self._modules.get("linear")
         norm = self._modules.get("norm")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("linear", linear, nn.Linear), ("norm", norm, nn.LayerNorm)),
+            self, (x,), (("linear", linear, nn.Linear), ("norm", norm, nn.LayerNorm))
         )
         if _why:
             return None, _why
@@ -158,18 +149,11 @@ class LinearLayernormGelu(_support.FusedModule):
             return None, _why
         _channels, _width = linear_weight.shape
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if linear_bias is None else linear_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            linear_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("linear.weight", linear_weight, _activation, _autocast)
             or _misfit(("linear.bias", "norm.weight", "norm.bias"), (linear_bias, norm_weight,

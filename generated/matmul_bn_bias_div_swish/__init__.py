@@ -41,22 +41,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="matmul_bn_bias_div_swish",
     module=__name__,
     file=__file__,
-    sources="610835412ddb",  # the digest of what _C.so is compiled from
+    sources="402282006813",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -67,6 +56,17 @@ _package = _support.Package(
         (torch.float16, torch.float32, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", 1),
 )
 
 # Normalises with the batch's statistics and moves the running ones.
@@ -79,14 +79,7 @@ _train = _support.Operator(
         ("accumulator", "channels"),
         ("accumulator", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", 1),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -99,14 +92,7 @@ _eval = _support.Operator(
         ("output", "rows", "channels"),
         ("activation", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", 1),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -180,9 +166,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         matmul = self._modules.get("matmul")
         bn = self._modules.get("bn")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("matmul", matmul, nn.Linear), ("bn", bn, nn.BatchNorm1d)),
+            self, (x,), (("matmul", matmul, nn.Linear), ("bn", bn, nn.BatchNorm1d))
         )
         if _why:
             return None, _why
@@ -196,18 +180,11 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
             return None, _why
         _channels, _width = matmul_weight.shape
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if matmul_bias is None else matmul_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            matmul_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("matmul.weight", matmul_weight, _activation, _autocast)
             or _misfit(("matmul.bias", "bn.weight", "bn.bias"), (matmul_bias, bn_weight,
@@ -221,16 +198,12 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         if _autocast:
             matmul_input = matmul_input.to(_activation)
             matmul_weight = matmul_weight.to(_activation)
-        _bn_mean = _tensor(bn, "running_mean")
-        _bn_var = _tensor(bn, "running_var")
-        if (_bn_mean is None) != (_bn_var is None):
-            return None, _support.HALF_TRACKED
-        # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        if not (bn.training or _bn_mean is None):
-            _why = _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
-                (_channels,))
-            if _why:
-                return None, _why
+        _norms, _is_frozen, _why = _support.running_statistics((("bn", bn),), _parameter, _channels,
+            _support.is_one_row, x)
+        if _why:
+            return None, _why
+        ((_bn_mean, _bn_var, _bn_batches, _bn_momentum),) = _norms
+        if _is_frozen:
             _why = (
                 _support.not_numbers(bn.eps, self.divide_value)
                 or _support.refused(bn.eps < 0)
@@ -243,26 +216,6 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
                 matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias, _bn_mean,
                 _bn_var, _mode, bn.eps, self.divide_value, _precision, None, None,
             )
-        if x.shape[0] == 1:
-            return None, _support.REFUSED
-        _bn_momentum = bn.momentum
-        _bn_cumulative = _bn_momentum is None
-        if _bn_cumulative:  # a cumulative average, by the count on the device
-            _bn_momentum = 0.0
-        _why = _support.not_numbers(_bn_momentum)
-        if _why:
-            return None, _why
-        if _bn_momentum < 0:
-            return None, _support.NEGATIVE_MOMENTUM
-        _bn_batches = None
-        if bn.training and bn.track_running_stats:
-            _bn_batches = _tensor(bn, "num_batches_tracked")
-            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
-                _channels)
-            if _why:
-                return None, _why
-        else:
-            _bn_mean, _bn_var = None, None
         _why = (
             _support.not_numbers(bn.eps, self.divide_value)
             or _support.refused(bn.eps <= 0)
@@ -270,13 +223,8 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         )
         if _why:
             return None, _why
-        if _bn_cumulative and _bn_batches is not None:
-            _bn_momentum = -1.0  # to the kernels: by the count
-            if _count:
-                # All blocks of the kernels read it, so none of them may count.
-                _bn_batches.add_(1)
         return _train, (
             matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias, _bn_batches,
-            _bn_mean, _bn_var, _mode, bn.eps, _bn_momentum, self.divide_value, _precision,
-            None, None,
+            _bn_mean, _bn_var, _mode, bn.eps, _support.counted(_bn_momentum, _bn_batches,
+            _count), self.divide_value, _precision, None, None,
         )

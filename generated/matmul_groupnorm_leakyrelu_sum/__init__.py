@@ -39,22 +39,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="matmul_groupnorm_leakyrelu_sum",
     module=__name__,
     file=__file__,
-    sources="21d54d208d90",  # the digest of what _C.so is compiled from
+    sources="6a4ecceb137c",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -65,6 +54,16 @@ _package = _support.Package(
         (torch.float16, torch.float32, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
 )
 
 # The fused chain.
@@ -77,13 +76,7 @@ _fused = _support.Operator(
         ("accumulator", "rows", "groups"),
         ("accumulator", "rows", "groups"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -151,9 +144,7 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
         fc = self._modules.get("fc")
         gn = self._modules.get("gn")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("fc", fc, nn.Linear), ("gn", gn, nn.GroupNorm)),
+            self, (x,), (("fc", fc, nn.Linear), ("gn", gn, nn.GroupNorm))
         )
         if _why:
             return None, _why
@@ -166,18 +157,11 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
             return None, _why
         _channels, _width = fc_weight.shape
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if fc_bias is None else fc_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            fc_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("fc.weight", fc_weight, _activation, _autocast)
             or _misfit(("fc.bias", "gn.weight", "gn.bias"), (fc_bias, gn_weight, gn_bias),

@@ -40,22 +40,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="matmul_swish_sum_groupnorm",
     module=__name__,
     file=__file__,
-    sources="79da16a1da06",  # the digest of what _C.so is compiled from
+    sources="f981a34d83de",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -66,6 +55,17 @@ _package = _support.Package(
         (torch.float16, torch.float32, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
+    ("parameter", "channels"),
 )
 
 # The fused chain.
@@ -78,14 +78,7 @@ _fused = _support.Operator(
         ("accumulator", "rows", "groups"),
         ("accumulator", "rows", "groups"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -154,9 +147,8 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         matmul = self._modules.get("matmul")
         group_norm = self._modules.get("group_norm")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("matmul", matmul, nn.Linear), ("group_norm", group_norm, nn.GroupNorm)),
+            self, (x,), (("matmul", matmul, nn.Linear), ("group_norm", group_norm,
+            nn.GroupNorm))
         )
         if _why:
             return None, _why
@@ -170,18 +162,11 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
             return None, _why
         _channels, _width = matmul_weight.shape
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if matmul_bias is None else matmul_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            matmul_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("matmul.weight", matmul_weight, _activation, _autocast)
             or _misfit(("matmul.bias", "bias", "group_norm.weight", "group_norm.bias"),

@@ -5,31 +5,28 @@ It needs torch and nothing else. Of the modules here a directory has those that 
 
 from importlib import import_module
 
-from .dimensions import Dimensions, spread
+from .dimensions import Dimensions, other_shape_of, spread
 from .drawn_seed import draw_seed
 from .dropout import DropPath, is_no_share, sample_rows, share
+from .dtype_modes import choose_mode
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator
 from .package import Package
 from .precisions import check_precision, choose_precision
 from .stand_in import (
     DROPS_FROZEN,
-    HALF_TRACKED,
-    NEGATIVE_MOMENTUM,
     NO_ROWS,
+    ONE_ROW,
     OTHER_GROUPS,
     OTHER_SHAPE,
     REFUSED,
-    SOME_FROZEN,
     UNEQUAL_PARTS,
     Eager,
     elsewhere,
     is_autocast,
     misfit,
     misfit_operand,
-    misfit_statistics,
     misfit_weight,
-    no_mode,
     obstacle,
     other_shape,
     tensor,
@@ -39,13 +36,11 @@ from .trailing import Flattened, flat_parameter, widened
 
 __all__ = [
     "DROPS_FROZEN",
-    "HALF_TRACKED",
-    "NEGATIVE_MOMENTUM",
     "NO_ROWS",
+    "ONE_ROW",
     "OTHER_GROUPS",
     "OTHER_SHAPE",
     "REFUSED",
-    "SOME_FROZEN",
     "UNEQUAL_PARTS",
     "Dimensions",
     "DropPath",
@@ -57,6 +52,7 @@ __all__ = [
     "Package",
     "check_precision",
     "check_shape",
+    "choose_mode",
     "choose_precision",
     "draw_seed",
     "elsewhere",
@@ -65,11 +61,10 @@ __all__ = [
     "is_no_share",
     "misfit",
     "misfit_operand",
-    "misfit_statistics",
     "misfit_weight",
-    "no_mode",
     "obstacle",
     "other_shape",
+    "other_shape_of",
     "sample_rows",
     "share",
     "spread",
@@ -80,6 +75,7 @@ __all__ = [
 
 # Modules that not all packages use, and what packages take of them: imported when one asks for it.
 _OPTIONAL = {
+    "batch_norms": ("counted", "is_one_row", "running_statistics"),
     "batches": ("EMPTY", "OTHER_BATCH", "Multiplied"),
     "constants": ("beyond", "far_from_one", "not_numbers", "refused", "uncounted"),
     "convolution": ("UNBATCHED", "Convolved", "misfit_convolution", "result_shape"),

@@ -1,12 +1,13 @@
 // Checks of the arguments of an op. Errors name the op, the argument, what was expected, what came.
 #pragma once
 
-#include "torch_glue.h"
+#include "torch_op.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 
@@ -31,7 +32,7 @@ inline std::string device_text(const Device& device) {
 //   buffer   written by a kernel (running statistics): must be contiguous, is never copied
 class Arguments {
  public:
-  Arguments(const char* op, const char* first_name, const Tensor& first)
+  Arguments(const char* op, std::string_view first_name, const Tensor& first)
       : op_(op), first_name_(first_name), device_(first.device()) {
     if (device_.type() != kDevice) {
       fail(op_, first_name, ": expected device ", device_text(Device(kDevice)), ", got ",
@@ -39,7 +40,7 @@ class Arguments {
     }
   }
 
-  void matrix(const char* name, const Tensor& tensor, ScalarType dtype, Shape shape) const {
+  void matrix(std::string_view name, const Tensor& tensor, ScalarType dtype, Shape shape) const {
     if (tensor.device() != device_) {
       fail(op_, name, ": expected device ", device_text(device_), " as ", first_name_, ", got ",
            device_text(tensor.device()));
@@ -54,58 +55,59 @@ class Arguments {
     }
   }
 
-  [[nodiscard]] Tensor input(const char* name, const Tensor& tensor, ScalarType dtype,
+  [[nodiscard]] Tensor input(std::string_view name, const Tensor& tensor, ScalarType dtype,
                              Shape shape) const {
     matrix(name, tensor, dtype, shape);
     return tensor.is_contiguous() ? tensor : contiguous(tensor);
   }
 
-  void buffer(const char* name, const Tensor& tensor, ScalarType dtype, Shape shape) const {
+  void buffer(std::string_view name, const Tensor& tensor, ScalarType dtype, Shape shape) const {
     matrix(name, tensor, dtype, shape);
     if (!tensor.is_contiguous()) fail(op_, name, ": expected a contiguous tensor to write");
   }
 
   // An optional argument is checked when it is there.
-  void matrix(const char* name, const OptionalTensor& tensor, ScalarType dtype, Shape shape) const {
+  void matrix(std::string_view name, const OptionalTensor& tensor, ScalarType dtype,
+              Shape shape) const {
     if (tensor) matrix(name, *tensor, dtype, shape);
   }
-  [[nodiscard]] OptionalTensor input(const char* name, const OptionalTensor& tensor,
+  [[nodiscard]] OptionalTensor input(std::string_view name, const OptionalTensor& tensor,
                                      ScalarType dtype, Shape shape) const {
     return tensor ? OptionalTensor(input(name, *tensor, dtype, shape)) : std::nullopt;
   }
-  void buffer(const char* name, const OptionalTensor& tensor, ScalarType dtype, Shape shape) const {
+  void buffer(std::string_view name, const OptionalTensor& tensor, ScalarType dtype,
+              Shape shape) const {
     if (tensor) buffer(name, *tensor, dtype, shape);
   }
 
-  const Tensor& required(const char* name, const OptionalTensor& tensor) const {
+  const Tensor& required(std::string_view name, const OptionalTensor& tensor) const {
     if (!tensor) fail(op_, name, ": expected a tensor, got None");
     return *tensor;
   }
-  void divisor(const char* name, int64_t value, int64_t of) const {
+  void divisor(std::string_view name, int64_t value, int64_t of) const {
     if (value < 1 || of % value != 0) {
       fail(op_, name, ": expected a divisor of ", of, ", got ", value);
     }
   }
-  void within(const char* name, int64_t value, int64_t least, int64_t most) const {
+  void within(std::string_view name, int64_t value, int64_t least, int64_t most) const {
     if (value < least || value > most) {
       fail(op_, name, ": expected ", least, " to ", most, ", got ", value);
     }
   }
-  void list(const char* name, size_t length, size_t expected) const {
+  void list(std::string_view name, size_t length, size_t expected) const {
     if (length != expected) fail(op_, name, ": expected ", expected, " values, got ", length);
   }
   // A call's dtypes are one row of the package's table of modes.
-  template <class Row, size_t N>
-  const Row& mode(int64_t mode, const Row (&table)[N]) const {
-    if (mode < 0 || mode >= int64_t(N)) {
-      fail(op_, "dtype_mode: expected 0 to ", N - 1, ", got ", mode);
+  Dtypes mode(int64_t mode, const Modes& modes) const {
+    if (mode < 0 || mode >= modes.count) {
+      fail(op_, "dtype_mode: expected 0 to ", modes.count - 1, ", got ", mode);
     }
-    return table[mode];
+    return Dtypes(modes.rows + mode * modes.roles);
   }
 
  private:
   const char* op_;
-  const char* first_name_;
+  std::string_view first_name_;
   const Device device_;
 };
 

@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "0fa2c5935eb8",
+    "828ba0707511",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "8d456db8c825",
+    "0dd09179264c",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "b59b21fc9165",
+    "c744a13838bd",
 )
 
 _package = _support.RegionPackages(

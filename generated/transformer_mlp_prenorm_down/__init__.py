@@ -36,24 +36,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters, and of further inputs -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32, torch.float32): 3,
-    (torch.bfloat16, torch.float32, torch.bfloat16): 4,
-    (torch.float16, torch.float32, torch.float32): 5,
-    (torch.float16, torch.float32, torch.float16): 6,
-}
-
 _package = _support.Package(
     name="transformer_mlp_prenorm_down",
     module=__name__,
     file=__file__,
-    sources="b59b21fc9165",  # the digest of what _C.so is compiled from
+    sources="c744a13838bd",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter", "x_dtype"),
@@ -67,6 +54,15 @@ _package = _support.Package(
         (torch.float16, torch.float16, torch.float32, torch.float16),
         (torch.float64, torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter", "x_dtype"),
+    plain=(0, 1, 2),
+    autocast=(3, 4, 5, 6),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("x_dtype", "rows", "channels"),
+    ("parameter", "channels"),
 )
 
 # The fused chain.
@@ -76,12 +72,7 @@ _fused = _support.Operator(
     results=(  # the dtype's role and the sizes of each
         ("output", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("x_dtype", "rows", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     same={2: -1},
     precisions=True,
@@ -138,10 +129,8 @@ class TransformerMlpPrenormDown(_support.FusedModule):
     def _fusegen_call(self, up_result, x, *, _device, _count):
         down = self._modules.get("down")
         _why = _support.obstacle(
-            self,
-            (up_result, x),
-            (("down", down, nn.Linear),),
-            TransformerMlpPrenormDown._fusegen_dimensions,
+            self, (up_result, x), (("down", down, nn.Linear),),
+            TransformerMlpPrenormDown._fusegen_dimensions
         )
         if _why:
             return None, _why
@@ -152,18 +141,11 @@ class TransformerMlpPrenormDown(_support.FusedModule):
             return None, _why
         _channels, _width = down_weight.shape
         if up_result.shape[-1] != _width:
-            _came = list(up_result.shape)
-            raise ValueError(f"{_package.name}: up_result must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = up_result.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if down_bias is None else down_bias.dtype
-        _key = (_activation, _parameter, x.dtype)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "up_result", up_result, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device,
+            up_result, down_bias, (x.dtype,), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("down.weight", down_weight, _activation, _autocast)
             or _misfit(("down.bias",), (down_bias,), _parameter, (_channels,))

@@ -35,23 +35,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="transformer_mlp_prenorm_norm",
     module=__name__,
     file=__file__,
-    sources="0fa2c5935eb8",  # the digest of what _C.so is compiled from
+    sources="828ba0707511",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter"),
@@ -63,6 +51,13 @@ _package = _support.Package(
         (torch.float16, torch.float32, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(0, 3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "channels"),
+    ("parameter", "channels"),
 )
 
 # The fused chain.
@@ -73,10 +68,7 @@ _fused = _support.Operator(
         ("output", "rows", "channels"),
         ("accumulator", "rows", 1),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "channels"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=False,
 )
 
@@ -123,26 +115,19 @@ class TransformerMlpPrenormNorm(_support.FusedModule):
     def _fusegen_call(self, x, *, _device, _count):
         norm = self._modules.get("norm")
         _why = _support.obstacle(
-            self,
-            (x,),
-            (("norm", norm, nn.RMSNorm),),
-            TransformerMlpPrenormNorm._fusegen_dimensions,
+            self, (x,), (("norm", norm, nn.RMSNorm),),
+            TransformerMlpPrenormNorm._fusegen_dimensions
         )
         if _why:
             return None, _why
         norm_weight = _tensor(norm, "weight")
         _channels = _width = x.shape[-1] if norm_weight is None else norm_weight.shape[-1]
         if x.shape[-1] != _width:
-            _came = list(x.shape)
-            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = x.dtype
-        _parameter = _activation if norm_weight is None else norm_weight.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "x", x, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device, x,
+            norm_weight, (), False)
+        if _why:
+            return None, _why
         _why = (
             _misfit(("norm.weight",), (norm_weight,), _parameter, (_channels,))
             or _support.other_shape(norm, (_channels,))

@@ -37,22 +37,11 @@ else:
     _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
-_MODES = {
-    (torch.float32, torch.float32): 0,
-    (torch.bfloat16, torch.bfloat16): 1,
-    (torch.float16, torch.float16): 2,
-}
-_AUTOCAST_MODES = {
-    (torch.bfloat16, torch.float32): 3,
-    (torch.float16, torch.float32): 4,
-}
-
 _package = _support.Package(
     name="transformer_mlp_prenorm_up",
     module=__name__,
     file=__file__,
-    sources="8d456db8c825",  # the digest of what _C.so is compiled from
+    sources="0dd09179264c",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter"),
@@ -64,6 +53,14 @@ _package = _support.Package(
         (torch.float16, torch.float16, torch.float32),
         (torch.float64, torch.float64, torch.float64),
     ),
+    key=("activation", "parameter"),
+    plain=(0, 1, 2),
+    autocast=(3, 4),
+)
+_gradients = (  # of the ops' first arguments: the dtype's role and the sizes of each
+    ("activation", "rows", "in_features"),
+    ("activation", "channels", "in_features"),
+    ("parameter", "channels"),
 )
 
 # The fused chain.
@@ -74,11 +71,7 @@ _fused = _support.Operator(
         ("output", "rows", "channels"),
         ("activation", "rows", "channels"),
     ),
-    gradients=(  # of the first arguments
-        ("activation", "rows", "in_features"),
-        ("activation", "channels", "in_features"),
-        ("parameter", "channels"),
-    ),
+    gradients=_gradients,
     linear=True,
     precisions=True,
 )
@@ -133,10 +126,8 @@ class TransformerMlpPrenormUp(_support.FusedModule):
     def _fusegen_call(self, norm_result, *, _device, _count):
         up = self._modules.get("up")
         _why = _support.obstacle(
-            self,
-            (norm_result,),
-            (("up", up, nn.Linear),),
-            TransformerMlpPrenormUp._fusegen_dimensions,
+            self, (norm_result,), (("up", up, nn.Linear),),
+            TransformerMlpPrenormUp._fusegen_dimensions
         )
         if _why:
             return None, _why
@@ -147,18 +138,11 @@ class TransformerMlpPrenormUp(_support.FusedModule):
             return None, _why
         _channels, _width = up_weight.shape
         if norm_result.shape[-1] != _width:
-            _came = list(norm_result.shape)
-            raise ValueError(f"{_package.name}: norm_result must be [*, {_width}], got {_came}")
-        _autocast = _support.is_autocast(_device)
-        _modes = _AUTOCAST_MODES if _autocast else _MODES
-        _activation = norm_result.dtype
-        if _autocast and _activation != torch.float64:
-            _activation = torch.get_autocast_dtype(_device)
-        _parameter = _activation if up_bias is None else up_bias.dtype
-        _key = (_activation, _parameter)
-        _mode = _modes.get(_key)
-        if _mode is None:
-            return None, _support.no_mode(_modes, _key)
+            raise _support.other_shape_of(_package, "norm_result", norm_result, f"*, {_width}")
+        _mode, _activation, _parameter, _autocast, _why = _support.choose_mode(_package, _device,
+            norm_result, up_bias, (), True)
+        if _why:
+            return None, _why
         _why = (
             _support.misfit_operand("up.weight", up_weight, _activation, _autocast)
             or _misfit(("up.bias",), (up_bias,), _parameter, (_channels,))

@@ -81,6 +81,11 @@ def check_dimensions(name, allowed, x, first):
         )
 
 
+def other_shape_of(package, name, x, expected):
+    """A ValueError: an input has another shape than it must have. expected: sizes, as text."""
+    return ValueError(f"{package.name}: {name} must be [{expected}], got {list(x.shape)}")
+
+
 def as_rows(x):
     """[..., channels] as [rows, channels]: a view, or a copy where the strides allow none."""
     return x.flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0)

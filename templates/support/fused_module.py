@@ -11,7 +11,7 @@ from .dropout import DrawsFactors
 from .parametrised import once
 from .precisions import forget_pieces, precision_name, without_pieces
 from .results import result_of
-from .stand_in import COMPUTED, NO_ROWS, elsewhere
+from .stand_in import COMPUTED, NO_ROWS, device_type, elsewhere
 from .state_names import OriginalNames
 
 
@@ -80,7 +80,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
         part: the class of a region of this module's, whose call is asked for; it reads this one.
         """
         package, x = (part or self)._fusegen_package, inputs[0]
-        device = x.device.type if isinstance(x, Tensor) else None
+        device = device_type(x) if isinstance(x, Tensor) else None
         ready = device == package.device and package.built and x.numel() > 0
         call = self._fusegen_call if part is None else partial(part._fusegen_call, self)
         operator, found = call(*inputs, _device=device, _count=count and ready)

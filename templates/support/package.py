@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from .dtype_modes import modes_of
+
 _NAMESPACE = "fusegen"
 
 _imported = {}  # by file: the name under which a package was imported first
@@ -16,17 +18,22 @@ class Package:
 
     sources: the digest of the C++ sources, which is part of every op's name. So a library of other
     sources is noticed, and packages of one name live together in a process: they share their ops
-    where they are alike. dtypes: of the roles of tensors, by dtype mode. spec: the one that it is
-    made of, where that has another name. Raises ImportError for a library of other sources, and
-    where the package was imported under another name before.
+    where they are alike. dtypes: of the roles of tensors, by dtype mode. key: the roles that tell
+    the mode of a call. plain, autocast: the modes of calls without and under autocast. spec: the
+    one that it is made of, where that has another name. Raises ImportError for a library of other
+    sources, and where the package was imported under another name before.
     """
 
-    def __init__(self, name, module, file, sources, device, roles, dtypes, spec=None):
+    def __init__(
+        self, name, module, file, sources, device, roles, dtypes, key, plain, autocast, spec=None
+    ):
         self.name, self.sources, self.device, self._spec = name, sources, device, spec or name
         self.dtypes = [dict(zip(roles, row, strict=True)) for row in dtypes]
         for row in self.dtypes:
             is_double = row["activation"] == torch.float64
             row["accumulator"] = torch.float64 if is_double else torch.float32
+        self.plain_modes = modes_of(self.dtypes, key, plain)
+        self.autocast_modes = modes_of(self.dtypes, key, autocast)
         self._modes = {}
         for mode, row in enumerate(self.dtypes):
             for each in row.items():

@@ -20,11 +20,19 @@ py::tuple names(const char* const* list) {
   return py::tuple(found);
 }
 
+py::tuple ops() {
+  py::list found;
+  for (size_t i = 0; i < fusegen_package_info.op_count; ++i) {
+    found.append(fusegen_package_info.ops[i].name + std::string("_") + fusegen_package_info.digest);
+  }
+  return py::tuple(found);
+}
+
 py::dict info() {
   py::dict info;
   info["name"] = fusegen_package_info.name;
-  info["sources"] = fusegen_package_info.sources;
-  info["ops"] = names(fusegen_package_info.ops);
+  info["sources"] = fusegen_package_info.marker;
+  info["ops"] = ops();
   info["targets"] = names(fusegen_package_info.targets);
   info["float64"] = fusegen_package_info.float64;
   return info;
@@ -34,16 +42,20 @@ py::dict info() {
 std::string explain(
     const std::string& launcher, int64_t mode, int64_t rows, int64_t channels, int64_t groups,
     int64_t positions, int64_t samples) {
-  for (const fusegen::Launcher* each = fusegen_package_info.launchers; each->name; ++each) {
-    if (launcher != each->name) continue;
+  for (size_t i = 0; i < fusegen_package_info.op_count; ++i) {
+    const fusegen::PackageOp& op = fusegen_package_info.ops[i];
+    if (op.launcher == nullptr) continue;
+    const bool is_product = op.explain_product && launcher == op.launcher + std::string("_product");
+    if (!is_product && launcher != op.launcher) continue;
+    const fusegen::ExplainLaunch explain = is_product ? op.explain_product : op.explain;
     fusegen::Call call{mode, rows, channels, groups};
     call.positions = positions;
     call.samples = samples;
     std::string text(4096, '\0');
-    int64_t bytes = each->explain(&call, text.data(), int64_t(text.size()));
+    int64_t bytes = explain(&call, text.data(), int64_t(text.size()));
     if (bytes > int64_t(text.size())) {
       text.resize(size_t(bytes));
-      bytes = each->explain(&call, text.data(), bytes);
+      bytes = explain(&call, text.data(), bytes);
     }
     text.resize(size_t(bytes - 1));  // without the null at the end
     return text;

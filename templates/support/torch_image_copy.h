@@ -69,22 +69,28 @@ inline bool is_only_last(const Tensor& tensor) {
          tensor.stride(0) == channels * positions;
 }
 
-// An op of a package. dtype: as of exchanged().
+// That of activations, or for a negative mode the images' own.
+inline ScalarType dtype_of_copy(
+    const Arguments& args, const Tensor& images, int64_t mode, const Modes& modes) {
+  return mode < 0 ? images.scalar_type() : args.mode(mode, modes)[kActivation];
+}
+
+// An op of a package.
 inline Tensor copy_images(
-    const ImageCopier& copier, const Arguments& args, const Tensor& images, ScalarType dtype,
-    int64_t mode) {
-  const ScalarType came = images.scalar_type();
+    const ImageCopier& copier, const Arguments& args, const Tensor& images, int64_t mode,
+    const Modes& modes) {
+  const ScalarType came = images.scalar_type(), dtype = dtype_of_copy(args, images, mode, modes);
   const Tensor from = args.input("images", images, came, {kAny, kAny, kAny});
   check_copied("copy_images", came, dtype);
   return exchanged(copier, from, from.size(1), from.size(2), dtype, mode);
 }
 
 // An op of a package: [images, positions, more] of [images, channels, positions], in either format.
-// Behind the channels there are zeros. more: a multiple of 8. dtype: of 16 bits.
+// Behind the channels there are zeros. more: a multiple of 8. The dtype is of 16 bits.
 inline Tensor pad_images(
     const ImageCopier& copier, const Arguments& args, const Tensor& images, int64_t more,
-    ScalarType dtype, int64_t mode) {
-  const ScalarType came = images.scalar_type();
+    int64_t mode, const Modes& modes) {
+  const ScalarType came = images.scalar_type(), dtype = dtype_of_copy(args, images, mode, modes);
   args.matrix("images", images, came, {kAny, kAny, kAny});
   const int64_t channels = images.size(1);
   check_copied("pad_images", came, dtype);
@@ -100,9 +106,10 @@ inline Tensor pad_images(
 
 // A tensor that kernels read as [batch, channels, positions], contiguous. What comes in
 // channels_last is copied by the kernel, other strides are left to PyTorch.
-[[nodiscard]] inline Tensor outer_input(
-    const ImageCopier& copier, const Arguments& args, const char* name, const Tensor& tensor,
-    ScalarType dtype, Shape shape) {
+template <const ImageCopier& copier>
+[[nodiscard]] Tensor outer_input(
+    const Arguments& args, std::string_view name, const Tensor& tensor, ScalarType dtype,
+    Shape shape) {
   args.matrix(name, tensor, dtype, shape);
   if (tensor.dim() == 3 && !tensor.is_contiguous() && copied_bytes(dtype) != 0) {
     const int64_t channels = tensor.size(1), positions = tensor.size(2);

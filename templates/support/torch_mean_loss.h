@@ -16,17 +16,19 @@ struct LossReducer {
   const char* (*error_text)(int);
 };
 
-// The mean, and how many rows count. dtype: of losses. accumulator: of the count.
+// The mean, in the dtype of results, and how many rows count.
 inline std::tuple<Tensor, Tensor> mean_loss(
     const LossReducer& reducer, const Arguments& args, const Tensor& losses, const Tensor& targets,
-    int64_t ignored, int64_t mode, ScalarType dtype, ScalarType accumulator) {
+    int64_t ignored, int64_t mode, const Modes& modes) {
+  const Dtypes dtypes = args.mode(mode, modes);
+  const ScalarType dtype = dtypes[kOutput];
   const Tensor given = args.input("losses", losses, dtype, {kAny});
   const int64_t rows = given.size(0);
   const Tensor wanted = args.input("targets", targets, ScalarType::Long, {rows});
   const Launch launch(losses);
   Call call{mode, rows, 1};
   call.stream = launch.stream;
-  const Tensor mean = empty(losses, dtype, {}), count = empty(losses, accumulator, {});
+  const Tensor mean = empty(losses, dtype, {}), count = empty(losses, dtypes[kAccumulator], {});
   const MeanLoss arguments{
       read(given), static_cast<const int64_t*>(read(wanted)), rows, ignored, write(mean),
       write(count)};

@@ -2,20 +2,18 @@
 #pragma once
 
 #include "contraction/contraction.h"
-#include "torch_arguments.h"
+#include "torch_multiply.h"
 #include "torch_narrow.h"
-#include "torch_products.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 
 namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 
 // As in support/precisions.py, which says what they mean.
 enum class Precision : int64_t { kIeee, kFp32Split, kBf16, kFp16 };
-
-using ErrorText = const char* (*)(int);
 
 // So many elements of the contraction index are added up by a tensor core before they are added to
 // a float32 sum: the sums of Hopper's tensor cores are truncated, not rounded.
@@ -59,11 +57,6 @@ struct SplitOperand {
   }
 };
 
-// A product of which kernels are told. left, right: they live until it is launched.
-struct ProductCall {
-  SplitOperand left, right;
-  SplitProduct call;
-};
 inline SplitProduct call_of(ProductKind kind, std::array<int64_t, 3> sizes,
                             const SplitOperand& left, const SplitOperand& right,
                             const Tensor& result, void* stream) {
@@ -95,66 +88,59 @@ inline Tensor split_product(ProductKind kind, std::array<int64_t, 3> sizes,
   return result;
 }
 
-// The products of one call of an op. pieces: of the float32 matrices that they are named after, for
-// kFp32Split alone.
-class Products {
+// The products of one call of an op, in its precision.
+class PreciseProducts final : public Products {
  public:
-  Products(const Arguments& args, int64_t precision, ScalarType operands, void* stream,
-           ErrorText error_text)
+  PreciseProducts(const Arguments& args, int64_t precision, ScalarType operands, void* stream,
+                  ErrorText error_text)
       : args_(args), precision_(Precision(precision)), stream_(stream), error_text_(error_text) {
     args.within("precision", precision, 0, operands == ScalarType::Float ? 3 : 0);
   }
 
-  // x W^T, and the bias where the library is to add it: never to a product of float32.
-  Tensor forward(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                 const OptionalTensor& x_pieces, const OptionalTensor& weight_pieces) const {
-    if (precision_ == Precision::kIeee) return glue::linear(x, weight, bias);
-    if (precision_ == Precision::kFp32Split) {
-      const SplitOperand left = operand("operand_pieces", x, x_pieces, false);
-      const SplitOperand right = operand("weight_pieces", weight, weight_pieces, true);
-      return split_product(ProductKind::kForward, {x.size(0), weight.size(0), x.size(1)}, left,
-                           right, stream_, error_text_);
-    }
-    return narrow_product(rounded(x), transposed(rounded(weight)));
+  Tensor forward(const Operands& of, const Tensor* bias) const override {
+    if (precision_ == Precision::kIeee) return Products::forward(of, bias);
+    if (!are_split()) return narrow_product(rounded(**of.x), transposed(rounded(**of.weight)));
+    return split_product(ProductKind::kForward, forward_sizes(of), x(of, false), weight(of, true),
+                         stream_, error_text_);
   }
 
-  bool are_split() const { return precision_ == Precision::kFp32Split; }
-
-  // What forward() would call in kFp32Split, for a launcher that does it. result: where it goes.
-  ProductCall forward_call(const Tensor& x, const Tensor& weight, const OptionalTensor& x_pieces,
-                           const OptionalTensor& weight_pieces, const Tensor& result) const {
-    const SplitOperand left = operand("operand_pieces", x, x_pieces, false);
-    const SplitOperand right = operand("weight_pieces", weight, weight_pieces, true);
-    return {left, right,
-            call_of(ProductKind::kForward, {x.size(0), weight.size(0), x.size(1)}, left, right,
-                    result, stream_)};
+  Tensor input_gradient(const Tensor& dz, const Operands& of) const override {
+    if (precision_ == Precision::kIeee) return Products::input_gradient(dz, of);
+    if (!are_split()) return narrow_product(rounded(dz), rounded(**of.weight));
+    const SplitOperand right = weight(of, false);
+    return split_product(ProductKind::kInputGradient,
+                         {dz.size(0), dz.size(1), (*of.weight)->size(1)},
+                         gradient(dz, right, false), right, stream_, error_text_);
   }
 
-  // dz W
-  Tensor input_gradient(const Tensor& dz, const Tensor& weight,
-                        const OptionalTensor& weight_pieces) const {
-    if (precision_ == Precision::kIeee) return glue::mm(dz, weight);
-    if (precision_ == Precision::kFp32Split) {
-      const SplitOperand right = operand("weight_pieces", weight, weight_pieces, false);
-      return split_product(ProductKind::kInputGradient,
-                           {dz.size(0), dz.size(1), weight.size(1)}, gradient(dz, right, false),
-                           right, stream_, error_text_);
-    }
-    return narrow_product(rounded(dz), rounded(weight));
+  Tensor weight_gradient(const Tensor& dz, const Operands& of) const override {
+    if (precision_ == Precision::kIeee) return Products::weight_gradient(dz, of);
+    if (!are_split()) return narrow_product(transposed(rounded(dz)), rounded(**of.x));
+    const SplitOperand right = x(of, false);
+    return split_product(ProductKind::kWeightGradient, {dz.size(0), dz.size(1), (*of.x)->size(1)},
+                         gradient(dz, right, true), right, stream_, error_text_);
   }
 
-  // dz^T x
-  Tensor weight_gradient(const Tensor& dz, const Tensor& x, const OptionalTensor& x_pieces) const {
-    if (precision_ == Precision::kIeee) return glue::mm(glue::transposed(dz), x);
-    if (precision_ == Precision::kFp32Split) {
-      const SplitOperand right = operand("operand_pieces", x, x_pieces, false);
-      return split_product(ProductKind::kWeightGradient, {dz.size(0), dz.size(1), x.size(1)},
-                           gradient(dz, right, true), right, stream_, error_text_);
-    }
-    return narrow_product(transposed(rounded(dz)), rounded(x));
+  bool are_split() const override { return precision_ == Precision::kFp32Split; }
+
+  int launch_forward(const Operands& of, const Tensor& product, ProductLauncher launcher,
+                     const Call& call, const void* arguments) const override {
+    const SplitOperand left = x(of, false), right = weight(of, true);
+    const SplitProduct split =
+        call_of(ProductKind::kForward, forward_sizes(of), left, right, product, stream_);
+    return launcher(&call, arguments, &split);
   }
 
  private:
+  static std::array<int64_t, 3> forward_sizes(const Operands& of) {
+    return {(*of.x)->size(0), (*of.weight)->size(0), (*of.x)->size(1)};
+  }
+  SplitOperand x(const Operands& of, bool transposed) const {
+    return operand("operand_pieces", **of.x, *of.x_pieces, transposed);
+  }
+  SplitOperand weight(const Operands& of, bool transposed) const {
+    return operand("weight_pieces", **of.weight, *of.weight_pieces, transposed);
+  }
   SplitOperand operand(const char* name, const Tensor& values, const OptionalTensor& pieces,
                        bool transposed) const {
     const Tensor& there = args_.required(name, pieces);
@@ -183,5 +169,19 @@ class Products {
   void* const stream_;
   const ErrorText error_text_;
 };
+
+inline std::unique_ptr<Products> in_precision(
+    const Arguments& args, int64_t precision, ScalarType operands, void* stream,
+    ErrorText error_text) {
+  return std::make_unique<PreciseProducts>(args, precision, operands, stream, error_text);
+}
+
+// An op of a package: the pieces of a float32 matrix by its rows, see contraction/contraction.h.
+inline Tensor split(const char* name, ErrorText error_text, const Tensor& values) {
+  const Arguments args(name, "values", values);
+  const Tensor matrix = args.input("values", values, ScalarType::Float, {kAny, kAny});
+  const Launch launch(values);
+  return pieces_of(matrix, /*by_columns=*/false, nullptr, nullptr, launch.stream, error_text);
+}
 
 }}  // namespace fusegen::glue

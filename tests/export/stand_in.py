@@ -13,6 +13,7 @@ from torch.utils import cpp_extension
 
 from fusegen.plan.module import ModulePlan
 from fusegen.plan.plan import Plan
+from fusegen.render.op import Op
 from fusegen.render.operators import ops
 from fusegen.standalone.named import named_plans
 
@@ -34,6 +35,7 @@ class Recorder:
                 owner = SimpleNamespace()
                 setattr(self, named.namespace, owner)
             owner.split = lambda values: values.clone()
+            owner.schemas = {op.function: schema(op) for op in ops(named.plan)}
             for op in ops(named.plan):
                 setattr(owner, op.function, self._function(named.plan, op, f"{named.namespace}.{op.function}"))
 
@@ -43,23 +45,29 @@ class Recorder:
         def call(*arguments: Any) -> Any:
             assert len(arguments) == len(op.arguments), op.function
             for argument, value in zip(op.arguments, arguments, strict=True):
-                kinds: Any = torch.Tensor
-                if "Optional" in argument.cpp:
+                kinds: Any = {"size": int, "number": (int, float), "flags": list}.get(argument.kind, torch.Tensor)
+                if argument.is_optional:
                     kinds = (torch.Tensor, type(None))
-                elif "Tensor" not in argument.cpp:
-                    kinds = {"int64_t": int, "double": (int, float)}.get(argument.cpp, list)
                 assert isinstance(value, kinds), f"{op.function}: {argument.name} is {value!r}"
             self.calls[name.lstrip(".")] = arguments
-            if not op.forward:
+            if op.returns != "kTuple":
                 sources = self._forward[region][: len(op.needs)]
                 wanted = [each for each, need in zip(sources, arguments[-1], strict=True) if need]
                 return [torch.zeros_like(each) for each in wanted]
             rows, channels = arguments[0].shape[0], arguments[1 if plan.chain.contraction else 0].shape[-1]
             channels = arguments[1].shape[0] if plan.chain.contraction else channels
             self._forward[region] = arguments
-            return tuple(torch.zeros(rows, channels) for _ in op.returns)
+            return tuple(torch.zeros(rows, channels) for _ in op.results)
 
         return call
+
+
+def schema(op: Op) -> str:
+    """What an op takes and returns, as its table says it."""
+    types = {"tensor": "Tensor", "size": "int", "number": "float", "flags": "bool[]"}
+    given = ", ".join(f"{types[each.kind]}{'?' * each.is_optional} {each.name}" for each in op.arguments)
+    results = f"({', '.join(f'Tensor {name}' for name in op.results)})"
+    return f"({given}) -> {results if op.returns == 'kTuple' else 'Tensor[]'}"
 
 
 def executed(text: str, extension: Any = None, gpus: Sequence[tuple[int, int]] = ((9, 0),)) -> dict[str, Any]:

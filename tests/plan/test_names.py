@@ -69,8 +69,8 @@ def test_names_that_mean_something_elsewhere(tmp_path, name: str) -> None:
     for plan in (first, second):
         compile(render_package(module_of(plan))["demo/__init__.py"], "__init__.py", "exec")
         for op in ops(plan):
-            assert len({argument.public for argument in op.arguments}) == len(op.arguments)
-    assert next(argument.public for argument in ops(first)[0].arguments) == name
+            assert len({argument.name for argument in op.arguments}) == len(op.arguments)
+    assert next(argument.name for argument in ops(first)[0].arguments) == name
 
 
 def test_names_that_meet(tmp_path) -> None:
@@ -87,13 +87,13 @@ def test_names_that_meet(tmp_path) -> None:
         "op: mul, input: grad_x",
     )
     forward, backward, *_ = ops(plan)
-    names = [argument.public for argument in forward.arguments]
+    names = [argument.name for argument in forward.arguments]
     assert names[:5] == ["x", "bn_weight", "grad_x", "bn_weight_2", "bn_bias"]
-    assert {"grad_bn_weight", "y", "bn_eps", "bn_eps_2"} <= set(names) and forward.returns[0] == "y_2"
-    assert backward.arguments[0].public == "grad_y_2"
+    assert {"grad_bn_weight", "y", "bn_eps", "bn_eps_2"} <= set(names) and forward.results[0] == "y_2"
+    assert backward.arguments[0].name == "grad_y_2"
     gradients = {name: tensor.name for name, tensor in plan.variants[0].gradients.items()}
     assert gradients["x"] == "grad_x_2" and gradients["bn_weight"] == "grad_bn_weight_2"
-    everything = [*names, *forward.returns, *gradients.values(), backward.arguments[0].public]
+    everything = [*names, *forward.returns, *gradients.values(), backward.arguments[0].name]
     assert len(set(everything)) == len(everything)
     assert plan.chain.name_of("bn.weight") == "bn_weight_2" and plan.chain.name_of("bn_eps") == "bn_eps"
 
@@ -139,11 +139,13 @@ def test_what_a_norm_is_called_is_the_same_in_training_and_evaluation(tmp_path) 
 def test_schemas_can_be_read(tmp_path) -> None:
     """They have a parser of their own."""
     torch = pytest.importorskip("torch")
+    from tests.export.stand_in import schema
+
     inputs = ", ".join(f"{name}: [batch, hidden]" for name in ("int_", "Tensor", "Scalar", "Any", "inf", "e1", "alias"))
     steps = [f"op: add, input: {name}" for name in ("Tensor", "Scalar", "Any", "inf", "e1", "alias")]
     for op in ops(plan_of(tmp_path, f"inputs: {{{inputs}}}", *steps)):
-        schema = torch._C.parse_schema(f"fusegen::{op.name}{''.join(op.schema)}")
-        assert [each.name for each in schema.arguments] == [argument.public for argument in op.arguments]
+        read = torch._C.parse_schema(f"fusegen::{op.name}{schema(op)}")
+        assert [each.name for each in read.arguments] == [argument.name for argument in op.arguments]
 
 
 @pytest.mark.parametrize("name", ["forward", "training", "fusegen_strict"])

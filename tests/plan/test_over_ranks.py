@@ -28,12 +28,12 @@ def test_what_each_op_takes_is_there(name, tmp_path) -> None:
     plan = planned(tmp_path, *CHAINS[name], inputs=inputs)
     ranks, ops = plan.over_ranks, rank_ops(plan, plan.over_ranks)
     merged = {ranks.norm.mean.name, ranks.norm.variance.name}
-    called = {each.public for each in ops.forward.arguments} - merged
-    assert {each.public for each in ops.statistics.arguments} <= called
-    known = called | merged | set(ops.forward.returns)
-    assert {each.public for each in ops.sums.arguments[1:-1]} <= known
+    called = {each.name for each in ops.forward.arguments} - merged
+    assert {each.name for each in ops.statistics.arguments} <= called
+    known = called | merged | set(ops.forward.results)
+    assert {each.name for each in ops.sums.arguments[1:-1]} <= known
     exchanged = {ranks.exchanged.mean_g.name, ranks.exchanged.mean_g_xhat.name}
-    assert {each.public for each in ops.backward.arguments[1:-1]} <= known | exchanged
+    assert {each.name for each in ops.backward.arguments[1:-1]} <= known | exchanged
     # Each gradient that the programs of one process make is made once.
     made = [t.gradient_of for each in (ranks.sums, ranks.variant.backward) for t in each.outputs if t.gradient_of]
     assert sorted(made) == sorted(t.gradient_of for t in plan.variants[0].backward.outputs)

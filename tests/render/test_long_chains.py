@@ -15,7 +15,6 @@ from fusegen.plan.module import module_of
 from fusegen.plan.passes import Passes
 from fusegen.plan.plan import Plan
 from fusegen.plan.refusals import MAX_FULL_TENSORS
-from fusegen.render.operators import ops
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from tests.plan.planning import LINEAR, planned
@@ -54,11 +53,3 @@ def test_as_many_inputs_as_are_allowed(tmp_path: Path) -> None:
     plan = planned(tmp_path, LINEAR, *(f"op: mul, input: {name}" for name in names), inputs=inputs)
     assert len(plan.programs[-1].full_outputs) == MAX_FULL_TENSORS + 1
     compiles(plan, tmp_path)
-
-
-def test_more_buffers_than_letters(tmp_path: Path) -> None:
-    """A schema calls each buffer that is written by a name of its own."""
-    plan = planned(tmp_path, *(f"op: batch_norm, name: bn{i}" for i in range(10)))
-    schema = ops(plan)[0]
-    found = [argument.schema for argument in schema.arguments if "!" in argument.schema]
-    assert len(found) == len(set(found)) == 30

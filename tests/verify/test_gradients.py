@@ -12,7 +12,8 @@ from torch import nn  # noqa: E402
 
 from fusegen.verify.gradients import gradcheck  # noqa: E402
 
-PACKAGE = SimpleNamespace(_MODES={(torch.float32, torch.float32): 0}, _package=SimpleNamespace(dtypes=[None, None]))
+MODES = {(torch.float32, torch.float32): 0}
+PACKAGE = SimpleNamespace(_package=SimpleNamespace(dtypes=[None, None], plain_modes=MODES))
 
 
 class Original(nn.Module):

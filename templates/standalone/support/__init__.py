@@ -23,7 +23,7 @@ from .layers import (
     PReLU,
     RMSNorm,
 )
-from .stand_in import autocast_dtype, because
+from .stand_in import because
 
 __all__ = [
     "BatchNorm1d",
@@ -42,7 +42,6 @@ __all__ = [
     "Linear",
     "PReLU",
     "RMSNorm",
-    "autocast_dtype",
     "because",
     "draw_seed",
 ]

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from ...support.results import result_of
-from ...support.stand_in import NO_ROWS
+from ...support.stand_in import NO_ROWS, device_type
 from ...support.state_names import OriginalNames
 
 
@@ -22,7 +22,7 @@ class FusedModule(OriginalNames, nn.Module):
         in channels_last; None: as PyTorch has it."""
         part = part or type(self)
         x, found = inputs[0], NO_ROWS
-        operator, device = None, x.device.type if isinstance(x, Tensor) else None
+        operator, device = None, device_type(x) if isinstance(x, Tensor) else None
         if device is None or x.numel() > 0:
             operator, found = part._fusegen_call(self, *inputs, _device=device, _count=True)
         if operator is None:

@@ -16,6 +16,9 @@ def because(condition):
     return Eager(f"refused, as by PyTorch: {condition}")
 
 
+ONE_ROW = because("expected more than one row: the variance of one has no meaning")
+
+
 def tensor(module, name):
     return getattr(module, name, None)
 
