@@ -63,3 +63,35 @@ def test_changes(change, cls) -> None:
     if change:
         setattr(module.get_submodule(owner), name, value)
     assert REASONS[change] in module.fusegen_kernels(torch.randn(5, 8)).reason
+
+
+TRACKED = """
+fusegen: 1
+name: tracked_norms
+about: two batch norms with running statistics
+dims: {batch: 64, features: 32}
+arguments: {features: {type: dim}}
+inputs: {x: [batch, features]}
+dtypes: [float32]
+chain:
+  - {op: batch_norm, name: bn}
+  - {op: relu}
+  - {op: batch_norm, name: again}
+"""
+OF_STATISTICS = {
+    "a negative momentum": ("bn.momentum", -0.1, "negative momentum"),
+    "a momentum that is no number": ("again.momentum", "0.1", "a constant is a str"),
+    "one of both statistics": ("again.running_var", None, "only one of its running statistics"),
+    "one norm in evaluation": ("again.training", False, "in training and some in evaluation"),
+    "other channels": ("bn.running_mean", torch.zeros(4), "bn.running_mean is torch.float32 [4]"),
+    "a count of floats": ("bn.num_batches_tracked", torch.tensor(0.0), "bn.num_batches_tracked is torch.float32"),
+}
+
+
+@pytest.mark.parametrize("change", OF_STATISTICS)
+def test_running_statistics(change, tmp_path) -> None:
+    module = module_class(write("tracked_norms", TRACKED, tmp_path), tmp_path)(8)
+    path, value, reason = OF_STATISTICS[change]
+    owner, _, name = path.rpartition(".")
+    setattr(module.get_submodule(owner), name, value)
+    assert reason in module.fusegen_kernels(torch.randn(5, 8)).reason
