@@ -82,7 +82,7 @@ def failures(comparisons):
 @pytest.mark.parametrize("size", [(33, 6, 11, 1), (1, 16, 24, 1), None], ids=["odd", "one row", "typical"])
 def test_beside_the_original(subjects, name, size) -> None:
     subject = subjects[name]
-    chosen = module_sizes(subject.plan.single, *size) if size else module_typical(subject.plan)
+    chosen = module_sizes(subject.plan, *size) if size else module_typical(subject.plan)
     fused, original, inputs = subject.pair(chosen, subject.plan.modes[0], 3)
     fused.fusegen_strict = True
     found = compare_module(fused, original, inputs)
@@ -116,11 +116,11 @@ def test_the_sums_of_what_is_spread(subjects) -> None:
 def test_more_dimensions(subjects) -> None:
     """Where all rows have the same of an input, a batch may have several dimensions; elsewhere it has one."""
     keys, scores = subjects["scored_keys"], subjects["masked_scores"]
-    fused, original, (_, _, *others) = keys.pair(typical(keys.plan), keys.plan.modes[0], 3)
+    fused, original, (_, _, *others) = keys.pair(typical(keys.plan.single), keys.plan.modes[0], 3)
     fused.fusegen_strict = True
     given = [torch.randn(2, 3, 5, 5) for _ in range(2)]
     torch.testing.assert_close(fused(*given, *others), original(*given, *others), rtol=1e-5, atol=1e-5)
-    fused, _, inputs = scores.pair(typical(scores.plan), scores.plan.modes[0], 3)
+    fused, _, inputs = scores.pair(typical(scores.plan.single), scores.plan.modes[0], 3)
     with pytest.raises(ValueError, match="the spec gives its inputs so many"):
         fused(*(x[None] if x.dim() == 3 else x for x in inputs))
 
