@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "e5ff8f8a6a30"
+#define FUSEGEN_SOURCES "3816d9322c2b"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "713a1a397302"
+#define FUSEGEN_SOURCES "1fa1dc7df1b8"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "690002f99d6a"
+#define FUSEGEN_SOURCES "6475b3f7cc51"
 
 namespace {
 namespace glue = fusegen::glue;

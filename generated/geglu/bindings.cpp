@@ -11,7 +11,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "bda06ef18c0b"
+#define FUSEGEN_SOURCES "e503ec3ed89e"
 
 namespace {
 namespace glue = fusegen::glue;

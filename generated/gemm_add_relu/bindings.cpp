@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "669f56207e52"
+#define FUSEGEN_SOURCES "5aefa02fa3ab"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "394534ac2cbc"
+#define FUSEGEN_SOURCES "bfa5faee7ee8"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "5ab7b93bfac6"
+#define FUSEGEN_SOURCES "6861ddfbacc7"
 
 namespace {
 namespace glue = fusegen::glue;

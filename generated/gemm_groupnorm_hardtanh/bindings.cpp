@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "5f1208e0a681"
+#define FUSEGEN_SOURCES "074194f07101"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "15956c6de638"
+#define FUSEGEN_SOURCES "6630c8c8115e"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "1ea3c520e065"
+#define FUSEGEN_SOURCES "4d80ab1bb4e8"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "4077ffbcdbf3"
+#define FUSEGEN_SOURCES "73b5bd84b493"
 
 namespace {
 namespace glue = fusegen::glue;

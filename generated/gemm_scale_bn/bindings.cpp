@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "3a63a675bfc8"
+#define FUSEGEN_SOURCES "635bbaddc92c"
 
 namespace {
 namespace glue = fusegen::glue;

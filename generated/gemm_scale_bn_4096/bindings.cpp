@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "09cd936d2f63"
+#define FUSEGEN_SOURCES "16a7e90277cf"
 
 namespace {
 namespace glue = fusegen::glue;

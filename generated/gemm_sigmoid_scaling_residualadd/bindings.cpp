@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "9131cf090d34"
+#define FUSEGEN_SOURCES "0a6678923fc2"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "7c1111eab26e"
+#define FUSEGEN_SOURCES "26b20eeb0d7f"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "ca762f9ddebc"
+#define FUSEGEN_SOURCES "ba25bb820ea2"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "402282006813"
+#define FUSEGEN_SOURCES "da3e045ab04d"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "6a4ecceb137c"
+#define FUSEGEN_SOURCES "c3d3a475913a"
 
 namespace {
 namespace glue = fusegen::glue;

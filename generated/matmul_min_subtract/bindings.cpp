@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "ec1c1825a229"
+#define FUSEGEN_SOURCES "bab609abf83d"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "f981a34d83de"
+#define FUSEGEN_SOURCES "ed260aac94be"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -17,7 +17,7 @@ namespace fusegen {
 // shared_bytes: CUDA C++ Programming Guide, table of technical specifications. most_cluster: 1
 // where there are no clusters, or where nobody has seen these kernels run with them.
 constexpr Target kTargets[] = {
-    // capability, multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster
+    // capability, multiprocessors, bytes of shared memory of a block and of the L2, most_cluster
     {75, 40, 64 << 10, 4 << 20, 1},
     {80, 108, 163 << 10, 40 << 20, 1},
     {86, 84, 99 << 10, 6 << 20, 1},

@@ -129,7 +129,8 @@ cudaError_t launch(
     void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
     cudaStream_t stream, Args&&... args) {
   return launch_with(
-      kernels_wait(compute_capability()), kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
+      kernels_wait(compute_capability()), kernel, grid, block, shared_bytes, stream,
+      std::forward<Args>(args)...);
 }
 
 // The same for a kernel whose blocks wait for blocks of lower indices. It follows a memset, so it

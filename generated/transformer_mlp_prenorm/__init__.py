@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "828ba0707511",
+    "627e32d5a529",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "0dd09179264c",
+    "f1a14616ac25",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "c744a13838bd",
+    "63e268fe8878",
 )
 
 _package = _support.RegionPackages(

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "c744a13838bd"
+#define FUSEGEN_SOURCES "63e268fe8878"
 
 namespace {
 namespace glue = fusegen::glue;

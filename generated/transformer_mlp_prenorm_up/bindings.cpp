@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "0dd09179264c"
+#define FUSEGEN_SOURCES "f1a14616ac25"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -57,7 +57,8 @@ template <int kLines>
 Shapes shapes_of(const Call& call, const Tuned (&table)[kLines], const Target& target) {
   if (call.forced != nullptr) return *call.forced;
   return tuned_shapes(
-      table, target.capability, int(call.mode), call.rows, call.channels, call.channels / call.groups);
+      table, target.capability, int(call.mode), call.rows, call.channels,
+      call.channels / call.groups);
 }
 
 }  // namespace fusegen

@@ -76,8 +76,9 @@ RowWork row_work(const P& p, const Target& target) {
           threads,             Passes::kClusters ? target.most_cluster : 1};
 }
 
-// The launch configuration for the sizes. items is 0 where segments do not fit registers. With column sums the grid is set, and each column gets grid.y partial
-// results; without, launch_row() sets the grid.
+// The launch configuration for the sizes. items is 0 where segments do not fit registers. With
+// column sums the grid is set, and each column gets grid.y partial results; without, launch_row()
+// sets the grid.
 template <int kFirst, int kVec, bool kPacked, class P>
 RowLaunch row_fit(const P& p, const LaunchContext& context) {
   using Instances = RowInstances<P, kFirst, kVec>;
