@@ -16,7 +16,7 @@ from fusegen.render.package import render_all
 
 A, B = "gemm_add_relu", "gemm_scale_bn"
 FILES = ("__init__.py", "bindings.cpp", "kernels.cu", "launchers.h", "plan.json", "py.typed")
-KERNELS, PLAN = f"{A}/kernels.cu", f"{A}/plan.json"
+KERNELS, BINDINGS, PLAN = f"{A}/kernels.cu", f"{A}/bindings.cpp", f"{A}/plan.json"
 HEADER = "support/launch.cuh"
 IGNORE = ".gitignore"
 
@@ -48,8 +48,8 @@ def package(name: str, kind: str) -> dict[str, str]:
     return {f"{name}/{file}": kind for file in FILES}
 
 
-# What a change of the kernels makes stale: the digest of the sources stands in all three.
-SOURCES = {f"{A}/{file}": "stale" for file in ("__init__.py", "bindings.cpp", "kernels.cu")}
+# What a change of anything that is compiled makes stale: the digest of the sources stands in both.
+SOURCES = {f"{A}/__init__.py": "stale", BINDINGS: "stale"}
 
 
 def rewrite(project, path: str, change: Callable[[bytes], bytes]) -> None:
@@ -121,12 +121,12 @@ def spec_changed(project) -> None:
     project.edit_spec(A, "targets: [sm_90]", "targets: [sm_80]")
 
 
-@drift({**SOURCES, PLAN: "stale_plan", "support/tuning.cuh": "missing", MANIFEST: "manifest"})
+@drift({**SOURCES, KERNELS: "stale", PLAN: "stale_plan", "support/tuning.cuh": "missing", MANIFEST: "manifest"})
 def tuned_since(project) -> None:
     tune(project, 16)
 
 
-@drift({**SOURCES, PLAN: "stale_plan", MANIFEST: "manifest"})
+@drift({**SOURCES, KERNELS: "stale", PLAN: "stale_plan", MANIFEST: "manifest"})
 def tuned_again_since(project) -> None:
     tune(project, 16)
     assert project.fusegen("build", "--no-compile", "specs").returncode == 0 and project.kinds() == {}

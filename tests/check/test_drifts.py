@@ -9,7 +9,20 @@ import pytest
 
 from fusegen import __version__
 from fusegen.check.run import check, write_patch
-from tests.check.drifts import DRIFTS, FILES, HEADER, IGNORE, KERNELS, MANIFEST, OF_B_ALONE, PLAN, SHARED, A, B
+from tests.check.drifts import (
+    BINDINGS,
+    DRIFTS,
+    FILES,
+    HEADER,
+    IGNORE,
+    KERNELS,
+    MANIFEST,
+    OF_B_ALONE,
+    PLAN,
+    SHARED,
+    A,
+    B,
+)
 
 EACH = pytest.mark.parametrize("name", DRIFTS)
 
@@ -112,7 +125,7 @@ MEANINGS = {
         MANIFEST: "It changes with the files above.",
     },
     "tuned_since": {PLAN: "its tuning", KERNELS: "its tuning"},
-    "spec_changed": {PLAN: "follow an old plan", KERNELS: "and with it the plan"},
+    "spec_changed": {PLAN: "follow an old plan", BINDINGS: "and with it the plan"},
     "spec_gone": {f"{B}/plan.json": f"No spec gives the package {B} any more."},
     "spec_gone_and_a_file_edited": {f"{B}/kernels.cu": "the edit is lost"},
     "no_longer_rendered": {
