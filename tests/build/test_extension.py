@@ -63,12 +63,11 @@ Tensor copy(Tensor x) { return torch::stable::clone(x); }
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_FRAGMENT(fusegen, library) { library.def("NAME_scale(Tensor x) -> Tensor"); }
-STABLE_TORCH_LIBRARY_IMPL(fusegen, CUDA, library) { library.impl("NAME_scale", TORCH_BOX(&scale)); }
-STABLE_TORCH_LIBRARY_IMPL(fusegen, CPU, library) { library.impl("NAME_scale", TORCH_BOX(&copy)); }
+STABLE_TORCH_LIBRARY_FRAGMENT(fusegen, library) { library.def("NAME_scale_0(Tensor x) -> Tensor"); }
+STABLE_TORCH_LIBRARY_IMPL(fusegen, CUDA, library) { library.impl("NAME_scale_0", TORCH_BOX(&scale)); }
+STABLE_TORCH_LIBRARY_IMPL(fusegen, CPU, library) { library.impl("NAME_scale_0", TORCH_BOX(&copy)); }
 
-constexpr const char* kOps[] = {"NAME_scale", nullptr};
-constexpr const char* kTargets[] = {"sm_80", "sm_90a", nullptr};
+std::string schema() { return "(Tensor x) -> Tensor"; }
 // More than the first buffer of whoever asks.
 int64_t explain(const fusegen::Call* call, char* text, int64_t size) {
   const int64_t bytes = 1 + call->rows;
@@ -76,9 +75,17 @@ int64_t explain(const fusegen::Call* call, char* text, int64_t size) {
   for (int64_t i = 0; i < bytes && i < size; ++i) text[i] = i + 1 == bytes ? 0 : letter;
   return bytes;
 }
-const fusegen::Launcher kLaunchers[] = {{"NAME_scale", &explain}, {nullptr, nullptr}};
+int64_t explain_product(const fusegen::Call*, char* text, int64_t) {
+  text[0] = 'p', text[1] = 0;
+  return 2;
+}
+// The first is of no program.
+constexpr fusegen::PackageOp kOps[] = {
+    {"NAME_copy", &schema, TORCH_BOX(&copy)},
+    {"NAME_scale", &schema, TORCH_BOX(&scale), "NAME_scale", &explain, &explain_product}};
+constexpr const char* kTargets[] = {"sm_80", "sm_90a", nullptr};
 const fusegen::PackageInfo fusegen_package_info{
-    "NAME", "fusegen sources NAME 0", kOps, kTargets, false, kLaunchers};
+    "NAME", "0", "fusegen sources NAME 0", kOps, 2, kTargets, false};
 """
 
 # A process of its own: what is loaded and registered stays so.
@@ -87,20 +94,24 @@ import importlib.util, sys, torch
 name, path, device = sys.argv[1:]
 torch.ops.load_library(path)
 x = torch.arange(1000.0, device=device)
-assert torch.equal(getattr(torch.ops.fusegen, name + "_scale")(x), x if device == "cpu" else 3 * x)
+assert torch.equal(getattr(torch.ops.fusegen, name + "_scale_0")(x), x if device == "cpu" else 3 * x)
 spec = importlib.util.spec_from_file_location("_C", path)
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 assert module.__doc__ == "Fused kernels of " + name
 info = {"name": name, "sources": f"fusegen sources {name} 0"}
-info |= {"ops": (name + "_scale",), "targets": ("sm_80", "sm_90a"), "float64": False}
+info |= {"ops": (name + "_copy_0", name + "_scale_0"), "targets": ("sm_80", "sm_90a"), "float64": False}
 assert module.info() == info and list(module.info()) == list(info), module.info()
 assert module.explain(name + "_scale", 1, 3, 2) == "ddd"
 assert module.explain(name + "_scale", mode=0, rows=5000, channels=1, groups=2) == 5000 * "c"
-try:
-    module.explain("other", 0, 1, 1)
-except KeyError:
-    print("used")
+assert module.explain(name + "_scale_product", 1, 3, 2) == "p"
+for other in ("other", name + "_copy", name + "_copy_product"):
+    try:
+        module.explain(other, 0, 1, 1)
+    except KeyError:
+        continue
+    raise AssertionError(other)
+print("used")
 """
 
 
