@@ -38,8 +38,9 @@ thread_local int64_t latest_mode = 0;
 template <typename Launcher>
 Launcher* resolved(int64_t mode, const char* name) {{
   latest_mode = mode;
-  char why[{most}] = "";
-  void* found = fusegen_emulate_resolve("{key}", mode, name, why);
+  char why[{most}] = "the kernels of this package are compiled by a process that has called emulate_package()";
+  void* found = nullptr;
+  if (fusegen_emulate_resolve != nullptr) found = fusegen_emulate_resolve("{key}", mode, name, why);
   if (found == nullptr) throw std::runtime_error(why);
   return reinterpret_cast<Launcher*>(found);
 }}
@@ -94,7 +95,7 @@ class Kernels:
         ctypes.c_void_p.in_dll(engine, "fusegen_emulate_resolve").value = ctypes.cast(_resolve, ctypes.c_void_p).value
 
     def _key(self) -> str:
-        digest = hashlib.sha256(repr(self.defines).encode())
+        digest = hashlib.sha256(repr((self.defines, _FORWARDED, _SOURCE)).encode())
         for path in included_files(self.source, self.directory):
             digest.update((self.directory / path).read_bytes() + b"\0")
         return digest.hexdigest()[:16]
@@ -105,9 +106,13 @@ _known: dict[str, Kernels] = {}
 
 @_Resolve
 def _resolve(key: bytes, mode: int, name: bytes, why: Any) -> int | None:
-    """Where the launcher is. None, and the reason in `why`, where it cannot be compiled: C++ raises that."""
+    """Where the launcher is. None where it cannot be compiled, and the reason in `why`; where no package of the process
+    has it, `why` says so already. C++ raises that."""
+    kernels = _known.get(key.decode())
+    if kernels is None:
+        return None
     try:
-        return _known[key.decode()].address(mode, name.decode())
+        return kernels.address(mode, name.decode())
     except Exception as error:
         why.contents.value = str(error).encode()[: _MOST - 1]
         return None

@@ -38,6 +38,14 @@ def imported(name, path):
         sys.path.remove(path)
 x = torch.linspace(-2, 2, 32).view(2, 16)
 """
+# The kernels of the copies, compiled in the process that calls them.
+KERNELS = """
+from pathlib import Path
+from fusegen.emulate.launchers import Kernels
+cache, *sources = (Path(sys.argv.pop(1)) for _ in range(3))
+for source in sources:
+    Kernels(source, source.parents[1], cache, []).register()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +63,40 @@ def built(tmp_path_factory, emulation_cache):
     return found
 
 
-def run(code: str, *arguments: object) -> str:
+@pytest.fixture(scope="module")
+def run(built, emulation_cache):
+    sources = [place.parents[1] / "twice" / "kernels.cu" for place in built.values()]
+
+    def run_(code: str, *arguments: object) -> str:
+        return in_process(KERNELS + code, emulation_cache, *sources, *arguments)
+
+    return run_
+
+
+def in_process(code: str, *arguments: object) -> str:
     done = subprocess.run([sys.executable, "-c", PRELUDE + code, *map(str, arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_a_second_name_for_the_same_file_is_refused(built) -> None:
+@pytest.mark.parametrize("knows", ["nothing", "another package's kernels"])
+def test_a_process_that_cannot_compile_the_kernels_is_told(built, emulation_cache, knows) -> None:
+    """Whether it has nothing that compiles kernels, or only that of another package."""
+    code = """
+try:
+    imported("twice", sys.argv[-1]).Twice()(x)
+except RuntimeError as error:
+    print(error)
+"""
+    arguments: list[object] = [built["relu"]]
+    if knows != "nothing":
+        source = built["tanh"].parents[1] / "twice" / "kernels.cu"
+        code, arguments = KERNELS + code, [emulation_cache, source, source, *arguments]
+    said = in_process(code, *arguments)
+    assert "are compiled by a process that has called emulate_package()" in said
+
+
+def test_a_second_name_for_the_same_file_is_refused(built, run) -> None:
     """A second class of one file would be another one, and its ops are registered already."""
     code = """
 first = imported("twice", sys.argv[1])
@@ -77,7 +112,7 @@ assert importlib.reload(first).Twice()(x).equal(x.relu())
     assert "was imported as 'twice' before: import it by that name, not as 'generated.twice'" in said
 
 
-def test_two_libraries_have_a_package_of_one_name(built, tmp_path) -> None:
+def test_two_libraries_have_a_package_of_one_name(built, run, tmp_path) -> None:
     """With the same chain in both, whose ops they share, and with another one."""
     places = {}
     for library, activation in (("one", "relu"), ("two", "relu"), ("three", "tanh")):
@@ -96,7 +131,7 @@ print("lived together")
     assert run(code, *places.values()) == "lived together\n"
 
 
-def test_a_library_of_other_sources_is_refused(built, tmp_path) -> None:
+def test_a_library_of_other_sources_is_refused(built, run, tmp_path) -> None:
     """As after `git pull`, or `fusegen build --no-compile`: the module would compute the former chain."""
     shutil.copytree(built["tanh"], tmp_path / "generated")
     shutil.copy(built["relu"] / "twice" / "_C.so", tmp_path / "generated" / "twice" / "_C.so")
@@ -111,7 +146,7 @@ assert "generated.twice" not in sys.modules
     assert "_C.so was built from other sources than these: run `fusegen build specs/twice.yaml`" in said
 
 
-def test_an_autograd_library_of_another_source_is_told_and_not_used(built, tmp_path) -> None:
+def test_an_autograd_library_of_another_source_is_told_and_not_used(built, run, tmp_path) -> None:
     shutil.copytree(built["relu"], tmp_path / "generated")
     with (tmp_path / "generated" / "support" / "autograd.cpp").open("a") as file:
         file.write("// changed\n")
