@@ -152,10 +152,24 @@ CONVOLUTIONS = {
 }
 
 
+# Pooling over positions: the options that an operator takes behind its input.
+_OF_WINDOWS = ("kernel_size", "stride", "padding")
+POOLING = {
+    f"{kind}_pool{n}d": options
+    for kind, options in {
+        "max": (*_OF_WINDOWS, "dilation", "ceil_mode"),
+        "avg": (*_OF_WINDOWS, "ceil_mode", "count_include_pad", "divisor_override"),
+        "adaptive_avg": ("output_size",),
+        "adaptive_max": ("output_size",),
+    }.items()
+    for n in (1, 2, 3)
+}
+
+
 # An operator that none of these has is read as those that PyTorch makes it of (`composite.py`).
 TABLES: tuple[Container[str], ...] = (
     *(FUNCTIONS, ARITHMETIC, OVER_CHANNELS, PARTS, SAME_ELEMENTS, CASTS, EXCHANGES, PRODUCTS, MODULES, CONVOLUTIONS),
-    *(DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, OF_SIZES, REFUSED),
+    *(POOLING, DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, OF_SIZES, REFUSED),
 )
 
 

@@ -43,8 +43,8 @@ def portions(planned: ModulePlan, mode: Mode, sizes: Sizes) -> list[Portion]:
 
 def why_no_precision(planned: ModulePlan) -> str | None:
     """Why a module cannot be told how float32 is multiplied."""
-    called = [region.steps[0].spatial for region in planned.regions if region.plan is None]
-    if all(called) and not any(plan.chain.contraction for plan in planned.plans):
+    called = [region for region in planned.regions if region.plan is None and region.steps[0].op == "linear"]
+    if not called and not any(plan.chain.contraction for plan in planned.plans):
         return "the chain has no matrix product"
     if called:
         return "PyTorch makes the product of a layer that is a region alone"

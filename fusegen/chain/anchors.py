@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from fusegen.chain.windows import extent, extent_transposed
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import value_of
 
@@ -124,11 +125,10 @@ class Convolution(Anchor):
         options = (self.kernel_size, self.stride, self.padding, self.dilation, self.output_padding)
         for size, *each in zip(given, *options, strict=True):
             kernel, stride, padding, dilation, output_padding = map(number, each)
-            reach = dilation * (kernel - 1) + 1
             if self.transposed:
-                found.append((size - 1) * stride - 2 * padding + reach + output_padding)
+                found.append(extent_transposed(size, kernel, stride, padding, dilation, output_padding))
             else:
-                found.append((size + 2 * padding - reach) // stride + 1)
+                found.append(extent(size, kernel, stride, padding, dilation))
         return tuple(found)
 
 

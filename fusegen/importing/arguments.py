@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.modules.conv import _ConvNd
 
 from fusegen.errors import SpecError
 from fusegen.importing.constructor import Constructor, changed, is_number
+from fusegen.importing.layers import dimensions_of
 from fusegen.importing.positions import Positions
 from fusegen.importing.trace import Trace, trace
 from fusegen.spec.names import check_argument, passes
@@ -50,7 +50,7 @@ class Arguments:
         self.attributes: dict[str, float] = {}  # arguments of the spec that only are attributes of the module
         self.used: set[str] = set()
         self.fixed: set[str] = set()  # arguments and attributes that are to be numbers of the spec
-        self._convolutions = [path for path, part in module.named_modules() if isinstance(part, _ConvNd)]
+        self._windowed = [path for path, part in module.named_modules() if dimensions_of(part)]
         self._made: dict[int, nn.Module] = {}
         self._links: dict[int, dict[Position, tuple[str, str]]] = {}
 
@@ -119,17 +119,17 @@ class Arguments:
         """Sizes that follow from an argument and are another number, but for those of a convolution's weight, which
         follow from its channels."""
         derived = self.constructor.derived.get(name, ()) if self.constructor else ()
-        weights = tuple(f"{path}.weight[" for path in self._convolutions)
+        weights = tuple(f"{path}.weight[" for path in self._windowed)
         return {fact for fact in derived if fact.endswith(_SIZES) and not fact.startswith(weights)}
 
     def option(self, path: str, fact: str) -> str | None:
-        """The argument that an option of a convolution is, and nothing besides that is a size."""
+        """The argument that an option of a convolution or of pooling is, and nothing besides that is a size."""
         follows = self.constructor.follows if self.constructor else {}
         name = follows.get(f"{path}.{fact}")
         if name is None or name in (*self.fixed, "same", "valid") or not is_name(name):
             return None
         sized = {each for each, other in follows.items() if other == name and each.endswith(_SIZES)}
-        parts = tuple(f"{each}." for each in self._convolutions)
+        parts = tuple(f"{each}." for each in self._windowed)
         return name if all(each.startswith(parts) and not each.endswith(_CHANNELS) for each in sized) else None
 
     def is_depthwise(self, path: str) -> bool:

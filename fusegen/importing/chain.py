@@ -38,12 +38,12 @@ class Draft:
 
     @property
     def options(self) -> dict[str, list[Any]]:
-        """The entries of a convolution's options; {} for another step."""
+        """The entries of the options of a convolution or of pooling; {} for another step."""
         return {key: entries(self.data[key]) for key in OPTIONS if key in self.data}
 
 
-# Keys of a convolution that are whole numbers, or one for each dimension of positions.
-OPTIONS = ("kernel_size", "stride", "padding", "output_padding", "dilation", "groups")
+# Keys of a convolution or of pooling that are whole numbers, or one for each dimension of positions.
+OPTIONS = ("kernel_size", "stride", "padding", "output_padding", "dilation", "groups", "output_size")
 # Keys that name an input.
 INPUTS = ("input", "mask", "target")
 
@@ -163,7 +163,8 @@ class Steps:
             self._owners.add(value.name)
         elif "name" in MODELS[value.op].model_fields and value.op not in ARITHMETIC:
             wanted = value.name.replace(".", "_") or MODELS[value.op].model_fields["name"].get_default()
-            data["name"] = self._names.new(wanted if isinstance(wanted, str) else "norm")
+            other = "pool" if MODELS[value.op].is_called else "norm"
+            data["name"] = self._names.new(wanted if isinstance(wanted, str) else other)
         if value.op in ARITHMETIC:
             data |= self._operand(value, source)
         for key, each in value.keys.items():
@@ -213,7 +214,7 @@ def _drops_channels(value: Value) -> bool:
 def _is_stateless(value: Value) -> bool:
     """Whether a layer has no tensors: a second use of it may have a name of its own."""
     norm = value.op in ("layer_norm", "group_norm", "rms_norm") and value.keys.get("affine") is False
-    return norm or value.op == "dropout"
+    return norm or value.op == "dropout" or MODELS[value.op].is_called
 
 
 def _written(key: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The convolutions that a call of a module runs, in order, with the positions in front of them and behind."""
+"""The convolutions and pooling layers that a call of a module runs, in order, with the positions around them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+_POOLING = {
+    getattr(nn, f"{kind}Pool{n}d"): n
+    for kind in ("Max", "Avg", "LP", "AdaptiveAvg", "AdaptiveMax")
+    for n in (1, 2, 3)
+    if hasattr(nn, f"{kind}Pool{n}d")
+}
+
+
+def dimensions_of(layer: nn.Module | None) -> int:
+    """How many dimensions of positions a convolution or a pooling layer takes; 0 of another module."""
+    if isinstance(layer, _ConvNd):
+        return len(layer.kernel_size)
+    return next((count for kind, count in _POOLING.items() if isinstance(layer, kind)), 0)
+
+
+def is_adaptive(layer: nn.Module) -> bool:
+    """Whether the positions of a layer's result are the same for all of its input."""
+    return "Adaptive" in next((kind.__name__ for kind in _POOLING if isinstance(layer, kind)), "")
+
 
 @dataclass(frozen=True)
 class Run:
-    """One convolution: its path in the module, and the positions of its input and its result."""
+    """One layer: its path in the module, and the positions of its input and its result."""
 
     path: str
     before: tuple[int, ...]
@@ -22,9 +41,9 @@ class Run:
 
 
 def runs_of(module: nn.Module, inputs: Sequence[Tensor]) -> list[Run]:
-    """All convolutions of a call, each once. The call has tensors without data; where the module does not take these,
-    it has the inputs, and ends at the first convolution."""
-    if not any(path and isinstance(part, _ConvNd) for path, part in module.named_modules()):
+    """All convolutions and pooling layers of a call, each once. The call has tensors without data; where the module
+    does not take these, it has the inputs, and ends at the first layer."""
+    if not any(path and dimensions_of(part) for path, part in module.named_modules()):
         return []
     memo: dict[int, Any] = {id(each): empty(each) for each in module.parameters()}
     memo |= {id(each): each.detach().to("meta") for each in module.buffers()}
@@ -42,7 +61,7 @@ class _Stop(Exception):
 
 
 def _run(module: nn.Module, memo: dict[int, Any], inputs: Sequence[Tensor], most: int | None) -> list[Run]:
-    """The convolutions of a call, up to so many; those before it fails, where it does."""
+    """The layers of a call, up to so many; those before it fails, where it does."""
     found: list[Run] = []
 
     def note(path: str, given: Any, result: Tensor) -> None:
@@ -54,7 +73,7 @@ def _run(module: nn.Module, memo: dict[int, Any], inputs: Sequence[Tensor], most
     try:
         copied = copy.deepcopy(module, memo).eval()
         for path, part in copied.named_modules():
-            if path and isinstance(part, _ConvNd):
+            if path and dimensions_of(part):
                 part.register_forward_hook(lambda _, given, result, path=path: note(path, given, result))
         with torch.no_grad():
             copied(*inputs)

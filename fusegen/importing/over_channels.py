@@ -20,6 +20,9 @@ class OverChannels(Operands):
     def _over_channels(self, node: fx.Node, op: str, same: bool) -> Value:
         x = self._operand(node, 0)
         dims, sizes = aten.dimensions(node.target, node.args, node.kwargs) or [], shape(self._node(node, 0))
+        if op == "mean" and self._is_of_positions(node, x, dims):
+            op = f"adaptive_avg_pool{self._spatial}d"
+            return self._make(node, op, (x,), {"output_size": Number(1)}, layout=self._layout)
         if len(dims) != 1 or not isinstance(dims[0], int) or not is_reducible(x.layout, dims[0], sizes):
             hint = f"a chain reduces over the channels, {'dimension 1' if self._spatial else 'the last dimension'}"
             raise refusal(
@@ -35,6 +38,13 @@ class OverChannels(Operands):
             keys["p"] = self._order(node)
         keep = bool(self._argument(node, 3 if op in ("var", "std", "norm") else 2, "keepdim"))
         return self._make(node, op, (x,), {"keepdim": True, **keys}, layout=reduced(x.layout, dims[0], keep))
+
+    def _is_of_positions(self, node: fx.Node, x: Value, dims: list[Any]) -> bool:
+        """Whether a mean is over all positions, and leaves one in their place."""
+        rank = len(shape(self._node(node, 0)))
+        found = {dim % rank for dim in dims if isinstance(dim, int)}
+        keeps = bool(self._argument(node, 2, "keepdim"))
+        return x.layout == self._layout and self._spatial > 0 and keeps and found == {*range(2, rank)}
 
     def _correction(self, node: fx.Node, op: str) -> Number:
         """What a variance is divided by, less than the number of channels."""

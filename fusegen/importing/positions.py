@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.aten import table as aten
 from fusegen.chain.images import MOST
-from fusegen.importing.layers import empty, runs_of
+from fusegen.importing.layers import dimensions_of, empty, is_adaptive, runs_of
 
 # A batch of small inputs is at least this, and so are the positions of a convolution's result.
 _LEAST = 3
@@ -28,21 +28,21 @@ AT_FIRST, NOWHERE = 0, -1
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution. source: whose positions its input has, as Positions.further."""
+    """A convolution or pooling layer. source: whose positions its input has, as Positions.further."""
 
     path: str
     source: int
 
 
 class NoResult(Exception):
-    """A convolution has no result for an input of these sizes."""
+    """A layer has no result for an input of these sizes."""
 
 
 @dataclass(frozen=True)
 class Positions:
-    """spatial: how many dimensions of positions the first input has. layers: the convolutions of the module, in the
-    order of a call; empty where there is a batch norm over positions alone. further: of each further input, which
-    convolution's result has its positions, counted from 1: AT_FIRST if the first input has, NOWHERE if nothing has."""
+    """spatial: how many dimensions of positions the first input has. layers: the convolutions and pooling layers, in
+    the order of a call; empty where there is a batch norm over positions alone. further: of each further input, which
+    layer's result has its positions, counted from 1: AT_FIRST if the first input has, NOWHERE if nothing has."""
 
     spatial: int
     layers: tuple[Layer, ...] = ()
@@ -56,8 +56,7 @@ class Positions:
         if not runs:
             may_be = 3 <= rank <= MOST + 2 and not any(isinstance(each, nn.Linear) for each in module.modules())
             return cls(rank - 2) if may_be and (_has_norm(module) or _takes_channels(module, inputs)) else None
-        layer: Any = module.get_submodule(runs[0].path)
-        spatial = len(layer.kernel_size)
+        spatial = dimensions_of(module.get_submodule(runs[0].path))
         if rank != spatial + 2:
             return None
         layers, sizes = [], [tuple(inputs[0].shape[2:])]
@@ -118,13 +117,12 @@ class Positions:
 
     def _free_size(self, module: nn.Module, dim: int, taken: set[int]) -> int | None:
         """A size of positions that nothing else has, before the convolution and behind it, which is then taken."""
-        extent = 1
-        if self.layers:
-            layer: Any = module.get_submodule(self.layers[0].path)
-            extent = layer.dilation[dim] * (layer.kernel_size[dim] - 1) + 1
+        layers = [module.get_submodule(layer.path) for layer in self.layers]
+        extent = _extent(layers[0], dim) if layers else 1
         for size in range(extent + _MORE, extent + _MORE + _MOST):
             try:
-                results = {each[dim] for each in self.behind(module, (size,) * self.spatial)}
+                behind = self.behind(module, (size,) * self.spatial)
+                results = {each[dim] for each, layer in zip(behind, layers, strict=True) if not is_adaptive(layer)}
             except NoResult:
                 continue
             if min(results, default=size) >= _LEAST and not {size, *results} & taken:
@@ -147,11 +145,18 @@ def _place(known: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> int:
 
 def _result(layer: Any, positions: Sequence[int]) -> tuple[int, ...]:
     memo: dict[int, Any] = {id(each): empty(each) for each in layer.parameters()}
-    x = torch.empty((1, layer.in_channels, *positions), device="meta")
+    x = torch.empty((1, getattr(layer, "in_channels", 1), *positions), device="meta")
     try:
         return tuple(copy.deepcopy(layer, memo)(x).shape[2:])
     except Exception as error:  # PyTorch's, of many kinds
         raise NoResult from error
+
+
+def _extent(layer: Any, dim: int) -> int:
+    """How many positions a result of a layer sees in one dimension."""
+    kernel, dilation = getattr(layer, "kernel_size", 1), getattr(layer, "dilation", 1)
+    kernel, dilation = (each[dim] if isinstance(each, tuple) else each for each in (kernel, dilation))
+    return dilation * (kernel - 1) + 1
 
 
 def _has_norm(module: nn.Module) -> bool:

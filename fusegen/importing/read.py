@@ -15,6 +15,7 @@ from fusegen.importing.convolutions import Convolutions
 from fusegen.importing.dropped import Drops
 from fusegen.importing.over_channels import OverChannels
 from fusegen.importing.places import refusal
+from fusegen.importing.pooling import Pools
 from fusegen.importing.products import OF_INPUTS, Products
 from fusegen.importing.results import Results
 from fusegen.importing.shapes import broadcast, merged, viewed, widened
@@ -25,7 +26,7 @@ from fusegen.importing.values import Layout, Number, Value, walk
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
+class Reader(Convolutions, Pools, Products, OverChannels, Drops, Chosen, Results):
     """Reads one trace. `values` may be shared with others, so that equal results are one object."""
 
     def results(self) -> list[Value]:
@@ -92,6 +93,8 @@ class Reader(Convolutions, Products, OverChannels, Drops, Chosen, Results):
             return self._product(node, name)
         if name in aten.CONVOLUTIONS:
             return self._convolution(node, name)
+        if name in aten.POOLING:
+            return self._pooled(node, name)
         if self._is_padding(node, name):
             return self._padded(node)
         if name in aten.MODULES:

@@ -16,6 +16,7 @@ from fusegen.ops import (
     norms,
     parts,
     plugins,
+    pooling,
     powers,
     reductions,
     rounding,
@@ -25,7 +26,7 @@ from fusegen.ops import (
 from fusegen.ops.step import Step
 
 _OWN: tuple[type[Step], ...] = (
-    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *parts.STEPS),
+    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *pooling.STEPS, *parts.STEPS),
     *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS, *casts.STEPS),

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
-
 from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.convolution import positions_behind
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
-from fusegen.ops.step import Dtypes, Step
-from fusegen.spec.arguments import MAX_RANK, Width
-from fusegen.spec.base import Listing, Plain, PositiveInt, meaning
+from fusegen.ops import window
+from fusegen.ops.step import Dtypes, Number, Step
+from fusegen.spec.arguments import Width
+from fusegen.spec.base import PositiveInt, meaning
 from fusegen.spec.names import AttributeName, Identifier
-
-_Count = Annotated[int, Field(ge=0, lt=2**31), Plain("a whole number")]
-_WIDTH = 84  # of lines in a constructor
-# A number or an argument of type int, or one for each dimension of positions.
-_Entries = Annotated[Listing[PositiveInt | Identifier], Field(min_length=1, max_length=MAX_RANK)]
-_Sizes = PositiveInt | Identifier | _Entries
-_CountEntries = Annotated[Listing[_Count | Identifier], Field(min_length=1, max_length=MAX_RANK)]
-_Counts = _Count | Identifier | _CountEntries
 
 
 class Convolving(Step):
@@ -31,10 +24,10 @@ class Convolving(Step):
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the layer", "conv")]
     out_channels: Annotated[Width, meaning("the channels of the result", "hidden")]
     kernel_size: Annotated[
-        _Sizes, meaning("positions that a result sees: a number or an argument of type int, or a list of them", 3)
+        window.Sizes, meaning("positions that a result sees: a number or an argument of type int, or a list of them", 3)
     ]
-    stride: Annotated[_Sizes, meaning("the step from one result to the next, likewise", 2)] = 1
-    dilation: Annotated[_Sizes, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
+    stride: Annotated[window.Sizes, meaning("the step from one result to the next, likewise", 2)] = 1
+    dilation: Annotated[window.Sizes, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
     groups: Annotated[
         PositiveInt | Identifier,
         meaning("channels see those of their own group alone; a number, or an argument of type int or dim", 4),
@@ -65,16 +58,18 @@ class Convolving(Step):
         return f"self.{self.name}({x})"
 
     def construct_over(self, channels: Dim, spatial: int) -> list[str]:
-        options = [f"stride={_text(self.stride)}", *self._padding(), f"dilation={_text(self.dilation)}"]
+        options = [f"stride={window.text(self.stride)}", *self._padding(), f"dilation={window.text(self.dilation)}"]
         options.append(f"groups={self.groups}")
         left_out = ("stride=1", "padding=0", "output_padding=0", "dilation=1", "groups=1", 'padding_mode="zeros"')
         options = [option for option in options if option not in left_out]
         options += [] if self.bias else ["bias=False"]
-        arguments = ", ".join([str(channels), str(self.out_channels), _text(self.kernel_size), *options, "**_factory"])
+        arguments = ", ".join(
+            [str(channels), str(self.out_channels), window.text(self.kernel_size), *options, "**_factory"]
+        )
         made = f"self.{self.name} = {self.submodule(spatial)}("
-        if len(made + arguments) < _WIDTH:
+        if len(made + arguments) < window.WIDTH:
             return [f"{made}{arguments})"]
-        inside = textwrap.wrap(f"{arguments},", _WIDTH, break_on_hyphens=False)
+        inside = textwrap.wrap(f"{arguments},", window.WIDTH, break_on_hyphens=False)
         return [made, *(f"    {line}" for line in inside), ")"]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
@@ -84,6 +79,9 @@ class Convolving(Step):
     def padding_word(self) -> str | None:
         """The padding where that is `same` or `valid`, which are words there and not names of arguments."""
         return None
+
+    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
+        return positions_behind(self, given, number)
 
     def _padding(self) -> list[str]:
         """The options that only one of both kinds has."""
@@ -96,7 +94,8 @@ class Convolution(Convolving):
 
     op: Literal["conv1d", "conv2d", "conv3d"]
     padding: Annotated[
-        Literal["same", "valid"] | _Counts, meaning("positions added on each side, likewise; or 'same', 'valid'", 1)
+        Literal["same", "valid"] | window.Counts,
+        meaning("positions added on each side, likewise; or 'same', 'valid'", 1),
     ] = 0
     padding_mode: Annotated[
         Literal["zeros", "reflect", "replicate", "circular"], meaning("what is there", "circular")
@@ -108,7 +107,7 @@ class Convolution(Convolving):
         return self.padding if self.padding in ("same", "valid") else None
 
     def _padding(self) -> list[str]:
-        padding = _text(self.padding) if self.padding_word is None else f'"{self.padding}"'
+        padding = window.text(self.padding) if self.padding_word is None else f'"{self.padding}"'
         return [f"padding={padding}", f'padding_mode="{self.padding_mode}"']
 
 
@@ -116,20 +115,13 @@ class ConvolutionTranspose(Convolving):
     """nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d. As conv2d."""
 
     op: Literal["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
-    padding: Annotated[_Counts, meaning("positions left out on each side, likewise", 1)] = 0
-    output_padding: Annotated[_Counts, meaning("positions added on one side of the result, likewise", 1)] = 0
+    padding: Annotated[window.Counts, meaning("positions left out on each side, likewise", 1)] = 0
+    output_padding: Annotated[window.Counts, meaning("positions added on one side of the result, likewise", 1)] = 0
     formula = "transposed convolution(x, W) + b"
     transposed = True
 
     def _padding(self) -> list[str]:
-        return [f"padding={_text(self.padding)}", f"output_padding={_text(self.output_padding)}"]
-
-
-def _text(value: int | str | tuple[int | str, ...]) -> str:
-    """An option as Python source in the constructor."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"
-    return str(value)
+        return [f"padding={window.text(self.padding)}", f"output_padding={window.text(self.output_padding)}"]
 
 
 STEPS = (Convolution, ConvolutionTranspose)

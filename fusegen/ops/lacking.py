@@ -20,11 +20,9 @@ _FAMILIES = {
         _IN_FRONT,
         "conv convolution deform_conv2d unfold fold",
     ),
-    "a chain has no pooling": (
+    "the pooling ops are max_pool, avg_pool, adaptive_avg_pool, adaptive_max_pool and lp_pool, with 1d, 2d or 3d": (
         "call it between two chains, of what is in front of it and of what is behind",
-        "pooling max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
-        "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
-        "adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",
+        "pooling fractional_max_pool2d fractional_max_pool3d max_unpool1d max_unpool2d max_unpool3d",
     ),
     "the only random numbers are those of dropout and drop_path": (
         "apply it to the module's input or result",

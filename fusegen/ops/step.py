@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
@@ -13,6 +13,9 @@ from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import Identifier
+
+Number = Callable[[int | str], int | None]
+"""What a size of a spec, or an argument of type int, stands for; None where nobody can tell."""
 
 WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -47,6 +50,7 @@ class Step(BaseModel):
     stores_operand: whether the backward pass needs the running value itself, in memory. passes: how many passes over
     all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
+    is_called: whether PyTorch calls it, as a layer between regions; no kernel has it.
     ends_chain: whether nothing can follow it.
     divides: whether it divides the channels into parts.
     draws: whether it draws random numbers in training.
@@ -67,6 +71,7 @@ class Step(BaseModel):
     passes: ClassVar[int] = 0
     owns: ClassVar[tuple[str, ...]] = ()
     anchor: ClassVar[bool] = False
+    is_called: ClassVar[bool] = False
     ends_chain: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     draws: ClassVar[bool] = False
@@ -152,6 +157,17 @@ class Step(BaseModel):
     def spatial(self) -> int:
         """How many dimensions of positions the values behind it have, as a convolution says."""
         return 0
+
+    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
+        """The sizes of positions behind it for those in front, less than one where it has no result; None where nobody
+        can tell. number: what a size of the spec stands for."""
+        return tuple(given)
+
+    @property
+    def keeps_format(self) -> bool:
+        """Whether the result of a layer that PyTorch calls is in channels_last where its input is: PyTorch has no such
+        format for one dimension of positions."""
+        return self.spatial != 1
 
     @property
     def in_batches(self) -> bool:

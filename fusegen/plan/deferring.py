@@ -91,7 +91,8 @@ def _with_product(region: Region, taker: Region, images: Images, product: str) -
     shape = images.behind(region.steps[:1], next(iter(region.inputs.values())))
     (result,) = region.results
     inputs = {product if name == result else name: each for name, each in taker.inputs.items()}
-    return {name: shape if name == product else each for name, each in inputs.items()}
+    source = next(iter(inputs.values()))
+    return {name: images.broadcast(shape, source) if name == product else each for name, each in inputs.items()}
 
 
 def _alone(region: Region, taker: Region, product: str) -> Region:

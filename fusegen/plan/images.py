@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from fusegen.chain.convolution import positions_behind
 from fusegen.chain.images import spatial_of_values
 from fusegen.chain.shape import certain
 from fusegen.ir.axes import Dim
@@ -55,11 +54,26 @@ class Images:
             positions = self._positions(step, positions) if step.spatial else positions
         return (*shape[:1], channels, *positions)
 
+    def has_one_position(self, shape: Shape) -> bool:
+        """Whether a value is [batch, channels, 1, 1], as behind a pooling over all positions."""
+        return len(shape) == self.spatial + 2 and all(map(self._is_one, shape[2:]))
+
+    def broadcast(self, shape: Shape, source: Shape) -> Shape:
+        """The shape of what a region takes besides its source: positions that are one, and that the source has more of,
+        are no symbols."""
+        if not self.spatial or len(shape) != len(source):
+            return shape
+        pairs = zip(shape[2:], source[2:], strict=True)
+        return (*shape[:2], *(1 if self._is_one(dim) and dim != own else dim for dim, own in pairs))
+
+    def _is_one(self, dim: Dim) -> bool:
+        return dim == 1 or (dim not in self.spec.dims and self.dims.get(str(dim)) == 1)
+
     def _positions(self, step: Step, positions: Sequence[Dim]) -> tuple[Dim, ...]:
         """Behind a convolution; as in front of it where nobody can tell, which its own chain refuses."""
         given = [dim if isinstance(dim, int) else self.dims.get(dim) for dim in positions]
         known = [size for size in given if size is not None]
-        sizes = positions_behind(step, known, self._number) if len(known) == len(given) else None
+        sizes = step.positions_behind(known, self._number) if len(known) == len(given) else None
         if sizes is None or min(sizes) < 1:
             return tuple(positions)
         return tuple(self._symbol(index, size, positions[index]) for index, size in enumerate(sizes))

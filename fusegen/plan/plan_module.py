@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fusegen.chain.build import examine_chain, examine_numbers
 from fusegen.chain.operands import KEEP
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
@@ -12,6 +13,7 @@ from fusegen.plan.deferring import deferred
 from fusegen.plan.images import Images
 from fusegen.plan.module import ModulePlan, PlannedRegion, module_of
 from fusegen.plan.plan import make_plan
+from fusegen.plan.refusals import all_called
 from fusegen.plan.region import Region, is_single
 from fusegen.plan.region_specs import region_document, region_spec
 from fusegen.plan.regions import Partition
@@ -35,10 +37,11 @@ def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
         plan = None
         if diagnostics and any(None in shape for shape in region.inputs.values()):
             continue  # of what an earlier region does not make
+        own = region_spec(spec, region, partition.images)
         if _is_called(spec, region, regions):
             known.layer(region)
+            diagnostics = merge(diagnostics, _of_called(own, region_document(document, region)))
         else:
-            own = region_spec(spec, region, partition.images)
             try:
                 plan = make_plan(own, region_document(document, region), known.of(region))
                 known.add(region, own, plan.chain)
@@ -51,6 +54,11 @@ def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
         raise SpecError(diagnostics)
     shapes = {**partition.shapes, **{name: shape for each in regions for name, shape in each.inputs.items()}}
     return ModulePlan(spec, tuple(planned), partition.returned, shapes, partition.images.spatial)
+
+
+def _of_called(spec: SpecModel, document: Document) -> list[Diagnostic]:
+    """What is wrong with a layer that PyTorch calls. spec, document: of its region."""
+    return examine_chain(spec, document, training=True)[1] or examine_numbers(spec, document)
 
 
 def _of_rows(regions: Sequence[PlannedRegion], document: Document) -> Iterator[Diagnostic]:
@@ -67,7 +75,9 @@ def _of_rows(regions: Sequence[PlannedRegion], document: Document) -> Iterator[D
 
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
     """Whether PyTorch calls the region's layer. Where every region is a layer, or a product is to be made in another
-    precision than IEEE's, packages do."""
+    precision than IEEE's, packages do, but for what no kernel has."""
+    if region.steps[0].is_called:
+        return True
     if any(getattr(step, "precision", "ieee") != "ieee" for step in spec.chain):
         return False
     return region.is_layer and not all(each.is_layer for each in regions)
@@ -77,6 +87,7 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document
     owners: dict[str, int] = {}
     precisions: set[str] = set()
     parameters: set[str | None] = set()
+    yield from all_called(spec, document)
     for index, step in enumerate(spec.chain):
         if step.spatial not in (0, spatial):
             other = next(each.op for each in spec.chain if each.spatial)

@@ -20,6 +20,7 @@ MAX_FULL_TENSORS = 30
 def refusals(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagnostic]:
     """Every reason why the chain cannot be planned."""
     yield from _unknown_targets(spec, document)
+    yield from all_called(spec, document)
     yield from _precision_without_float32(spec, document)
     yield from _norms_over_ranks(spec, chain, document)
     yield from _several_results(spec, chain, document)
@@ -34,6 +35,14 @@ def _unknown_targets(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
         if not is_known(target):
             message, hint = f"unsupported target '{target}'", f"supported: {', '.join(DEVICES)}"
             yield document.diagnostic("FG212", message, ("targets", index), hint=hint)
+
+
+def all_called(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
+    """A chain of pooling alone has nothing for kernels."""
+    if spec.chain and all(step is not None and step.is_called for step in spec.chain):
+        message = "PyTorch calls every step of this chain: kernels have nothing to do"
+        hint = "put functions in front of it or behind"
+        yield document.diagnostic("FG308", message, ("chain", 0, "op"), hint=hint)
 
 
 def _precision_without_float32(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:

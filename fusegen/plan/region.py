@@ -59,7 +59,7 @@ class Region:
     def is_layer(self) -> bool:
         """Whether it is a layer alone, with nothing for kernels to do behind it. They add a convolution's bias."""
         first = self.steps[0]
-        is_layer = first.op == "linear" or (isinstance(first, Convolving) and not first.bias)
+        is_layer = first.is_called or first.op == "linear" or (isinstance(first, Convolving) and not first.bias)
         return len(self.steps) == 1 and is_layer
 
     @property
@@ -118,7 +118,8 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
     inside = {name for each in now.steps if each is not None for name in each.saved}
     if not hides_source(now.steps):
         inside.add(now.source)
-    if (step.anchor and now.steps) or (step.from_ is not None and step.from_ not in inside):
+    alone = step.anchor or step.is_called or any(each is not None and each.is_called for each in now.steps)
+    if (alone and now.steps) or (step.from_ is not None and step.from_ not in inside):
         return True
     if not has_one_view((*now.steps, step), spec) or _is_alone(now.steps, index, spec):
         return True

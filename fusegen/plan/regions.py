@@ -131,6 +131,11 @@ class Partition:
         step = self.spec.chain[index]
         if self._is_beside(now) and can_be_exchanged(step) and self._has_all_rows(operand_of(step)):
             return True
+        if self.images.spatial and can_be_exchanged(step):
+            operand = self.shapes.get(operand_of(step) or "", ())
+            here = self.images.behind(now.steps, self._shape(now.source))
+            if self.images.has_one_position(here) and len(operand) == len(here):
+                return not self.images.has_one_position(operand)
         return is_widened(step, self._widths[index], self._view(now), self._operand(step, now))
 
     def _is_beside(self, now: _Open) -> bool:
@@ -235,10 +240,11 @@ class Partition:
             own = self.images.channels(source)
             channels = certain(own), certain(channels_behind(now.steps, own))
             places = tuple(range(now.first, now.first + len(now.steps)))
+            inputs = {given: self.images.broadcast(shape, source) for given, shape in now.inputs.items()}
             made = (*results, last)
             rows = frozenset(self._of_rows & {*made})
             beside = self._is_beside(now)
-            yield Region(name, places, tuple(now.steps), now.inputs, made, channels, rows=rows, beside=beside)
+            yield Region(name, places, tuple(now.steps), inputs, made, channels, rows=rows, beside=beside)
 
     def _returned(self) -> tuple[str, ...]:
         last = self.regions[-1].results[-1]

@@ -24,8 +24,8 @@ def formats(planned: ModulePlan) -> str:
 def _behind(region: PlannedRegion, found: dict[str, _Format], spatial: int) -> _Format:
     """Behind the first step of a region. Others keep the format of the running value."""
     made, first = found[next(iter(region.inputs))], region.steps[0]
-    if first.spatial and spatial == 1:
-        made = False  # PyTorch's convolution has no other format for one dimension of positions
+    if first.spatial and not first.keeps_format:
+        made = False
     elif isinstance(first, Convolving) and not isinstance(made, bool):
         made = (made[0], (*made[1], first.name))
     # Those over the channels work on [batch, *positions, channels].
@@ -77,7 +77,7 @@ def takes_last(region: PlannedRegion, name: str) -> bool:
     """Whether a region takes an input in channels_last alone: in front of a convolution, and all around a product."""
     first = region.steps[0]
     if first.spatial:
-        return name == next(iter(region.inputs))
+        return not first.is_called and name == next(iter(region.inputs))
     return first.anchor and name in region.inputs
 
 

@@ -35,7 +35,8 @@ def header(planned: ModulePlan) -> list[str]:
         if not planned.single:
             lines += ["", f"---- The region {region.name}"]
         if region.plan is None:
-            lines += ["", "A layer alone: it stays the library's product, which this file does not claim to beat."]
+            what = "product" if region.steps[0].anchor else region.steps[0].op
+            lines += ["", f"A layer alone: it stays the library's {what}, which this file does not claim to beat."]
         else:
             lines += ["", *_operators(region.plan), "", *_kernels(region.plan)]
     return lines

@@ -125,8 +125,8 @@ def _taken_by_layer(planned: ModulePlan, region: Region, size: Sizes) -> _Taken:
     """Of a layer that PyTorch calls."""
     step: Any = region.steps[0]
     source, made = map(size.number, region.channels)
-    weight = source * made
-    if step.spatial:
+    weight = source * made if step.anchor else 0
+    if step.anchor and step.spatial:
         kernel = step.kernel_size if isinstance(step.kernel_size, tuple) else (step.kernel_size,) * step.spatial
         weight = weight * math.prod(map(size.number, kernel)) // size.number(step.groups or 1)
     elements = math.prod(map(size.number, planned.shapes[region.results[0]]))

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.step import Step
+from fusegen.verify.pooled import Windows
 
 
 def _table() -> dict[str, type[Step]]:
@@ -66,30 +67,36 @@ class Kinks(TorchFunctionMode):
         self.jumped: Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        for found in kinks_of(func, args, kwargs or {}, self.tolerance):
+        result = func(*args, **(kwargs or {}))
+        windows = Windows.of(func, args, kwargs or {}, result)
+        if windows is not None:  # elements in front decide of the windows that have them
+            self.near, self.jumped = (_in_windows(each, windows, args[0]) for each in (self.near, self.jumped))
+        for found in kinks_of(func, args, kwargs or {}, self.tolerance, windows):
             self.near = _either(self.near, found.near)
             if found.jumps:
                 self.jumped = _either(self.jumped, found.near)
-        return func(*args, **(kwargs or {}))
+        return result
 
 
 @dataclass(frozen=True)
 class Near:
-    """Which elements of a call's first argument come near a kink: of rows of which one is chosen, all. move: what,
-    added to the argument, puts each on the other side; zero for one exactly at the kink, where every correct result
-    has it. jumps: whether the value itself jumps there."""
+    """Which elements of a call's first argument come near a kink: of rows of which one is chosen, all; of windows of
+    positions, the results. move: what, added to the argument, puts each on the other side; zero for one exactly at the
+    kink, where every correct result has it. jumps: whether the value itself jumps there."""
 
     near: Tensor
     move: Callable[[], Tensor]
     jumps: bool = False
 
 
-def kinks_of(func: Any, args: tuple, kwargs: dict, tolerance: float) -> list[Near]:
+def kinks_of(func: Any, args: tuple, kwargs: dict, tolerance: float, windows: Windows | None = None) -> list[Near]:
     """For each kink of a call in eager PyTorch the elements of its first argument that are near. tolerance: relative to
-    values beyond one, absolute below."""
+    values beyond one, absolute below. windows: of positions, which the call takes together."""
     if not (args and isinstance(args[0], Tensor)):
         return []
     value, found, name = args[0].detach(), [], getattr(func, "__name__", "")
+    if windows is not None:
+        return [Near(*_tied(windows, value, tolerance))] if windows.chooses else []
     if func in _PAIRS:
         found += [_at(value, other.detach(), tolerance) for other in args[1:2] if isinstance(other, Tensor)]
     elif step := _WITH_KINKS.get(_plain(name)):
@@ -106,6 +113,17 @@ def _at(value: Tensor, kink: Any, tolerance: float, step: type[Step] = Step) -> 
         distance = distance - step.period * (distance / step.period).round()
     near = distance.abs() < tolerance * value.abs().clamp(min=1.0)
     return Near(near, lambda: torch.where(near, -2 * distance, 0.0), bool(step.jumps))
+
+
+def _tied(windows: Windows, value: Tensor, tolerance: float) -> tuple[Tensor, Callable[[], Tensor]]:
+    near, move = windows.ties(value, tolerance)
+    return near, lambda: move
+
+
+def _in_windows(found: Tensor | None, windows: Windows, value: Tensor) -> Tensor | None:
+    """The windows that have elements that are found."""
+    spread = spread_over(found, value.shape)
+    return None if spread is None else windows.any(spread)
 
 
 def _at_choice(value: Tensor, largest: bool, dim: int, tolerance: float) -> Near:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fusegen.chain.convolution import positions_behind
 from fusegen.ir.axes import Dim, dividend
 from fusegen.ir.multiples import factors
 from fusegen.plan.module import ModulePlan
@@ -34,7 +33,7 @@ def _channels(
 ) -> dict[str, int]:
     """Of the first input, and of all others; and numbers of groups."""
     steps, found = planned.spec.chain, dict[str, int]()
-    counts: list[Dim] = [step.groups for step in steps if step.spatial]
+    counts: list[Dim] = [step.groups for step in steps if step.spatial and step.anchor]
     counts += [count for plan in planned.plans for count in plan.chain.group_counts]
     widths = [dim for region in planned.regions for dim in region.channels]
     names = list(dict.fromkeys(name for name in (factors(dim)[1] for dim in widths) if name is not None))
@@ -87,7 +86,7 @@ def _fits(planned: ModulePlan, index: int, found: dict[str, int], other: int, sy
         size = dim if isinstance(dim, int) else found.setdefault(dim, other)
         for step in region.steps:
             if step.spatial:
-                sizes = positions_behind(step, (size,) * planned.spatial, number)
+                sizes = step.positions_behind((size,) * planned.spatial, number)
                 size = sizes[index] if sizes is not None else 0
         for name in (*region.results, *others):
             dim = _position(planned.shapes[name], index, planned.spatial)

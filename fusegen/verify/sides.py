@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from fusegen.verify.kinks import kinks_of, tolerance_of
 from fusegen.verify.policy import Comparison
+from fusegen.verify.pooled import Windows
 from fusegen.verify.run import Run, in_double, run
 
 # Pairs of runs, each with the elements at random sides and then at the other ones: as many as leave no chance that the
@@ -43,7 +44,8 @@ class Sides(TorchFunctionMode):
         self.calls, self.count, self.share = 0, 0, 0.0
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        for found in kinks_of(func, args, kwargs or {}, self.tolerance):
+        windows = Windows.of_call(func, args, kwargs or {})
+        for found in kinks_of(func, args, kwargs or {}, self.tolerance, windows):
             move = found.move()
             count = int(move.count_nonzero())
             self.count += count

@@ -108,7 +108,7 @@ def _positions(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
 
 
 def _behind(module: nn.Module, name: str, x: Tensor) -> Tensor:
-    """What a convolution makes of images of such positions."""
+    """What a convolution or pooling makes of images of such positions."""
     layer: Any = module.get_submodule(name)
-    like = layer.weight
-    return layer(like.new_zeros((1, layer.in_channels, *x.shape[2:])))
+    like = getattr(layer, "weight", x)
+    return layer(like.new_zeros((1, getattr(layer, "in_channels", 1), *x.shape[2:])))

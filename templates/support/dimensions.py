@@ -34,13 +34,15 @@ class Dimensions(NamedTuple):
         return "[..., channels]" if self.least == 1 else "[..., rows, channels]"
 
 
-def check_own_dimensions(name, allowed, x, index):
-    """Raises ValueError where an input with dimensions of its own has another number of them.
+def check_own_dimensions(name, allowed, x, index, first):
+    """Raises ValueError where an input with dimensions of its own has another number of them. Where
+    the first input lacks its batch, so may others.
 
-    name: of the package. allowed: the Dimensions of its inputs.
+    name: of the package. allowed: the Dimensions of its inputs. first: the first input.
     """
-    expected = allowed.own[index]
-    if x.dim() != expected:
+    expected, (least, most, *_) = allowed.own[index], allowed
+    has_batch = most is None or least == most or first.dim() == most
+    if x.dim() != expected and (has_batch or x.dim() != expected - 1):
         came = list(x.shape)
         dimensions = "one dimension" if expected == 1 else f"{expected} dimensions"
         raise ValueError(f"{name}: input {index + 1} must have {dimensions}, got {came}")
@@ -53,7 +55,7 @@ def check_inputs(name, allowed, inputs):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
         if allowed.own and index in allowed.own:
-            check_own_dimensions(name, allowed, x, index)
+            check_own_dimensions(name, allowed, x, index, inputs[0])
         else:
             check_dimensions(name, allowed, x, inputs[0])
 

@@ -94,7 +94,7 @@ def obstacle(owner, inputs, submodules, dimensions=None):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
         if own and index in own:
-            check_own_dimensions(name, allowed, x, index)
+            check_own_dimensions(name, allowed, x, index, inputs[0])
         elif x.dim() != 2 or inputs[0].dim() != 2 or least > 2:
             check_dimensions(name, allowed, x, inputs[0])
         if type(x) not in _PLAIN and not is_traced(x):

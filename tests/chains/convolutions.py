@@ -229,7 +229,7 @@ REFUSED: dict[str, tuple[int, str, str]] = {
     "instance norm, 17, 79": (2, "instance_norm, name: n", "FG308.*sums over positions"),
     "group norm, 19, 85, 92": (2, "group_norm, name: n, num_groups: 2", "FG308.*sums over positions"),
     "layer norm over positions, 34": (3, "layer_norm, name: n", "FG308.*sums over positions"),
-    "pooling, 35, 43, 46, 89": (2, "max_pool2d", "FG203.*pooling"),
+    "unpooling": (2, "max_unpool2d", "FG203.*max_unpool2d"),
 }
 
 

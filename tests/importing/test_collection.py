@@ -74,14 +74,14 @@ REFUSED = {
             "self.max_pool = nn.MaxPool1d(2)",
             "y = self.max_pool(y.unsqueeze(1)).squeeze(1)\nreturn torch.sum(y, dim=1) * 0.5",
         ),
-        ("FG703", "self.max_pool(y"),
+        ("FG707", "self.max_pool(y"),
     ),
     98: (
         Source(
             "self.avg_pool = nn.AvgPool1d(4)",
             "y = self.avg_pool(y.unsqueeze(1)).squeeze(1)\nreturn torch.max(F.gelu(y) * 2.0, dim=1).values",
         ),
-        ("FG703", "self.avg_pool(y"),
+        ("FG707", "self.avg_pool(y"),
     ),
 }
 

@@ -39,7 +39,11 @@ IN_FRONT = {
     "acosh": "{op: add, constant: 1}\n  - ",
 }
 # A drop path acts on samples, which the kernels number. A loss takes rows as they are.
-ROW_WISE = [op for op, step in known_ops().items() if not (step.anchor or step.ends_chain) and op != "drop_path"]
+ROW_WISE = [
+    op
+    for op, step in known_ops().items()
+    if not (step.anchor or step.is_called or step.ends_chain) and op != "drop_path"
+]
 CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op in ROW_WISE} | {
     "one_weight": "{op: prelu, name: act}",
     "parameter_of_one": "{op: mul, parameter: scale, shape: [1], init: randn}",

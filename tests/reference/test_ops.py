@@ -10,7 +10,7 @@ import pytest
 from fusegen.errors import SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import LACKING, OTHER_NAMES, unknown_op
-from fusegen.plan.load import plan_document, plan_file
+from fusegen.plan.load import plan_file, planned_document
 from fusegen.reference.init import write_spec
 from fusegen.reference.ops import details, example, known_ops, listing
 from fusegen.spec.yaml import parse_yaml
@@ -38,20 +38,23 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     assert text in details(op)
     sizes, inner = "hidden" in text, "features" in text.replace("_features", "")
     width = "hidden" if sizes and op != "linear" else "32"
-    positions = ("depth", "height", "width")[-int(op[-2]) :] if op.startswith("conv") else ()
+    of_images = op.startswith("conv") or known_ops()[op].is_called
+    positions = ("depth", "height", "width")[-int(op[-2]) :] if of_images else ()
     spec = SPEC.format(
         hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),
         arguments=f"arguments: {{hidden: {{type: dim}}{', features: {type: dim}' * inner}}}\n" if sizes else "",
         inputs=", padding: [1]" * ("mask" in text) + ", target: [batch]" * ("target: target" in text),
         width=", ".join(["features" if inner else "32" if positions else width, *positions]),
         # What is left of a row is put together with all of it again.
-        chain=f"{text}, {{op: add, input: x}}" if "keepdim" in text else text,
+        chain=f"{text}, {{op: add, input: x}}"
+        if "keepdim" in text
+        else text + ", {op: tanh}" * known_ops()[op].is_called,
     )
     if op == "bmm":
         inputs = "x: [batch, 32, hidden], keys: [batch, 16, hidden]"
         spec = spec.replace(", hidden: 32" * sizes, "").replace("dims: {", "dims: {hidden: 32, ")
         spec = re.sub(r"inputs: \{.*\}", f"inputs: {{{inputs}}}", spec)
-    plan_document(parse_yaml(spec, "demo.yaml"))
+    planned_document(parse_yaml(spec, "demo.yaml"))
 
 
 def test_an_op_that_is_not_there() -> None:
@@ -82,7 +85,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
     assert unknown_op(op, list(known_ops())) == (f"unknown op '{op}'", hint)
 
 
-@pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxPool2d", "Dropout2d",
+@pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxUnpool2d", "Dropout2d",
                                 "mm", "baddbmm", "instance_norm2d", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))

@@ -1,0 +1,175 @@
+"""Pooling over windows of positions: layers that PyTorch calls, each between two regions."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.shape import Role
+from fusegen.chain.windows import extent
+from fusegen.ir.axes import Dim
+from fusegen.ir.graph import Node
+from fusegen.ops import window
+from fusegen.ops.step import Number, Step
+from fusegen.spec.base import PositiveInt, meaning
+from fusegen.spec.names import AttributeName, Identifier
+
+
+class Pooling(Step):
+    """What all kinds have in common. layer: the class in torch.nn, but for the number of dimensions. options: the keys
+    that its constructor takes, in order, with PyTorch's defaults; None where it has none."""
+
+    op: str
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds the layer", "pool")]
+    is_called = True
+    matrix_only = "never"
+    module = "nn.MaxPool2d"
+    layer: ClassVar[str] = ""
+    options: ClassVar[dict[str, window.Option | None]] = {}
+
+    @property
+    def spatial(self) -> int:
+        return int(self.op[-2])
+
+    @property
+    def keeps_format(self) -> bool:
+        return self.spatial == 2 or self.op == "max_pool3d"  # other kinds give contiguous results
+
+    def submodule(self, spatial: int) -> str:
+        return f"nn.{self.layer}{self.spatial}d"
+
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
+        """x: what the layer is called with does not matter to kernels; its options are checked."""
+        chain.own(self.name)
+        known = True
+        for key in self.options:
+            value = getattr(self, key)
+            if isinstance(value, tuple) and len(value) != self.spatial:
+                message = f"{key} has {len(value)} entries, but there are {self.spatial} dimensions of positions"
+                chain.refuse("FG303", message, key)
+                known = False
+            types = ("int", "float") if key == "norm_type" else ("int",)
+            for entry in value if isinstance(value, tuple) else (value,):
+                if isinstance(entry, str) and chain.symbols.argument(entry, key, types) is None:
+                    known = False
+        given = [chain.symbols.typical(size) for size in chain.shape.sizes(Role.POSITION)]
+        sizes = [size for size in given if size is not None]
+        if known and len(sizes) == len(given):
+            self._check_positions(chain, sizes)
+        return x
+
+    def _check_positions(self, chain: ChainBuilder, given: Sequence[int]) -> None:
+        found = self.positions_behind(given, chain.symbols.typical)
+        if found is None:
+            chain.refuse("FG205", f"{self.op} takes windows of at least one position, and steps of at least one", "op")
+        elif min(found) < 1:
+            chain.refuse("FG303", f"the result would have no positions: {list(found)} of {list(given)}", "op")
+
+    def eager(self, x: str) -> str:
+        return f"self.{self.name}({x})"
+
+    def construct_over(self, channels: Dim, spatial: int) -> list[str]:
+        given = []
+        for key, default in self.options.items():
+            value = getattr(self, key)
+            if default is None:
+                given.append(window.text(value))
+            elif value != default and value is not None:
+                given.append(f"{key}={window.text(value)}")
+        made, arguments = f"self.{self.name} = {self.submodule(spatial)}(", ", ".join(given)
+        if len(made + arguments) < window.WIDTH:
+            return [f"{made}{arguments})"]
+        inside = textwrap.wrap(f"{arguments},", window.WIDTH, break_on_hyphens=False)
+        return [made, *(f"    {line}" for line in inside), ")"]
+
+    def reset(self) -> list[str]:
+        return []
+
+
+class _OfWindows(Pooling):
+    """Pooling whose windows have a size."""
+
+    kernel_size: Annotated[
+        window.Sizes, meaning("positions that a result sees: a number or an argument of type int, or a list of them", 2)
+    ]
+    stride: Annotated[
+        window.Sizes | None, meaning("the step from one result to the next, likewise; without it the kernel's size", 2)
+    ] = None
+    ceil_mode: Annotated[bool, meaning("whether a last window may reach beyond the positions", True)] = False
+
+    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
+        stride = self.kernel_size if self.stride is None else self.stride
+        options = (self.kernel_size, stride, getattr(self, "padding", 0), getattr(self, "dilation", 1))
+        known = [window.entries(each, len(given), number) for each in options]
+        found = [each for each in known if each is not None]
+        if len(found) < len(known) or not given or min(*found[1], *found[3]) < 1:
+            return None
+        sizes = zip(given, *found, strict=True)
+        return tuple(extent(*each, ceil_mode=self.ceil_mode) for each in sizes)
+
+
+class MaxPooling(_OfWindows):
+    """nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d. PyTorch calls it."""
+
+    op: Literal["max_pool1d", "max_pool2d", "max_pool3d"]
+    padding: Annotated[window.Counts, meaning("positions added on each side, which no result is of, likewise", 1)] = 0
+    dilation: Annotated[window.Sizes, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
+    formula = "the largest x of a window"
+    layer = "MaxPool"
+    options = {"kernel_size": None, "stride": (), "padding": 0, "dilation": 1, "ceil_mode": False}
+
+
+class AveragePooling(_OfWindows):
+    """nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d. PyTorch calls it."""
+
+    op: Literal["avg_pool1d", "avg_pool2d", "avg_pool3d"]
+    padding: Annotated[window.Counts, meaning("zeros added on each side, likewise", 1)] = 0
+    count_include_pad: Annotated[bool, meaning("whether these zeros count", False)] = True
+    divisor_override: Annotated[
+        PositiveInt | None, meaning("what sums are divided by, in place of the positions of a window", 3)
+    ] = None
+    formula = "the mean of x in a window"
+    layer = "AvgPool"
+    options = {
+        **{"kernel_size": None, "stride": (), "padding": 0, "ceil_mode": False},
+        **{"count_include_pad": True, "divisor_override": ()},
+    }
+
+
+class PowerPooling(_OfWindows):
+    """nn.LPPool1d, nn.LPPool2d, nn.LPPool3d. PyTorch calls it."""
+
+    op: Literal["lp_pool1d", "lp_pool2d", "lp_pool3d"]
+    norm_type: Annotated[float | Identifier, meaning("p: a number, or an argument of type int or float", 2)]
+    formula = "(sum of x**p in a window)**(1/p)"
+    layer = "LPPool"
+    options = {"norm_type": None, "kernel_size": None, "stride": (), "ceil_mode": False}
+
+
+class AdaptivePooling(Pooling):
+    """nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d and so on. PyTorch calls it."""
+
+    op: Literal[
+        "adaptive_avg_pool1d",
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool3d",
+        "adaptive_max_pool1d",
+        "adaptive_max_pool2d",
+        "adaptive_max_pool3d",
+    ]
+    output_size: Annotated[
+        window.Sizes, meaning("positions of the result: a number or an argument of type int, or a list of them", 1)
+    ]
+    formula = "the mean, or the largest, x of a part of the positions"
+    options = {"output_size": None}
+
+    def submodule(self, spatial: int) -> str:
+        return f"nn.Adaptive{'Avg' if 'avg' in self.op else 'Max'}Pool{self.spatial}d"
+
+    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
+        return window.entries(self.output_size, len(given), number)
+
+
+STEPS = (MaxPooling, AveragePooling, PowerPooling, AdaptivePooling)

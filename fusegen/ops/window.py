@@ -1,0 +1,40 @@
+"""Options of layers whose results see a window of positions: convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import Field
+
+from fusegen.spec.arguments import MAX_RANK
+from fusegen.spec.base import Listing, Plain, PositiveInt
+from fusegen.spec.names import Identifier
+
+Count = Annotated[int, Field(ge=0, lt=2**31), Plain("a whole number")]
+# A number or an argument of type int, or one for each dimension of positions.
+_Entries = Annotated[Listing[PositiveInt | Identifier], Field(min_length=1, max_length=MAX_RANK)]
+Sizes = PositiveInt | Identifier | _Entries
+_CountEntries = Annotated[Listing[Count | Identifier], Field(min_length=1, max_length=MAX_RANK)]
+Counts = Count | Identifier | _CountEntries
+Option = int | str | tuple[int | str, ...]
+
+WIDTH = 84
+"""Of lines in a constructor."""
+
+
+def text(value: Option) -> str:
+    """An option as Python source in the constructor."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"
+    return str(value)
+
+
+def entries(value: Option, spatial: int, number: Callable[[int | str], int | None]) -> tuple[int, ...] | None:
+    """An option for each dimension of positions; None where it has another number of them, or a size is unknown.
+
+    number: what an entry stands for.
+    """
+    found = [number(each) for each in (value if isinstance(value, tuple) else (value,) * spatial)]
+    known = tuple(each for each in found if each is not None)
+    return known if len(known) == len(found) == spatial else None
