@@ -16,7 +16,7 @@ from fusegen.render.launchers_header import copy_symbol, mean_loss_symbol, merge
 from fusegen.render.layout import tidy
 from fusegen.render.original import batched_lines, returned
 from fusegen.render.program import StructRenderer
-from fusegen.render.program_text import StructText, visits
+from fusegen.render.program_text import StructText
 from fusegen.render.spelling import type_name
 from fusegen.render.tuning import Table, table
 from fusegen.render.types import CPP, type_parameter, type_roles
@@ -173,7 +173,6 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
         p=described,
         types=", ".join(parameters),
         activation=f"{activation}_",
-        visits=visits,
     )
     return ProgramText(
         title=program.name.replace("_", " "),

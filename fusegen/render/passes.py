@@ -7,11 +7,10 @@ from typing import Any
 
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ir.reductions import REDUCTIONS
-from fusegen.plan.kinds import Stays
 from fusegen.plan.model import Tensor
 from fusegen.plan.units import Unit
 from fusegen.render.names import record, unit_name
-from fusegen.render.program_text import Field, PassText, Stored
+from fusegen.render.program_text import PassText, Stored, macro, mask
 from fusegen.render.spelling import value
 from fusegen.render.types import pointer
 from fusegen.render.values import Values, constant
@@ -35,60 +34,57 @@ class PassRenderer:
         """The pass over the channels, which reduces them to scalars."""
         return PassText(
             unit=unit_name(Unit.SCALAR),
-            read_by=0,
-            **self._summed(self.program.scalar_sums),
+            read_by="0",
+            **self._summed(len(self.passes.passes), self.program.scalar_sums),
             level=[],
             results=[],
             **self._after_sums(len(self.passes.passes)),
-            cached_in_registers=0,
-            cached_in_shared=0,
+            cached={},
         )
 
     def _element_lines(self) -> list[list[str]]:
         passes = self.passes
         values = sorted({n for each in passes.passes for n in each.values}, key=lambda n: n.index)
         sinks = [target for each in passes.passes for target in each.targets]
-        bits = {node: i for i, node in enumerate(self.cached)}
         lines: list[list[str]] = [[] for _ in passes.passes]
 
         def declare(node: Node, text: str) -> list[str]:
-            if node not in bits:
+            if node not in self.cached:
                 return [constant(node, text)]
             cached = f"cached.{value(node.name)}"
-            either = f"has_bit(kCached, {bits[node]}) ? {cached} : {text}"
+            either = f"has_bit(kCached, InCache::{value(node.name)}) ? {cached} : {text}"
             return [constant(node, either), f"{cached} = {value(node.name)};"]
 
-        for node, text in self.expressions.each(values, sinks, bits):
+        for node, text in self.expressions.each(values, sinks, self.cached):
             lines[passes.level[node]] += declare(node, text)
         return lines
 
     def _pass(self, index: int) -> PassText:
         passes, each = self.passes, self.passes.passes[index]
         operand = self.expressions.operand
-        cached = {stays: self._bits(by_pass[index]) for stays, by_pass in passes.cached.items()}
+        names = [value(node.name) for node in self.cached]
+        cached = {
+            stays: mask("InCache", names, [value(node.name) for node in by_pass[index]])
+            for stays, by_pass in passes.cached.items()
+        }
         return PassText(
             unit=unit_name(each.unit),
-            read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
-            **self._summed(each.sums),
+            read_by=mask("Read", [value(t.name) for t in passes.reads], [value(t.name) for t in each.reads]),
+            **self._summed(index, each.sums),
             level=self._elements[index],
             results=[f"y.{value(t.name)} = {operand(t.node)};" for t in each.stores],
             **self._after_sums(index),
-            cached_in_registers=cached[Stays.REGISTERS],
-            cached_in_shared=cached[Stays.SHARED],
+            cached=cached,
         )
 
-    def _summed(self, sums: Sequence[Node]) -> dict[str, Any]:
+    def _summed(self, index: int, sums: Sequence[Node]) -> dict[str, Any]:
         """What is said of the sums of a pass."""
         names = {node: self.names.sum_name(node) for node in sums if self.names.holder(node) is node}
+        fields = [f"({name}, {REDUCTIONS[node.op].cpp})" for node, name in names.items()]
         return dict(
-            sums=[Field(name, REDUCTIONS[node.op].cpp) for node, name in names.items()],
-            components=sum(REDUCTIONS[node.op].components for node in names),
+            sums=macro(f"FUSEGEN_SUMS(Sums{index}, ", fields),
             terms=[f"term.{name} = {self.expressions.operand(node.operands[0])};" for node, name in names.items()],
         )
-
-    def _bits(self, cached: set[Node]) -> int:
-        """Cached values as bits."""
-        return sum(1 << i for i, node in enumerate(self.cached) if node in cached)
 
     def _after_sums(self, index: int) -> dict[str, Any]:
         passes = self.passes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from fusegen.plan.kinds import Stays
 from fusegen.plan.model import Program, Tensor, draw_of
 from fusegen.plan.passes import BEFORE
 from fusegen.plan.units import Unit, unit_of
@@ -11,7 +12,7 @@ from fusegen.render.expressions import inverse_length
 from fusegen.render.launchers_header import struct
 from fusegen.render.names import record, unit_name
 from fusegen.render.passes import PassRenderer
-from fusegen.render.program_text import Field, InMemory, Member, PassText, StructText
+from fusegen.render.program_text import InMemory, Member, PassText, StructText, macro, mask
 from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name, value
 from fusegen.render.types import address, element_type, field_type, pointer
@@ -30,7 +31,8 @@ class StructRenderer:
         self.fields, self.cached = self.values.fields, self.values.cached
 
     def text(self) -> StructText:
-        passes = self.passes
+        reads, writes = self.passes.reads, self.program.full_outputs
+        found = work(self.program, self.passes)
         records: dict[str, list[str]] = {name: [] for name in ("Scalars", "Channel", "Row", "Group", "Drawn")}
         for node, name in self.fields.items():
             records[record(node.axes)].append(value(name))
@@ -40,17 +42,17 @@ class StructRenderer:
         texts = printed.texts()
         return StructText(
             name=type_name(self.program.name),
-            reads=[Field(value(t.name), field_type(t)) for t in passes.reads],
-            writes=[Field(value(t.name), field_type(t)) for t in self.program.full_outputs],
-            has_parts=any(t.part is not None for t in (*passes.reads, *self.program.full_outputs)),
-            optional_writes=sum(1 << i for i, t in enumerate(self.program.full_outputs) if t.optional),
-            outer_reads=self._outer(passes.reads),
-            outer_writes=self._outer(self.program.full_outputs),
-            product=next((i for i, t in enumerate(passes.reads) if t.name == self.product), None),
+            reads=macro("FUSEGEN_READS(", [_tensor(t, "from") for t in reads]),
+            writes=macro("FUSEGEN_WRITES(", [_tensor(t, "to") for t in writes]),
+            has_parts=any(t.part is not None for t in (*reads, *writes)),
+            has_partials=any(each.sums and each.unit == unit_name(Unit.CHANNEL) for each in texts),
+            optional_writes=_mask("Write", writes, {t.name for t in writes if t.optional}),
+            outer_reads=_mask("Read", reads, self.program.outer),
+            outer_writes=_mask("Write", writes, self.program.outer),
+            tile_reads=_mask("Read", reads, found.tile_reads),
+            product=next((value(t.name) for t in reads if t.name == self.product), ""),
             arguments=struct(self.program),
             sums=self._sums(texts),
-            read_arguments=[address(t, "from") for t in passes.reads],
-            write_arguments=[address(t, "to") for t in self.program.full_outputs],
             members=self._members(),
             constants=self._constants(),
             dropouts=self._dropouts(),
@@ -60,25 +62,22 @@ class StructRenderer:
             records=records,
             in_memory=self._in_memory(),
             derived={name: self._derived(name) for name in ("Channel", "Row", "Group")},
-            cached=[Field(value(node.name)) for node in self.cached],
+            cached=macro("FUSEGEN_CACHED(", [f"({value(node.name)}, Acc)" for node in self.cached]),
+            cached_in_registers=_by_pass(texts, Stays.REGISTERS),
+            cached_in_shared=_by_pass(texts, Stays.SHARED),
             passes=texts,
             channels_pass=printed.channels() if total else None,
             schedules=[f"{type_name(each.kind)}Schedule" for each in self.program.schedules],
-            work=work(self.program, passes),
+            work=found,
         )
 
-    def _outer(self, fields: Sequence[Tensor]) -> int:
-        """Those of some fields that may be [batch, channels, positions], as bits."""
-        return sum(1 << i for i, t in enumerate(fields) if t.name in self.program.outer)
-
     def _sums(self, texts: Sequence[PassText]) -> str:
-        """C++: the record of sums of pass kPass."""
-        channels = bool(self.program.scalar_sums)
-        with_sums = [i for i, each in enumerate(texts) if each.sums] + [len(texts)] * channels
-        found = "Nothing"
-        for index in reversed(with_sums):
-            found = f"std::conditional_t<kPass == {index}, Sums{index}<Of>, {found}>"
-        return found
+        """C++: the records of sums of the passes, up to the last that has one."""
+        has = [*(bool(each.sums) for each in texts), bool(self.program.scalar_sums)]
+        names = [f"Sums{index}<Of>" if each else "Nothing" for index, each in enumerate(has)]
+        while names and names[-1] == "Nothing":
+            names.pop()
+        return ", ".join(names)
 
     def _derived(self, name: str) -> list[str]:
         """Statements that make what follows from tensors alone, of one record."""
@@ -93,17 +92,16 @@ class StructRenderer:
         for tensor in sorted(tensors.values(), key=lambda t: _ORDER.index(record(t.axes))):
             const = "" if tensor.name in written else "const "
             optional = tensor.optional or tensor.in_product or written.get(tensor.name, tensor).optional
-            declaration = f"{const}{element_type(tensor)}* {pointer(tensor)}"
+            initial = address(tensor, "to" if tensor.name in written else "from")
+            declaration = f"{const}{element_type(tensor)}* {pointer(tensor)} = {initial}"
             note = "may be null" if optional else ""
-            argument = address(tensor, "to" if tensor.name in written else "from")
-            name = record(tensor.axes)
-            found.append(Member(declaration, argument, size_text(tensor), note, _ORDER.index(name)))
+            found.append(Member(declaration, size_text(tensor), note, _ORDER.index(record(tensor.axes))))
         return found
 
     def _constants(self) -> list[Member]:
         drawn = {draw_of(node).p for node in self.program.draws}
         names = [name for name in self.program.constants if name not in drawn]
-        return [Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in names]
+        return [Member(f"Acc {value(name)} = Acc(a->{spell(name, 'arg')})") for name in names]
 
     def _dropouts(self) -> list[Member]:
         """What its dropouts draw."""
@@ -111,28 +109,28 @@ class StructRenderer:
         found = []
         for node in self.program.draws:
             draw = draw_of(node)
-            given = f"a.{seed}, {draw.stream}, a.{spell(draw.p, 'arg')}"
-            sample = "" if node.is_full else ", a.sample_rows"
+            given = f"a->{seed}, {draw.stream}, a->{spell(draw.p, 'arg')}"
+            sample = "" if node.is_full else ", a->sample_rows"
             note = "for each element" if node.is_full else "for each sample"
-            declaration = f"Dropout<Acc> {spell(node.name, 'draw')}"
-            found.append(Member(declaration, f"dropout_of<Acc>({given}{sample})", "", note))
+            declaration = f"Dropout<Acc> {spell(node.name, 'draw')} = dropout_of<Acc>({given}{sample})"
+            found.append(Member(declaration, note=note))
         return found
 
     def _scratch(self) -> list[tuple[Member, int, str, bool]]:
         found = []
         for index, tensors in enumerate(self.passes.scratch):
             for t in tensors:
-                member = Member(f"Acc* {pointer(t)} = nullptr", "", size_text(t))
+                member = Member(f"Acc* {pointer(t)} = nullptr", size_text(t))
                 found.append((member, index, unit_name(t.unit), self.values.is_total(t, index)))
         return found
 
     def _in_memory(self) -> dict[str, list[InMemory]]:
         found: dict[str, list[InMemory]] = {"Channel": [], "Row": [], "Group": []}
-        count = len(self.passes.passes) + bool(self.program.scalar_sums)
         for tensor, made in self.passes.in_memory:
             if tensor.unit is Unit.SCALAR:
                 continue
-            uses = f"0b{self.passes.uses(tensor, made):0{count}b}"
+            bits = self.passes.uses(tensor, made)
+            uses = f"InPasses<{', '.join(str(i) for i in range(bits.bit_length()) if bits >> i & 1)}>"
             each = InMemory(pointer(tensor), self.values.present(tensor), value(self.fields[tensor.node]), made, uses)
             found[record(tensor.axes)].append(each)
         return found
@@ -156,3 +154,20 @@ class StructRenderer:
             if "N" in phase.axes and any(node.op == "moments" for node in phase.sums):
                 found[inverse_length(phase.axes)] = self.names.count(phase.axes)
         return found
+
+
+def _tensor(tensor: Tensor, kind: str) -> str:
+    """A tensor of full size as a field: see kernels/fields.cuh. kind: "from" or "to"."""
+    return f"({value(tensor.name)}, {address(tensor, kind)}, {field_type(tensor)})"
+
+
+def _mask(numbers: str, tensors: Sequence[Tensor], some: Collection[str]) -> str:
+    """C++: the mask of those tensors whose names are among `some`; empty without any."""
+    found = [value(tensor.name) for tensor in tensors if tensor.name in some]
+    return mask(numbers, [value(tensor.name) for tensor in tensors], found) if found else ""
+
+
+def _by_pass(texts: Sequence[PassText], stays: Stays) -> list[str]:
+    """The masks of what is cached when each pass begins; none where nothing is."""
+    found = [each.cached.get(stays, "0") for each in texts]
+    return found if any(each != "0" for each in found) else []

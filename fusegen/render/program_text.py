@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from fusegen.plan.kinds import Stays
+from fusegen.render.layout import WIDTH
 from fusegen.render.work import Work
 
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a record: its name, and the type that the record is made for, if it depends on that."""
-
-    name: str
-    type: str = ""
-
-    @property
-    def declaration(self) -> str:
-        return f"Of<{self.type}> {self.name};"
+_ALL = {"Read": "kAllReads", "Write": "kAllWrites"}
 
 
-def visits(fields: Sequence[Field]) -> str:
-    """The body of a record's each()."""
-    return " ".join(f"f(Index<{i}>(), r.{field.name}...);" for i, field in enumerate(fields))
+def macro(head: str, fields: Sequence[str]) -> list[str]:
+    """Lines of a macro that takes a list of fields (kernels/fields.cuh); none without fields. head: up to the list."""
+    if not fields:
+        return []
+    line, last = f"{head}{' '.join(fields)})", f"    {fields[-1]})"
+    return [line] if len(line) + 2 <= WIDTH else [head.rstrip(), *(f"    {each}" for each in fields[:-1]), last]
+
+
+def mask(numbers: str, fields: Sequence[str], some: Collection[str]) -> str:
+    """C++: the mask of some fields of a record, in the record's order; "0" without any. numbers: the scope of their
+    numbers."""
+    named = [f"{numbers}::{name}" for name in fields if name in some]
+    if len(named) == len(fields) > 1 and numbers in _ALL:
+        return _ALL[numbers]
+    return f"mask_of({', '.join(named)})" if named else "0"
 
 
 @dataclass(frozen=True)
 class InMemory:
     """A tensor of fewer elements that a pass may find in memory. present: C++; when there is one. made: the pass that
-    makes it, or BEFORE. uses: the passes that need it, as bits."""
+    makes it, or BEFORE. uses: C++: the passes whose elements need it."""
 
     pointer: str
     present: str
@@ -47,13 +51,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class PassText:
-    """One pass in C++. unit: what its sums have one value each of. level: values that no earlier pass computes. terms,
-    results: what an element adds to sums, and what is stored of it. stored, scratch: what follows and is stored."""
+    """One pass in C++. unit: what its sums have one value each of. read_by: the mask of what it reads. sums: their
+    record. level: values that no earlier pass computes. terms, results: what an element adds to sums, and what is
+    stored of it. stored, scratch: what follows and is stored. cached: the mask of what is cached when it begins."""
 
     unit: str
-    read_by: int
-    sums: list[Field]
-    components: int
+    read_by: str
+    sums: list[str]
     level: list[str]
     terms: list[str]
     results: list[str]
@@ -63,8 +67,7 @@ class PassText:
     scratch: list[Stored]
     counts: list[Stored]
     samples: list[Stored]
-    cached_in_registers: int
-    cached_in_shared: int
+    cached: Mapping[Stays, str]
 
     @property
     def store_lines(self) -> list[str]:
@@ -85,11 +88,10 @@ class PassText:
 
 @dataclass(frozen=True)
 class Member:
-    """A pointer or constant of the struct. argument: what it is made of; empty for what lies in the workspace."""
+    """A pointer or constant of the struct, with its initialiser."""
 
     declaration: str
-    argument: str
-    shape: str
+    shape: str = ""
     note: str = ""
     order: int = 0
 
@@ -97,22 +99,24 @@ class Member:
 @dataclass(frozen=True)
 class StructText:
     """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one.
-    has_parts: whether any of `reads` and `writes` is a part of a tensor.
+    reads, writes, cached: records. sums: the record of each pass, in order. has_parts: whether any of `reads` and
+    `writes` is a part of a tensor. has_partials: whether any pass sums columns.
     dropouts: of all that is drawn; drawn: the fields of what is drawn for each element.
-    product: which of `reads` the epilogue of a product has, if one takes the program."""
+    product: which of `reads` the epilogue of a product has, if one takes the program. Masks are empty where no field is
+    meant."""
 
     name: str
     arguments: str
     sums: str
-    reads: list[Field]
-    writes: list[Field]
+    reads: list[str]
+    writes: list[str]
     has_parts: bool
-    optional_writes: int
-    outer_reads: int
-    outer_writes: int
-    product: int | None
-    read_arguments: list[str]
-    write_arguments: list[str]
+    has_partials: bool
+    optional_writes: str
+    outer_reads: str
+    outer_writes: str
+    tile_reads: str
+    product: str
     members: list[Member]
     constants: list[Member]
     dropouts: list[Member]
@@ -122,7 +126,9 @@ class StructText:
     records: dict[str, list[str]]
     in_memory: dict[str, list[InMemory]]
     derived: dict[str, list[str]]
-    cached: list[Field]
+    cached: list[str]
+    cached_in_registers: list[str]
+    cached_in_shared: list[str]
     passes: list[PassText]
     channels_pass: PassText | None
     schedules: list[str]

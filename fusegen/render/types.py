@@ -12,7 +12,7 @@ TORCH = {
     "float16": "torch.float16",
     "float64": "torch.float64",
 }
-_FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>"}
+_FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Acc"}
 _FIXED |= {"count": "int64_t", "index": "int64_t", "mask": "Mask"}
 
 
@@ -38,12 +38,12 @@ def field_type(tensor: Tensor) -> str:
 
 def address(tensor: Tensor, kind: str) -> str:
     """The initialiser of a pointer to a tensor, from its launcher's argument. kind: "from" or "to"."""
-    part, argument = tensor.part, f"a.{spell(tensor.whole.name, 'arg')}"
+    part, argument = tensor.part, f"a->{spell(tensor.whole.name, 'arg')}"
     if tensor.compact:
-        return f"spread_from({argument}, a.{spell(tensor.name, 'own')}, sizes)"
+        return f"spread_from({argument}, a->{spell(tensor.name, 'own')}, *this)"
     if part is None or not part.index:
         return f"{kind}({argument})"
-    return f"{kind}({argument}, {'' if part.index == 1 else f'{part.index} * '}sizes.channels)"
+    return f"{kind}({argument}, {'' if part.index == 1 else f'{part.index} * '}channels)"
 
 
 def type_roles(roles: dict[Role, str]) -> list[Role]:

@@ -13,13 +13,13 @@ from fusegen.plan.units import Unit, unit_of
 
 @dataclass(frozen=True)
 class Work:
-    """Constants of a program's struct, which templates/program.cu.j2 explains."""
+    """Constants of a program's struct, which templates/program.cu.j2 explains. tile_reads: names of tensors."""
 
     column_values: int
     channel_values_by: list[int]
     row_tensors_by: list[int]
     group_tensors_by: list[int]
-    tile_reads: int
+    tile_reads: frozenset[str]
     has_row: bool
     row_constants: int
     row_values: int
@@ -35,7 +35,7 @@ def work(program: Program, passes: Passes) -> Work:
         channel_values_by=[sum(unit_of(n.axes) is Unit.CHANNEL for n in each.small) for each in passes.passes],
         row_tensors_by=[sum(t.unit is Unit.ROW for t in tensors) for tensors in needed],
         group_tensors_by=[sum(t.unit is Unit.GROUP for t in tensors) for tensors in needed],
-        tile_reads=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor.name in tiles),
+        tile_reads=frozenset(tiles),
         has_row=row is not None,
         row_constants=len(_channel_tensors(row)) if row else 0,
         # A pass that sums what it reads makes none; zero says that there is no such kernel.

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "3816d9322c2b"
+#define FUSEGEN_SOURCES "3546a2c0e266"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -18,8 +18,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -58,53 +60,35 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param, typename rest_type>
-struct TrainForward : Program {
+struct TrainForward : ProgramOf<TrainForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> x_v; Of<rest_type> rest_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.rest_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b11, kOuterWrites = 0b1;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((x_v, from(a->x_arg), T) (rest_v, from(a->rest_arg), rest_type))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = kAllReads;
+  static constexpr unsigned kOuterWrites = mask_of(Write::y_v);
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::x_v), kAllReads};
   // [channels]
-  const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
-  Param* bn_running_mean_ptr;  // may be null
-  Param* bn_running_var_ptr;  // may be null
-  Accumulate<T>* bn_mean_ptr;
-  Accumulate<T>* bn_rstd_ptr;
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_bias_ptr = from(a->bn_bias_arg);
+  Param* bn_running_mean_ptr = to(a->bn_running_mean_arg);  // may be null
+  Param* bn_running_var_ptr = to(a->bn_running_var_arg);  // may be null
+  Acc* bn_mean_ptr = to(a->bn_mean_arg);
+  Acc* bn_rstd_ptr = to(a->bn_rstd_arg);
   // [1]
-  int64_t* bn_num_batches_tracked_ptr;  // may be null
+  int64_t* bn_num_batches_tracked_ptr = to(a->bn_num_batches_tracked_arg);  // may be null
   // Constants of the module.
-  Acc bn_eps_v, bn_momentum_v;
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
+  Acc bn_momentum_v = Acc(a->bn_momentum_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* bn_scale_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
-    return {{sizes}, {from(a.x_arg), from(a.rest_arg)}, {to(a.y_arg)}, from(a.bn_weight_arg),
-        from(a.bn_bias_arg), to(a.bn_running_mean_arg), to(a.bn_running_var_arg), to(a.bn_mean_arg),
-        to(a.bn_rstd_arg), to(a.bn_num_batches_tracked_arg), Acc(a.bn_eps_arg),
-        Acc(a.bn_momentum_arg)};
-  }
 
   struct Scalars {
     Acc bn_num_batches_tracked_v, bn_factor_v, bn_kept_v, bn_bessel_v;
@@ -124,25 +108,20 @@ struct TrainForward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b01>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b10>(), bn_bias_ptr, true, &Channel::bn_bias_v);
-    f(Uses<0b00>(), bn_running_mean_ptr, bn_running_mean_ptr != nullptr,
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(InPasses<>(), bn_running_mean_ptr, bn_running_mean_ptr != nullptr,
         &Channel::bn_running_mean_v);
-    f(Uses<0b00>(), bn_running_var_ptr, bn_running_var_ptr != nullptr, &Channel::bn_running_var_v);
+    f(InPasses<>(), bn_running_var_ptr, bn_running_var_ptr != nullptr, &Channel::bn_running_var_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), bn_mean_ptr, true, &Channel::bn_mean_v);
-      f(Uses<0b10>(), bn_scale_ptr, true, &Channel::bn_scale_v);
+      f(InPasses<1>(), bn_mean_ptr, true, &Channel::bn_mean_v);
+      f(InPasses<1>(), bn_scale_ptr, true, &Channel::bn_scale_v);
     }
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 2;
-    Of<MeanAndSquares> bn_moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.bn_moments_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (bn_moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -156,8 +135,8 @@ struct TrainForward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.bn_mean_v = total.bn_moments_v.mean;
       k.bn_variance_v = total.bn_moments_v.m2 / Acc(rows);
@@ -166,8 +145,8 @@ struct TrainForward : Program {
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.new_bn_running_mean_v = k.bn_kept_v * k.bn_running_mean_v + k.bn_factor_v * k.bn_mean_v;
       k.new_bn_running_var_v = k.bn_kept_v * k.bn_running_var_v
@@ -202,7 +181,7 @@ struct TrainForward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 9;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
-  static constexpr unsigned kTileReads = 0b11;
+  static constexpr unsigned kTileReads = kAllReads;
 };
 
 }  // namespace
@@ -214,49 +193,34 @@ FUSEGEN_LAUNCHER(fusegen_batchnorm2d_add_relu_train_forward, TrainForward, Untun
 
 namespace {
 template <typename T_, typename Out, typename Param, typename rest_type>
-struct TrainBackward : Program {
+struct TrainBackward : ProgramOf<TrainBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 3;
-    Of<T> x_v; Of<Out> y_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.y_v...); f(Index<2>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 2;
-    Of<T> grad_x_v; Of<rest_type> grad_rest_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_x_v...); f(Index<1>(), r.grad_rest_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b11;  // fields that may be null, as bits
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b111, kOuterWrites = 0b11;
-  static constexpr unsigned kReadBy[kPasses] = {0b111, 0b111};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (x_v, from(a->x_arg), T)
+      (y_v, from(a->y_arg), Out)
+      (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_x_v, to(a->grad_x_arg), T) (grad_rest_v, to(a->grad_rest_arg), rest_type))
+  static constexpr unsigned kOptionalWrites = kAllWrites;  // may be null
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = kAllReads;
+  static constexpr unsigned kOuterWrites = kAllWrites;
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads, kAllReads};
   // [channels]
-  const Param* bn_weight_ptr;
-  const Accumulate<T>* bn_mean_ptr;
-  const Accumulate<T>* bn_rstd_ptr;
-  Param* grad_bn_weight_ptr;  // may be null
-  Param* grad_bn_bias_ptr;  // may be null
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Acc* bn_mean_ptr = from(a->bn_mean_arg);
+  const Acc* bn_rstd_ptr = from(a->bn_rstd_arg);
+  Param* grad_bn_weight_ptr = to(a->grad_bn_weight_arg);  // may be null
+  Param* grad_bn_bias_ptr = to(a->grad_bn_bias_arg);  // may be null
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* bn_grad_slope_ptr = nullptr;  // [channels]
   Acc* bn_grad_mean_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
-    return {{sizes}, {from(a.x_arg), from(a.y_arg), from(a.grad_y_arg)},
-        {to(a.grad_x_arg), to(a.grad_rest_arg)}, from(a.bn_weight_arg), from(a.bn_mean_arg),
-        from(a.bn_rstd_arg), to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg)};
-  }
 
   struct Scalars {
     Acc inverse_count_v;
@@ -272,27 +236,21 @@ struct TrainBackward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b10>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b11>(), bn_mean_ptr, true, &Channel::bn_mean_v);
-    f(Uses<0b11>(), bn_rstd_ptr, true, &Channel::bn_rstd_v);
+    f(InPasses<1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0, 1>(), bn_mean_ptr, true, &Channel::bn_mean_v);
+    f(InPasses<0, 1>(), bn_rstd_ptr, true, &Channel::bn_rstd_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), bn_grad_slope_ptr, true, &Channel::bn_grad_slope_v);
-      f(Uses<0b10>(), bn_grad_mean_ptr, true, &Channel::bn_grad_mean_v);
+      f(InPasses<1>(), bn_grad_slope_ptr, true, &Channel::bn_grad_slope_v);
+      f(InPasses<1>(), bn_grad_mean_ptr, true, &Channel::bn_grad_mean_v);
     }
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     k.bn_grad_scale_v = k.bn_rstd_v * k.bn_weight_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> grad_bn_bias_v; Of<Sum> bn_centered_d_sum_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_bn_bias_v...); f(Index<1>(), r.bn_centered_d_sum_sum_v...);
-        }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_bn_bias_v, Sum) (bn_centered_d_sum_sum_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -309,8 +267,8 @@ struct TrainBackward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_bn_bias_v = total.grad_bn_bias_v;
       k.grad_bn_weight_v = total.bn_centered_d_sum_sum_v * k.bn_rstd_v;
@@ -338,7 +296,7 @@ struct TrainBackward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 9;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
-  static constexpr unsigned kTileReads = 0b111;
+  static constexpr unsigned kTileReads = kAllReads;
 };
 
 }  // namespace
@@ -350,57 +308,37 @@ FUSEGEN_LAUNCHER(fusegen_batchnorm2d_add_relu_train_backward, TrainBackward, Unt
 
 namespace {
 template <typename T_, typename Out, typename Param, typename rest_type>
-struct EvalForward : Program {
+struct EvalForward : ProgramOf<EvalForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> x_v; Of<rest_type> rest_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.rest_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b11, kOuterWrites = 0b1;
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((x_v, from(a->x_arg), T) (rest_v, from(a->rest_arg), rest_type))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = kAllReads;
+  static constexpr unsigned kOuterWrites = mask_of(Write::y_v);
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
-  const Param* bn_running_mean_ptr;
-  const Param* bn_running_var_ptr;
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_bias_ptr = from(a->bn_bias_arg);
+  const Param* bn_running_mean_ptr = from(a->bn_running_mean_arg);
+  const Param* bn_running_var_ptr = from(a->bn_running_var_arg);
   // Constants of the module.
-  Acc bn_eps_v;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalForward of(const Sizes& sizes, const EvalForwardArguments& a) {
-    return {{sizes}, {from(a.x_arg), from(a.rest_arg)}, {to(a.y_arg)}, from(a.bn_weight_arg),
-        from(a.bn_bias_arg), from(a.bn_running_mean_arg), from(a.bn_running_var_arg),
-        Acc(a.bn_eps_arg)};
-  }
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
 
   struct Channel {
     Acc bn_weight_v, bn_bias_v, bn_running_mean_v, bn_running_var_v, bn_scale_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
-    f(Uses<0b1>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
-    f(Uses<0b1>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(InPasses<0>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
+    f(InPasses<0>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     const Acc bn_rstd_v = rsqrt(k.bn_running_var_v + bn_eps_v);
@@ -417,7 +355,6 @@ struct EvalForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 5;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 }  // namespace
@@ -429,50 +366,34 @@ FUSEGEN_LAUNCHER(fusegen_batchnorm2d_add_relu_eval_forward, EvalForward, Untuned
 
 namespace {
 template <typename T_, typename Out, typename Param, typename rest_type>
-struct EvalBackward : Program {
+struct EvalBackward : ProgramOf<EvalBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 3;
-    Of<T> x_v; Of<Out> y_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.y_v...); f(Index<2>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 2;
-    Of<T> grad_x_v; Of<rest_type> grad_rest_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_x_v...); f(Index<1>(), r.grad_rest_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b11;  // fields that may be null, as bits
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b111, kOuterWrites = 0b11;
-  static constexpr unsigned kReadBy[kPasses] = {0b111};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (x_v, from(a->x_arg), T)
+      (y_v, from(a->y_arg), Out)
+      (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_x_v, to(a->grad_x_arg), T) (grad_rest_v, to(a->grad_rest_arg), rest_type))
+  static constexpr unsigned kOptionalWrites = kAllWrites;  // may be null
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = kAllReads;
+  static constexpr unsigned kOuterWrites = kAllWrites;
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const Param* bn_weight_ptr;
-  const Param* bn_running_mean_ptr;
-  const Param* bn_running_var_ptr;
-  Param* grad_bn_weight_ptr;  // may be null
-  Param* grad_bn_bias_ptr;  // may be null
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_running_mean_ptr = from(a->bn_running_mean_arg);
+  const Param* bn_running_var_ptr = from(a->bn_running_var_arg);
+  Param* grad_bn_weight_ptr = to(a->grad_bn_weight_arg);  // may be null
+  Param* grad_bn_bias_ptr = to(a->grad_bn_bias_arg);  // may be null
   // Constants of the module.
-  Acc bn_eps_v;
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
-    return {{sizes}, {from(a.x_arg), from(a.y_arg), from(a.grad_y_arg)},
-        {to(a.grad_x_arg), to(a.grad_rest_arg)}, from(a.bn_weight_arg), from(a.bn_running_mean_arg),
-        from(a.bn_running_var_arg), to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg),
-        Acc(a.bn_eps_arg)};
-  }
 
   struct Channel {
     Acc bn_weight_v, bn_running_mean_v, bn_running_var_v, bn_rstd_v, d_bn_hat_scale_v,
@@ -480,24 +401,18 @@ struct EvalBackward : Program {
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b1>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
-    f(Uses<0b1>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
+    f(InPasses<0>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     k.bn_rstd_v = rsqrt(k.bn_running_var_v + bn_eps_v);
     k.d_bn_hat_scale_v = k.bn_weight_v * k.bn_rstd_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> grad_bn_bias_v; Of<Sum> bn_centered_d_sum_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_bn_bias_v...); f(Index<1>(), r.bn_centered_d_sum_sum_v...);
-        }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_bn_bias_v, Sum) (bn_centered_d_sum_sum_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -509,8 +424,8 @@ struct EvalBackward : Program {
     y.grad_rest_v = d_sum_v;
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_bn_bias_v = total.grad_bn_bias_v;
       k.grad_bn_weight_v = total.bn_centered_d_sum_sum_v * k.bn_rstd_v;
@@ -526,7 +441,6 @@ struct EvalBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 6;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {2};
 };
 
 }  // namespace

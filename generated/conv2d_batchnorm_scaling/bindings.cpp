@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "1fa1dc7df1b8"
+#define FUSEGEN_SOURCES "d08814f875dc"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -18,8 +18,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -53,56 +55,39 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct TrainForward : Program {
+struct TrainForward : ProgramOf<TrainForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> conv_result_v;
-    FUSEGEN_EACH { f(Index<0>(), r.conv_result_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b0, kOuterWrites = 0b1;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((conv_result_v, from(a->conv_result_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = 0;
+  static constexpr unsigned kOuterWrites = mask_of(Write::y_v);
+  static constexpr unsigned kReadBy[kPasses] =
+      {mask_of(Read::conv_result_v), mask_of(Read::conv_result_v)};
   // [channels]
-  const Param* conv_bias_ptr;
-  const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
-  Param* bn_running_mean_ptr;  // may be null
-  Param* bn_running_var_ptr;  // may be null
-  Accumulate<T>* bn_mean_ptr;
-  Accumulate<T>* bn_rstd_ptr;
+  const Param* conv_bias_ptr = from(a->conv_bias_arg);
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_bias_ptr = from(a->bn_bias_arg);
+  Param* bn_running_mean_ptr = to(a->bn_running_mean_arg);  // may be null
+  Param* bn_running_var_ptr = to(a->bn_running_var_arg);  // may be null
+  Acc* bn_mean_ptr = to(a->bn_mean_arg);
+  Acc* bn_rstd_ptr = to(a->bn_rstd_arg);
   // [1]
-  int64_t* bn_num_batches_tracked_ptr;  // may be null
+  int64_t* bn_num_batches_tracked_ptr = to(a->bn_num_batches_tracked_arg);  // may be null
   // Constants of the module.
-  Acc bn_eps_v, bn_momentum_v, scaling_factor_v;
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
+  Acc bn_momentum_v = Acc(a->bn_momentum_arg);
+  Acc scaling_factor_v = Acc(a->scaling_factor_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* bn_scale_ptr = nullptr;  // [channels]
   Acc* bn_center_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
-    return {{sizes}, {from(a.conv_result_arg)}, {to(a.y_arg)}, from(a.conv_bias_arg),
-        from(a.bn_weight_arg), from(a.bn_bias_arg), to(a.bn_running_mean_arg),
-        to(a.bn_running_var_arg), to(a.bn_mean_arg), to(a.bn_rstd_arg),
-        to(a.bn_num_batches_tracked_arg), Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg),
-        Acc(a.scaling_factor_arg)};
-  }
 
   struct Scalars {
     Acc bn_num_batches_tracked_v, bn_factor_v, bn_kept_v, bn_bessel_v;
@@ -123,29 +108,24 @@ struct TrainForward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b01>(), conv_bias_ptr, true, &Channel::conv_bias_v);
-    f(Uses<0b01>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b10>(), bn_bias_ptr, true, &Channel::bn_bias_v);
-    f(Uses<0b00>(), bn_running_mean_ptr, bn_running_mean_ptr != nullptr,
+    f(InPasses<0>(), conv_bias_ptr, true, &Channel::conv_bias_v);
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(InPasses<>(), bn_running_mean_ptr, bn_running_mean_ptr != nullptr,
         &Channel::bn_running_mean_v);
-    f(Uses<0b00>(), bn_running_var_ptr, bn_running_var_ptr != nullptr, &Channel::bn_running_var_v);
+    f(InPasses<>(), bn_running_var_ptr, bn_running_var_ptr != nullptr, &Channel::bn_running_var_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), bn_scale_ptr, true, &Channel::bn_scale_v);
-      f(Uses<0b10>(), bn_center_ptr, true, &Channel::bn_center_v);
+      f(InPasses<1>(), bn_scale_ptr, true, &Channel::bn_scale_v);
+      f(InPasses<1>(), bn_center_ptr, true, &Channel::bn_center_v);
     }
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     k.bn_shift_v = k.bn_bias_v * scaling_factor_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 2;
-    Of<MeanAndSquares> bn_moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.bn_moments_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (bn_moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -158,8 +138,8 @@ struct TrainForward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       const Acc bn_mean_of_conv_result_v = total.bn_moments_v.mean;
       k.bn_mean_v = bn_mean_of_conv_result_v + k.conv_bias_v;
@@ -172,8 +152,8 @@ struct TrainForward : Program {
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.new_bn_running_mean_v = k.bn_kept_v * k.bn_running_mean_v + k.bn_factor_v * k.bn_mean_v;
       k.new_bn_running_var_v = k.bn_kept_v * k.bn_running_var_v
@@ -210,7 +190,7 @@ struct TrainForward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 12;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
-  static constexpr unsigned kTileReads = 0b1;
+  static constexpr unsigned kTileReads = mask_of(Read::conv_result_v);
 };
 
 }  // namespace
@@ -222,54 +202,35 @@ FUSEGEN_LAUNCHER(fusegen_conv2d_batchnorm_scaling_train_forward, TrainForward, U
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct TrainBackward : Program {
+struct TrainBackward : ProgramOf<TrainBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> conv_result_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.conv_result_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_conv_result_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_conv_result_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b10, kOuterWrites = 0b0;
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((conv_result_v, from(a->conv_result_arg), T) (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_conv_result_v, to(a->grad_conv_result_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_conv_result_v);  // may be null
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = mask_of(Read::grad_y_v);
+  static constexpr unsigned kOuterWrites = 0;
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads, kAllReads};
   // [channels]
-  const Param* conv_bias_ptr;
-  const Param* bn_weight_ptr;
-  const Accumulate<T>* bn_mean_ptr;
-  const Accumulate<T>* bn_rstd_ptr;
-  Param* grad_conv_bias_ptr;  // may be null
-  Param* grad_bn_weight_ptr;  // may be null
-  Param* grad_bn_bias_ptr;  // may be null
+  const Param* conv_bias_ptr = from(a->conv_bias_arg);
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Acc* bn_mean_ptr = from(a->bn_mean_arg);
+  const Acc* bn_rstd_ptr = from(a->bn_rstd_arg);
+  Param* grad_conv_bias_ptr = to(a->grad_conv_bias_arg);  // may be null
+  Param* grad_bn_weight_ptr = to(a->grad_bn_weight_arg);  // may be null
+  Param* grad_bn_bias_ptr = to(a->grad_bn_bias_arg);  // may be null
   // Constants of the module.
-  Acc scaling_factor_v;
+  Acc scaling_factor_v = Acc(a->scaling_factor_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* bn_grad_slope_ptr = nullptr;  // [channels]
   Acc* bn_grad_mean_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
-    return {{sizes}, {from(a.conv_result_arg), from(a.grad_y_arg)}, {to(a.grad_conv_result_arg)},
-        from(a.conv_bias_arg), from(a.bn_weight_arg), from(a.bn_mean_arg), from(a.bn_rstd_arg),
-        to(a.grad_conv_bias_arg), to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg),
-        Acc(a.scaling_factor_arg)};
-  }
 
   struct Scalars {
     Acc inverse_count_v;
@@ -286,13 +247,13 @@ struct TrainBackward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), conv_bias_ptr, true, &Channel::conv_bias_v);
-    f(Uses<0b10>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b11>(), bn_mean_ptr, true, &Channel::bn_mean_v);
-    f(Uses<0b11>(), bn_rstd_ptr, true, &Channel::bn_rstd_v);
+    f(InPasses<0, 1>(), conv_bias_ptr, true, &Channel::conv_bias_v);
+    f(InPasses<1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0, 1>(), bn_mean_ptr, true, &Channel::bn_mean_v);
+    f(InPasses<0, 1>(), bn_rstd_ptr, true, &Channel::bn_rstd_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), bn_grad_slope_ptr, true, &Channel::bn_grad_slope_v);
-      f(Uses<0b10>(), bn_grad_mean_ptr, true, &Channel::bn_grad_mean_v);
+      f(InPasses<1>(), bn_grad_slope_ptr, true, &Channel::bn_grad_slope_v);
+      f(InPasses<1>(), bn_grad_mean_ptr, true, &Channel::bn_grad_mean_v);
     }
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
@@ -300,14 +261,9 @@ struct TrainBackward : Program {
     k.bn_grad_scale_v = k.bn_rstd_v * k.bn_weight_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> grad_y_sum_v; Of<Sum> bn_centered_grad_y_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_y_sum_v...); f(Index<1>(), r.bn_centered_grad_y_sum_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_y_sum_v, Sum) (bn_centered_grad_y_sum_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -323,8 +279,8 @@ struct TrainBackward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_bn_bias_v = total.grad_y_sum_v * scaling_factor_v;
       k.bn_hat_grad_y_sum_v = total.bn_centered_grad_y_sum_v * k.bn_rstd_v;
@@ -334,8 +290,8 @@ struct TrainBackward : Program {
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       // Times zero: NaN and infinity stay visible, as in a sum over the elements.
       k.grad_conv_bias_v = k.bn_hat_grad_y_sum_v * k.bn_weight_v * scaling_factor_v * Acc(0);
@@ -362,7 +318,7 @@ struct TrainBackward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 13;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
-  static constexpr unsigned kTileReads = 0b11;
+  static constexpr unsigned kTileReads = kAllReads;
 };
 
 }  // namespace
@@ -374,48 +330,29 @@ FUSEGEN_LAUNCHER(fusegen_conv2d_batchnorm_scaling_train_backward, TrainBackward,
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct EvalForward : Program {
+struct EvalForward : ProgramOf<EvalForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> conv_result_v;
-    FUSEGEN_EACH { f(Index<0>(), r.conv_result_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b0, kOuterWrites = 0b1;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((conv_result_v, from(a->conv_result_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = 0;
+  static constexpr unsigned kOuterWrites = mask_of(Write::y_v);
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::conv_result_v)};
   // [channels]
-  const Param* conv_bias_ptr;
-  const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
-  const Param* bn_running_mean_ptr;
-  const Param* bn_running_var_ptr;
+  const Param* conv_bias_ptr = from(a->conv_bias_arg);
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_bias_ptr = from(a->bn_bias_arg);
+  const Param* bn_running_mean_ptr = from(a->bn_running_mean_arg);
+  const Param* bn_running_var_ptr = from(a->bn_running_var_arg);
   // Constants of the module.
-  Acc bn_eps_v, scaling_factor_v;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalForward of(const Sizes& sizes, const EvalForwardArguments& a) {
-    return {{sizes}, {from(a.conv_result_arg)}, {to(a.y_arg)}, from(a.conv_bias_arg),
-        from(a.bn_weight_arg), from(a.bn_bias_arg), from(a.bn_running_mean_arg),
-        from(a.bn_running_var_arg), Acc(a.bn_eps_arg), Acc(a.scaling_factor_arg)};
-  }
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
+  Acc scaling_factor_v = Acc(a->scaling_factor_arg);
 
   struct Channel {
     Acc conv_bias_v, bn_weight_v, bn_bias_v, bn_running_mean_v, bn_running_var_v, bn_scale_v,
@@ -423,11 +360,11 @@ struct EvalForward : Program {
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), conv_bias_ptr, true, &Channel::conv_bias_v);
-    f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
-    f(Uses<0b1>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
-    f(Uses<0b1>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
+    f(InPasses<0>(), conv_bias_ptr, true, &Channel::conv_bias_v);
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(InPasses<0>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
+    f(InPasses<0>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     const Acc bn_rstd_v = rsqrt(k.bn_running_var_v + bn_eps_v);
@@ -445,7 +382,6 @@ struct EvalForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 }  // namespace
@@ -457,52 +393,34 @@ FUSEGEN_LAUNCHER(fusegen_conv2d_batchnorm_scaling_eval_forward, EvalForward, Unt
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct EvalBackward : Program {
+struct EvalBackward : ProgramOf<EvalBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> conv_result_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.conv_result_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_conv_result_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_conv_result_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b10, kOuterWrites = 0b0;
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((conv_result_v, from(a->conv_result_arg), T) (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_conv_result_v, to(a->grad_conv_result_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_conv_result_v);  // may be null
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = mask_of(Read::grad_y_v);
+  static constexpr unsigned kOuterWrites = 0;
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const Param* conv_bias_ptr;
-  const Param* bn_weight_ptr;
-  const Param* bn_running_mean_ptr;
-  const Param* bn_running_var_ptr;
-  Param* grad_conv_bias_ptr;  // may be null
-  Param* grad_bn_weight_ptr;  // may be null
-  Param* grad_bn_bias_ptr;  // may be null
+  const Param* conv_bias_ptr = from(a->conv_bias_arg);
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_running_mean_ptr = from(a->bn_running_mean_arg);
+  const Param* bn_running_var_ptr = from(a->bn_running_var_arg);
+  Param* grad_conv_bias_ptr = to(a->grad_conv_bias_arg);  // may be null
+  Param* grad_bn_weight_ptr = to(a->grad_bn_weight_arg);  // may be null
+  Param* grad_bn_bias_ptr = to(a->grad_bn_bias_arg);  // may be null
   // Constants of the module.
-  Acc bn_eps_v, scaling_factor_v;
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
+  Acc scaling_factor_v = Acc(a->scaling_factor_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
-    return {{sizes}, {from(a.conv_result_arg), from(a.grad_y_arg)}, {to(a.grad_conv_result_arg)},
-        from(a.conv_bias_arg), from(a.bn_weight_arg), from(a.bn_running_mean_arg),
-        from(a.bn_running_var_arg), to(a.grad_conv_bias_arg), to(a.grad_bn_weight_arg),
-        to(a.grad_bn_bias_arg), Acc(a.bn_eps_arg), Acc(a.scaling_factor_arg)};
-  }
 
   struct Channel {
     Acc conv_bias_v, bn_weight_v, bn_running_mean_v, bn_running_var_v, bn_rstd_v, bn_center_v,
@@ -510,10 +428,10 @@ struct EvalBackward : Program {
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), conv_bias_ptr, true, &Channel::conv_bias_v);
-    f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b1>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
-    f(Uses<0b1>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
+    f(InPasses<0>(), conv_bias_ptr, true, &Channel::conv_bias_v);
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
+    f(InPasses<0>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     k.bn_rstd_v = rsqrt(k.bn_running_var_v + bn_eps_v);
@@ -521,14 +439,9 @@ struct EvalBackward : Program {
     k.d_bn_scale_v = k.bn_weight_v * k.bn_rstd_v * scaling_factor_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> grad_y_sum_v; Of<Sum> bn_centered_grad_y_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_y_sum_v...); f(Index<1>(), r.bn_centered_grad_y_sum_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_y_sum_v, Sum) (bn_centered_grad_y_sum_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -538,8 +451,8 @@ struct EvalBackward : Program {
     y.grad_conv_result_v = x.grad_y_v * k.d_bn_scale_v;
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_bn_bias_v = total.grad_y_sum_v * scaling_factor_v;
       const Acc bn_hat_grad_y_sum_v = total.bn_centered_grad_y_sum_v * k.bn_rstd_v;
@@ -558,7 +471,6 @@ struct EvalBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {2};
 };
 
 }  // namespace

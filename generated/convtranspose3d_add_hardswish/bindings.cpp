@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "6475b3f7cc51"
+#define FUSEGEN_SOURCES "785b650ba6f3"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -19,8 +19,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -55,48 +57,31 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param, typename add_input_type>
-struct Forward : Program {
+struct Forward : ProgramOf<ForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> conv_transpose_result_v; Of<add_input_type> add_input_v;
-    FUSEGEN_EACH { f(Index<0>(), r.conv_transpose_result_v...); f(Index<1>(), r.add_input_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b10, kOuterWrites = 0b1;
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (conv_transpose_result_v, from(a->conv_transpose_result_arg), T)
+      (add_input_v, from(a->add_input_arg), add_input_type))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = mask_of(Read::add_input_v);
+  static constexpr unsigned kOuterWrites = mask_of(Write::y_v);
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const Param* conv_transpose_bias_ptr;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
-    return {{sizes}, {from(a.conv_transpose_result_arg), from(a.add_input_arg)}, {to(a.y_arg)},
-        from(a.conv_transpose_bias_arg)};
-  }
+  const Param* conv_transpose_bias_ptr = from(a->conv_transpose_bias_arg);
 
   struct Channel {
     Acc conv_transpose_bias_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), conv_transpose_bias_ptr, true, &Channel::conv_transpose_bias_v);
+    f(InPasses<0>(), conv_transpose_bias_ptr, true, &Channel::conv_transpose_bias_v);
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
@@ -109,7 +94,6 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace
@@ -121,63 +105,43 @@ FUSEGEN_LAUNCHER(fusegen_convtranspose3d_add_hardswish_forward, Forward, Untuned
 
 namespace {
 template <typename T_, typename Out, typename Param, typename add_input_type>
-struct Backward : Program {
+struct Backward : ProgramOf<BackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 3;
-    Of<T> conv_transpose_result_v; Of<add_input_type> add_input_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.conv_transpose_result_v...); f(Index<1>(), r.add_input_v...);
-        f(Index<2>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 2;
-    Of<T> grad_conv_transpose_result_v; Of<add_input_type> grad_add_input_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_conv_transpose_result_v...);
-        f(Index<1>(), r.grad_add_input_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b11;  // fields that may be null, as bits
-  // Fields that are [batch, channels, positions] in a call with positions, as bits.
-  static constexpr unsigned kOuterReads = 0b110, kOuterWrites = 0b10;
-  static constexpr unsigned kReadBy[kPasses] = {0b111};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (conv_transpose_result_v, from(a->conv_transpose_result_arg), T)
+      (add_input_v, from(a->add_input_arg), add_input_type)
+      (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES(
+      (grad_conv_transpose_result_v, to(a->grad_conv_transpose_result_arg), T)
+      (grad_add_input_v, to(a->grad_add_input_arg), add_input_type))
+  static constexpr unsigned kOptionalWrites = kAllWrites;  // may be null
+  // [batch, channels, positions] in a call with positions.
+  static constexpr unsigned kOuterReads = mask_of(Read::add_input_v, Read::grad_y_v);
+  static constexpr unsigned kOuterWrites = mask_of(Write::grad_add_input_v);
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const Param* conv_transpose_bias_ptr;
-  Param* grad_conv_transpose_bias_ptr;  // may be null
+  const Param* conv_transpose_bias_ptr = from(a->conv_transpose_bias_arg);
+  Param* grad_conv_transpose_bias_ptr = to(a->grad_conv_transpose_bias_arg);  // may be null
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes}, {from(a.conv_transpose_result_arg), from(a.add_input_arg), from(a.grad_y_arg)},
-        {to(a.grad_conv_transpose_result_arg), to(a.grad_add_input_arg)},
-        from(a.conv_transpose_bias_arg), to(a.grad_conv_transpose_bias_arg)};
-  }
 
   struct Channel {
     Acc conv_transpose_bias_v, grad_conv_transpose_bias_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), conv_transpose_bias_ptr, true, &Channel::conv_transpose_bias_v);
+    f(InPasses<0>(), conv_transpose_bias_ptr, true, &Channel::conv_transpose_bias_v);
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> grad_conv_transpose_bias_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_conv_transpose_bias_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_conv_transpose_bias_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -191,8 +155,8 @@ struct Backward : Program {
     y.grad_add_input_v = d_sum_3_v;
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_conv_transpose_bias_v = total.grad_conv_transpose_bias_v;
     }
@@ -206,7 +170,6 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 2;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "e503ec3ed89e"
+#define FUSEGEN_SOURCES "0ec9be048c4c"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -19,8 +19,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -50,50 +52,31 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Forward : Program {
+struct Forward : ProgramOf<ForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<Part<T, 2>> proj_product_part1_v; Of<Part<T, 2>> proj_product_part2_v;
-    FUSEGEN_EACH { f(Index<0>(), r.proj_product_part1_v...);
-        f(Index<1>(), r.proj_product_part2_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
+  FUSEGEN_READS(
+      (proj_product_part1_v, from(a->proj_product_arg), Part<T, 2>)
+      (proj_product_part2_v, from(a->proj_product_arg, channels), Part<T, 2>))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
   static constexpr bool kHasParts = true;
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const T* proj_bias_part1_ptr;  // may be null
-  const T* proj_bias_part2_ptr;  // may be null
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
-    return {{sizes}, {from(a.proj_product_arg), from(a.proj_product_arg, sizes.channels)},
-        {to(a.y_arg)}, from(a.proj_bias_arg), from(a.proj_bias_arg, sizes.channels)};
-  }
+  const T* proj_bias_part1_ptr = from(a->proj_bias_arg);  // may be null
+  const T* proj_bias_part2_ptr = from(a->proj_bias_arg, channels);  // may be null
 
   struct Channel {
     Acc proj_bias_part1_v, proj_bias_part2_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), proj_bias_part1_ptr, kAddsBias<T>, &Channel::proj_bias_part1_v);
-    f(Uses<0b1>(), proj_bias_part2_ptr, kAddsBias<T>, &Channel::proj_bias_part2_v);
+    f(InPasses<0>(), proj_bias_part1_ptr, kAddsBias<T>, &Channel::proj_bias_part1_v);
+    f(InPasses<0>(), proj_bias_part2_ptr, kAddsBias<T>, &Channel::proj_bias_part2_v);
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
@@ -107,7 +90,6 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 2;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {2};
 };
 
 }  // namespace
@@ -119,68 +101,44 @@ FUSEGEN_LAUNCHER(fusegen_geglu_forward, Forward, Untuned())
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Backward : Program {
+struct Backward : ProgramOf<BackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 3;
-    Of<Part<T, 2>> proj_product_part1_v; Of<Part<T, 2>> proj_product_part2_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.proj_product_part1_v...);
-        f(Index<1>(), r.proj_product_part2_v...); f(Index<2>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 2;
-    Of<Part<T, 2>> grad_proj_product_part1_v; Of<Part<T, 2>> grad_proj_product_part2_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_proj_product_part1_v...);
-        f(Index<1>(), r.grad_proj_product_part2_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
+  FUSEGEN_READS(
+      (proj_product_part1_v, from(a->proj_product_arg), Part<T, 2>)
+      (proj_product_part2_v, from(a->proj_product_arg, channels), Part<T, 2>)
+      (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES(
+      (grad_proj_product_part1_v, to(a->grad_proj_product_arg), Part<T, 2>)
+      (grad_proj_product_part2_v, to(a->grad_proj_product_arg, channels), Part<T, 2>))
   static constexpr bool kHasParts = true;
-  static constexpr unsigned kOptionalWrites = 0b11;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b111};  // fields of Reads, as bits, by pass
+  static constexpr unsigned kOptionalWrites = kAllWrites;  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const T* proj_bias_part1_ptr;  // may be null
-  const T* proj_bias_part2_ptr;  // may be null
-  Param* grad_proj_bias_part1_ptr;  // may be null
-  Param* grad_proj_bias_part2_ptr;  // may be null
+  const T* proj_bias_part1_ptr = from(a->proj_bias_arg);  // may be null
+  const T* proj_bias_part2_ptr = from(a->proj_bias_arg, channels);  // may be null
+  Param* grad_proj_bias_part1_ptr = to(a->grad_proj_bias_arg);  // may be null
+  Param* grad_proj_bias_part2_ptr = to(a->grad_proj_bias_arg, channels);  // may be null
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes},
-        {from(a.proj_product_arg), from(a.proj_product_arg, sizes.channels), from(a.grad_y_arg)},
-        {to(a.grad_proj_product_arg), to(a.grad_proj_product_arg, sizes.channels)},
-        from(a.proj_bias_arg), from(a.proj_bias_arg, sizes.channels), to(a.grad_proj_bias_arg),
-        to(a.grad_proj_bias_arg, sizes.channels)};
-  }
 
   struct Channel {
     Acc proj_bias_part1_v, proj_bias_part2_v, grad_proj_bias_part1_v, grad_proj_bias_part2_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), proj_bias_part1_ptr, kAddsBias<T>, &Channel::proj_bias_part1_v);
-    f(Uses<0b1>(), proj_bias_part2_ptr, kAddsBias<T>, &Channel::proj_bias_part2_v);
+    f(InPasses<0>(), proj_bias_part1_ptr, kAddsBias<T>, &Channel::proj_bias_part1_v);
+    f(InPasses<0>(), proj_bias_part2_ptr, kAddsBias<T>, &Channel::proj_bias_part2_v);
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> grad_proj_bias_part2_v; Of<Sum> grad_proj_bias_part1_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_proj_bias_part2_v...);
-        f(Index<1>(), r.grad_proj_bias_part1_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_proj_bias_part2_v, Sum) (grad_proj_bias_part1_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -197,8 +155,8 @@ struct Backward : Program {
     y.grad_proj_product_part2_v = d_proj_3_v;
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_proj_bias_part1_v = total.grad_proj_bias_part1_v;
       k.grad_proj_bias_part2_v = total.grad_proj_bias_part2_v;
@@ -214,7 +172,6 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 4;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {2};
 };
 
 }  // namespace

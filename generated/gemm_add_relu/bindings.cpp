@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "5aefa02fa3ab"
+#define FUSEGEN_SOURCES "25c885ad0aa9"
 
 namespace {
 namespace glue = fusegen::glue;

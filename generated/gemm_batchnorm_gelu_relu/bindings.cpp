@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "bfa5faee7ee8"
+#define FUSEGEN_SOURCES "85ac3cb3061f"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -19,8 +19,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -52,55 +54,36 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct TrainForward : Program {
+struct TrainForward : ProgramOf<TrainForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> gemm_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((gemm_product_v, from(a->gemm_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] =
+      {mask_of(Read::gemm_product_v), mask_of(Read::gemm_product_v)};
   // [channels]
-  const T* gemm_bias_ptr;  // may be null
-  const Param* batch_norm_weight_ptr;
-  const Param* batch_norm_bias_ptr;
-  Param* batch_norm_running_mean_ptr;  // may be null
-  Param* batch_norm_running_var_ptr;  // may be null
-  Accumulate<T>* batch_norm_mean_ptr;
-  Accumulate<T>* batch_norm_rstd_ptr;
+  const T* gemm_bias_ptr = from(a->gemm_bias_arg);  // may be null
+  const Param* batch_norm_weight_ptr = from(a->batch_norm_weight_arg);
+  const Param* batch_norm_bias_ptr = from(a->batch_norm_bias_arg);
+  Param* batch_norm_running_mean_ptr = to(a->batch_norm_running_mean_arg);  // may be null
+  Param* batch_norm_running_var_ptr = to(a->batch_norm_running_var_arg);  // may be null
+  Acc* batch_norm_mean_ptr = to(a->batch_norm_mean_arg);
+  Acc* batch_norm_rstd_ptr = to(a->batch_norm_rstd_arg);
   // [1]
-  int64_t* batch_norm_num_batches_tracked_ptr;  // may be null
+  // may be null
+  int64_t* batch_norm_num_batches_tracked_ptr = to(a->batch_norm_num_batches_tracked_arg);
   // Constants of the module.
-  Acc batch_norm_eps_v, batch_norm_momentum_v;
+  Acc batch_norm_eps_v = Acc(a->batch_norm_eps_arg);
+  Acc batch_norm_momentum_v = Acc(a->batch_norm_momentum_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* batch_norm_scale_ptr = nullptr;  // [channels]
   Acc* batch_norm_center_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
-        from(a.batch_norm_weight_arg), from(a.batch_norm_bias_arg),
-        to(a.batch_norm_running_mean_arg), to(a.batch_norm_running_var_arg),
-        to(a.batch_norm_mean_arg), to(a.batch_norm_rstd_arg),
-        to(a.batch_norm_num_batches_tracked_arg), Acc(a.batch_norm_eps_arg),
-        Acc(a.batch_norm_momentum_arg)};
-  }
 
   struct Scalars {
     Acc batch_norm_num_batches_tracked_v, batch_norm_factor_v, batch_norm_kept_v,
@@ -125,27 +108,22 @@ struct TrainForward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b01>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
-    f(Uses<0b01>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
-    f(Uses<0b10>(), batch_norm_bias_ptr, true, &Channel::batch_norm_bias_v);
-    f(Uses<0b00>(), batch_norm_running_mean_ptr, batch_norm_running_mean_ptr != nullptr,
+    f(InPasses<0>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(InPasses<0>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
+    f(InPasses<1>(), batch_norm_bias_ptr, true, &Channel::batch_norm_bias_v);
+    f(InPasses<>(), batch_norm_running_mean_ptr, batch_norm_running_mean_ptr != nullptr,
         &Channel::batch_norm_running_mean_v);
-    f(Uses<0b00>(), batch_norm_running_var_ptr, batch_norm_running_var_ptr != nullptr,
+    f(InPasses<>(), batch_norm_running_var_ptr, batch_norm_running_var_ptr != nullptr,
         &Channel::batch_norm_running_var_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), batch_norm_scale_ptr, true, &Channel::batch_norm_scale_v);
-      f(Uses<0b10>(), batch_norm_center_ptr, true, &Channel::batch_norm_center_v);
+      f(InPasses<1>(), batch_norm_scale_ptr, true, &Channel::batch_norm_scale_v);
+      f(InPasses<1>(), batch_norm_center_ptr, true, &Channel::batch_norm_center_v);
     }
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 2;
-    Of<MeanAndSquares> batch_norm_moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.batch_norm_moments_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (batch_norm_moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -161,8 +139,8 @@ struct TrainForward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       const Acc batch_norm_mean_of_gemm_product_v = total.batch_norm_moments_v.mean;
       k.batch_norm_mean_v = batch_norm_mean_of_gemm_product_v + k.gemm_bias_v;
@@ -176,8 +154,8 @@ struct TrainForward : Program {
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.new_batch_norm_running_mean_v = k.batch_norm_kept_v * k.batch_norm_running_mean_v
           + k.batch_norm_factor_v * k.batch_norm_mean_v;
@@ -215,7 +193,7 @@ struct TrainForward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 11;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
-  static constexpr unsigned kTileReads = 0b1;
+  static constexpr unsigned kTileReads = mask_of(Read::gemm_product_v);
 };
 
 }  // namespace
@@ -227,51 +205,31 @@ FUSEGEN_LAUNCHER(fusegen_gemm_batchnorm_gelu_relu_train_forward, TrainForward, U
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct TrainBackward : Program {
+struct TrainBackward : ProgramOf<TrainBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> gemm_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_gemm_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_gemm_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((gemm_product_v, from(a->gemm_product_arg), T) (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_gemm_product_v, to(a->grad_gemm_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_gemm_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads, kAllReads};
   // [channels]
-  const T* gemm_bias_ptr;  // may be null
-  const Param* batch_norm_weight_ptr;
-  const Param* batch_norm_bias_ptr;
-  const Accumulate<T>* batch_norm_mean_ptr;
-  const Accumulate<T>* batch_norm_rstd_ptr;
-  Param* grad_gemm_bias_ptr;  // may be null
-  Param* grad_batch_norm_weight_ptr;  // may be null
-  Param* grad_batch_norm_bias_ptr;  // may be null
+  const T* gemm_bias_ptr = from(a->gemm_bias_arg);  // may be null
+  const Param* batch_norm_weight_ptr = from(a->batch_norm_weight_arg);
+  const Param* batch_norm_bias_ptr = from(a->batch_norm_bias_arg);
+  const Acc* batch_norm_mean_ptr = from(a->batch_norm_mean_arg);
+  const Acc* batch_norm_rstd_ptr = from(a->batch_norm_rstd_arg);
+  Param* grad_gemm_bias_ptr = to(a->grad_gemm_bias_arg);  // may be null
+  Param* grad_batch_norm_weight_ptr = to(a->grad_batch_norm_weight_arg);  // may be null
+  Param* grad_batch_norm_bias_ptr = to(a->grad_batch_norm_bias_arg);  // may be null
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* batch_norm_grad_slope_ptr = nullptr;  // [channels]
   Acc* batch_norm_grad_mean_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
-        from(a.gemm_bias_arg), from(a.batch_norm_weight_arg), from(a.batch_norm_bias_arg),
-        from(a.batch_norm_mean_arg), from(a.batch_norm_rstd_arg), to(a.grad_gemm_bias_arg),
-        to(a.grad_batch_norm_weight_arg), to(a.grad_batch_norm_bias_arg)};
-  }
 
   struct Scalars {
     Acc inverse_count_v;
@@ -288,14 +246,14 @@ struct TrainBackward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
-    f(Uses<0b11>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
-    f(Uses<0b11>(), batch_norm_bias_ptr, true, &Channel::batch_norm_bias_v);
-    f(Uses<0b11>(), batch_norm_mean_ptr, true, &Channel::batch_norm_mean_v);
-    f(Uses<0b11>(), batch_norm_rstd_ptr, true, &Channel::batch_norm_rstd_v);
+    f(InPasses<0, 1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(InPasses<0, 1>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
+    f(InPasses<0, 1>(), batch_norm_bias_ptr, true, &Channel::batch_norm_bias_v);
+    f(InPasses<0, 1>(), batch_norm_mean_ptr, true, &Channel::batch_norm_mean_v);
+    f(InPasses<0, 1>(), batch_norm_rstd_ptr, true, &Channel::batch_norm_rstd_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), batch_norm_grad_slope_ptr, true, &Channel::batch_norm_grad_slope_v);
-      f(Uses<0b10>(), batch_norm_grad_mean_ptr, true, &Channel::batch_norm_grad_mean_v);
+      f(InPasses<1>(), batch_norm_grad_slope_ptr, true, &Channel::batch_norm_grad_slope_v);
+      f(InPasses<1>(), batch_norm_grad_mean_ptr, true, &Channel::batch_norm_grad_mean_v);
     }
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
@@ -304,23 +262,12 @@ struct TrainBackward : Program {
   }
 
   // Values of an element that kernels may cache for later passes.
-  struct Cached {
-    static constexpr int kFields = 1;
-    Acc d_batch_norm_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_batch_norm_v...); }
-  };
-  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b0};
-  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b1};
+  FUSEGEN_CACHED((d_batch_norm_v, Acc))
+  static constexpr unsigned kCachedInShared[kPasses] = {0, mask_of(InCache::d_batch_norm_v)};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> grad_batch_norm_bias_v; Of<Sum> batch_norm_centered_d_batch_norm_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_batch_norm_bias_v...);
-        f(Index<1>(), r.batch_norm_centered_d_batch_norm_sum_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_batch_norm_bias_v, Sum) (batch_norm_centered_d_batch_norm_sum_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
@@ -330,7 +277,7 @@ struct TrainBackward : Program {
     const Acc gelu_value_v = batch_norm_v * cdf_v;
     const Acc d_gelu_value_v = relu_backward(x.grad_y_v, gelu_value_v);
     const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
-    const Acc d_batch_norm_v = has_bit(kCached, 0) ? cached.d_batch_norm_v
+    const Acc d_batch_norm_v = has_bit(kCached, InCache::d_batch_norm_v) ? cached.d_batch_norm_v
         : d_gelu_value_v * slope_of_gelu_value_v;
     cached.d_batch_norm_v = d_batch_norm_v;
     if constexpr (kPass == 0) {
@@ -344,8 +291,8 @@ struct TrainBackward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_batch_norm_bias_v = total.grad_batch_norm_bias_v;
       k.grad_batch_norm_weight_v =
@@ -356,8 +303,8 @@ struct TrainBackward : Program {
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       // Times zero: NaN and infinity stay visible, as in a sum over the elements.
       k.grad_gemm_bias_v = k.grad_batch_norm_weight_v * k.batch_norm_weight_v * Acc(0);
@@ -384,7 +331,7 @@ struct TrainBackward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 12;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 5};
-  static constexpr unsigned kTileReads = 0b1;
+  static constexpr unsigned kTileReads = mask_of(Read::gemm_product_v);
 };
 
 }  // namespace
@@ -396,47 +343,25 @@ FUSEGEN_LAUNCHER(fusegen_gemm_batchnorm_gelu_relu_train_backward, TrainBackward,
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct EvalForward : Program {
+struct EvalForward : ProgramOf<EvalForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> gemm_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((gemm_product_v, from(a->gemm_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::gemm_product_v)};
   // [channels]
-  const T* gemm_bias_ptr;  // may be null
-  const Param* batch_norm_weight_ptr;
-  const Param* batch_norm_bias_ptr;
-  const Param* batch_norm_running_mean_ptr;
-  const Param* batch_norm_running_var_ptr;
+  const T* gemm_bias_ptr = from(a->gemm_bias_arg);  // may be null
+  const Param* batch_norm_weight_ptr = from(a->batch_norm_weight_arg);
+  const Param* batch_norm_bias_ptr = from(a->batch_norm_bias_arg);
+  const Param* batch_norm_running_mean_ptr = from(a->batch_norm_running_mean_arg);
+  const Param* batch_norm_running_var_ptr = from(a->batch_norm_running_var_arg);
   // Constants of the module.
-  Acc batch_norm_eps_v;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalForward of(const Sizes& sizes, const EvalForwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
-        from(a.batch_norm_weight_arg), from(a.batch_norm_bias_arg),
-        from(a.batch_norm_running_mean_arg), from(a.batch_norm_running_var_arg),
-        Acc(a.batch_norm_eps_arg)};
-  }
+  Acc batch_norm_eps_v = Acc(a->batch_norm_eps_arg);
 
   struct Channel {
     Acc gemm_bias_v, batch_norm_weight_v, batch_norm_bias_v, batch_norm_running_mean_v,
@@ -444,11 +369,11 @@ struct EvalForward : Program {
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
-    f(Uses<0b1>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
-    f(Uses<0b1>(), batch_norm_bias_ptr, true, &Channel::batch_norm_bias_v);
-    f(Uses<0b1>(), batch_norm_running_mean_ptr, true, &Channel::batch_norm_running_mean_v);
-    f(Uses<0b1>(), batch_norm_running_var_ptr, true, &Channel::batch_norm_running_var_v);
+    f(InPasses<0>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(InPasses<0>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
+    f(InPasses<0>(), batch_norm_bias_ptr, true, &Channel::batch_norm_bias_v);
+    f(InPasses<0>(), batch_norm_running_mean_ptr, true, &Channel::batch_norm_running_mean_v);
+    f(InPasses<0>(), batch_norm_running_var_ptr, true, &Channel::batch_norm_running_var_v);
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     const Acc batch_norm_rstd_v = rsqrt(k.batch_norm_running_var_v + batch_norm_eps_v);
@@ -468,7 +393,6 @@ struct EvalForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 7;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 }  // namespace
@@ -480,52 +404,31 @@ FUSEGEN_LAUNCHER(fusegen_gemm_batchnorm_gelu_relu_eval_forward, EvalForward, Unt
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct EvalBackward : Program {
+struct EvalBackward : ProgramOf<EvalBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> gemm_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_gemm_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_gemm_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((gemm_product_v, from(a->gemm_product_arg), T) (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_gemm_product_v, to(a->grad_gemm_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_gemm_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const T* gemm_bias_ptr;  // may be null
-  const Param* batch_norm_weight_ptr;
-  const Param* batch_norm_bias_ptr;
-  const Param* batch_norm_running_mean_ptr;
-  const Param* batch_norm_running_var_ptr;
-  Param* grad_gemm_bias_ptr;  // may be null
-  Param* grad_batch_norm_weight_ptr;  // may be null
-  Param* grad_batch_norm_bias_ptr;  // may be null
+  const T* gemm_bias_ptr = from(a->gemm_bias_arg);  // may be null
+  const Param* batch_norm_weight_ptr = from(a->batch_norm_weight_arg);
+  const Param* batch_norm_bias_ptr = from(a->batch_norm_bias_arg);
+  const Param* batch_norm_running_mean_ptr = from(a->batch_norm_running_mean_arg);
+  const Param* batch_norm_running_var_ptr = from(a->batch_norm_running_var_arg);
+  Param* grad_gemm_bias_ptr = to(a->grad_gemm_bias_arg);  // may be null
+  Param* grad_batch_norm_weight_ptr = to(a->grad_batch_norm_weight_arg);  // may be null
+  Param* grad_batch_norm_bias_ptr = to(a->grad_batch_norm_bias_arg);  // may be null
   // Constants of the module.
-  Acc batch_norm_eps_v;
+  Acc batch_norm_eps_v = Acc(a->batch_norm_eps_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
-        from(a.gemm_bias_arg), from(a.batch_norm_weight_arg), from(a.batch_norm_bias_arg),
-        from(a.batch_norm_running_mean_arg), from(a.batch_norm_running_var_arg),
-        to(a.grad_gemm_bias_arg), to(a.grad_batch_norm_weight_arg), to(a.grad_batch_norm_bias_arg),
-        Acc(a.batch_norm_eps_arg)};
-  }
 
   struct Channel {
     Acc gemm_bias_v, batch_norm_weight_v, batch_norm_bias_v, batch_norm_running_mean_v,
@@ -534,11 +437,11 @@ struct EvalBackward : Program {
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
-    f(Uses<0b1>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
-    f(Uses<0b1>(), batch_norm_bias_ptr, true, &Channel::batch_norm_bias_v);
-    f(Uses<0b1>(), batch_norm_running_mean_ptr, true, &Channel::batch_norm_running_mean_v);
-    f(Uses<0b1>(), batch_norm_running_var_ptr, true, &Channel::batch_norm_running_var_v);
+    f(InPasses<0>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(InPasses<0>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
+    f(InPasses<0>(), batch_norm_bias_ptr, true, &Channel::batch_norm_bias_v);
+    f(InPasses<0>(), batch_norm_running_mean_ptr, true, &Channel::batch_norm_running_mean_v);
+    f(InPasses<0>(), batch_norm_running_var_ptr, true, &Channel::batch_norm_running_var_v);
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     k.batch_norm_rstd_v = rsqrt(k.batch_norm_running_var_v + batch_norm_eps_v);
@@ -546,15 +449,9 @@ struct EvalBackward : Program {
     k.batch_norm_center_v = k.batch_norm_running_mean_v - k.gemm_bias_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> grad_batch_norm_bias_v; Of<Sum> batch_norm_centered_d_batch_norm_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_batch_norm_bias_v...);
-        f(Index<1>(), r.batch_norm_centered_d_batch_norm_sum_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_batch_norm_bias_v, Sum) (batch_norm_centered_d_batch_norm_sum_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -570,8 +467,8 @@ struct EvalBackward : Program {
     y.grad_gemm_product_v = d_batch_norm_v * k.batch_norm_scale_v;
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_batch_norm_bias_v = total.grad_batch_norm_bias_v;
       k.grad_batch_norm_weight_v =
@@ -590,7 +487,6 @@ struct EvalBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 9;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 }  // namespace

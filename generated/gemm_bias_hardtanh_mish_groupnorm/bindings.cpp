@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "6861ddfbacc7"
+#define FUSEGEN_SOURCES "c167cef835c0"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -20,8 +20,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -53,48 +55,28 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Forward : Program {
+struct Forward : ProgramOf<ForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> gemm_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((gemm_product_v, from(a->gemm_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] =
+      {mask_of(Read::gemm_product_v), mask_of(Read::gemm_product_v)};
   // [channels]
-  const T* gemm_bias_ptr;  // may be null
-  const Param* bias_ptr;
-  const Param* groupnorm_weight_ptr;
-  const Param* groupnorm_bias_ptr;
+  const T* gemm_bias_ptr = from(a->gemm_bias_arg);  // may be null
+  const Param* bias_ptr = from(a->bias_arg);
+  const Param* groupnorm_weight_ptr = from(a->groupnorm_weight_arg);
+  const Param* groupnorm_bias_ptr = from(a->groupnorm_bias_arg);
   // [rows, groups]
-  Accumulate<T>* groupnorm_mean_ptr;
-  Accumulate<T>* groupnorm_rstd_ptr;
+  Acc* groupnorm_mean_ptr = to(a->groupnorm_mean_arg);
+  Acc* groupnorm_rstd_ptr = to(a->groupnorm_rstd_arg);
   // Constants of the module.
-  Acc groupnorm_eps_v;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
-        from(a.bias_arg), from(a.groupnorm_weight_arg), from(a.groupnorm_bias_arg),
-        to(a.groupnorm_mean_arg), to(a.groupnorm_rstd_arg), Acc(a.groupnorm_eps_arg)};
-  }
+  Acc groupnorm_eps_v = Acc(a->groupnorm_eps_arg);
 
   struct Scalars {
     Acc inverse_group_length;
@@ -112,36 +94,26 @@ struct Forward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
-    f(Uses<0b11>(), bias_ptr, true, &Channel::bias_v);
-    f(Uses<0b10>(), groupnorm_weight_ptr, true, &Channel::groupnorm_weight_v);
-    f(Uses<0b10>(), groupnorm_bias_ptr, true, &Channel::groupnorm_bias_v);
+    f(InPasses<0, 1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(InPasses<0, 1>(), bias_ptr, true, &Channel::bias_v);
+    f(InPasses<1>(), groupnorm_weight_ptr, true, &Channel::groupnorm_weight_v);
+    f(InPasses<1>(), groupnorm_bias_ptr, true, &Channel::groupnorm_bias_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), groupnorm_mean_ptr, true, &Group::groupnorm_mean_v);
-      f(Uses<0b10>(), groupnorm_rstd_ptr, true, &Group::groupnorm_rstd_v);
+      f(InPasses<1>(), groupnorm_mean_ptr, true, &Group::groupnorm_mean_v);
+      f(InPasses<1>(), groupnorm_rstd_ptr, true, &Group::groupnorm_rstd_v);
     }
   }
 
   // Values of an element that kernels may cache for later passes.
-  struct Cached {
-    static constexpr int kFields = 1;
-    Acc mish_value_v;
-    FUSEGEN_EACH { f(Index<0>(), r.mish_value_v...); }
-  };
-  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1};
-  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
+  FUSEGEN_CACHED((mish_value_v, Acc))
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0, mask_of(InCache::mish_value_v)};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 2;
-    Of<MeanAndSquares> groupnorm_moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.groupnorm_moments_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (groupnorm_moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
@@ -149,7 +121,7 @@ struct Forward : Program {
     const Acc plus_bias_v = gemm_v + k.bias_v;
     const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
     const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
-    const Acc mish_value_v = has_bit(kCached, 0) ? cached.mish_value_v
+    const Acc mish_value_v = has_bit(kCached, InCache::mish_value_v) ? cached.mish_value_v
         : mish<Out>(hardtanh_value_v, power_v);
     cached.mish_value_v = mish_value_v;
     if constexpr (kPass == 0) {
@@ -161,8 +133,8 @@ struct Forward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.groupnorm_mean_v = total.groupnorm_moments_v.mean;
       const Acc groupnorm_variance_v = total.groupnorm_moments_v.m2 * k.inverse_group_length;
@@ -179,7 +151,6 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 4;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {2, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 4, kRowValues = 9;
 };
@@ -193,53 +164,33 @@ FUSEGEN_LAUNCHER(fusegen_gemm_bias_hardtanh_mish_groupnorm_forward, Forward, Unt
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Backward : Program {
+struct Backward : ProgramOf<BackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> gemm_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_gemm_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_gemm_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((gemm_product_v, from(a->gemm_product_arg), T) (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_gemm_product_v, to(a->grad_gemm_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_gemm_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads, kAllReads};
   // [channels]
-  const T* gemm_bias_ptr;  // may be null
-  const Param* bias_ptr;
-  const Param* groupnorm_weight_ptr;
-  Param* grad_gemm_bias_ptr;  // may be null
-  Param* grad_bias_ptr;  // may be null
-  Param* grad_groupnorm_weight_ptr;  // may be null
-  Param* grad_groupnorm_bias_ptr;  // may be null
+  const T* gemm_bias_ptr = from(a->gemm_bias_arg);  // may be null
+  const Param* bias_ptr = from(a->bias_arg);
+  const Param* groupnorm_weight_ptr = from(a->groupnorm_weight_arg);
+  Param* grad_gemm_bias_ptr = to(a->grad_gemm_bias_arg);  // may be null
+  Param* grad_bias_ptr = to(a->grad_bias_arg);  // may be null
+  Param* grad_groupnorm_weight_ptr = to(a->grad_groupnorm_weight_arg);  // may be null
+  Param* grad_groupnorm_bias_ptr = to(a->grad_groupnorm_bias_arg);  // may be null
   // [rows, groups]
-  const Accumulate<T>* groupnorm_mean_ptr;
-  const Accumulate<T>* groupnorm_rstd_ptr;
+  const Acc* groupnorm_mean_ptr = from(a->groupnorm_mean_arg);
+  const Acc* groupnorm_rstd_ptr = from(a->groupnorm_rstd_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* groupnorm_grad_slope_ptr = nullptr;  // [rows, groups]
   Acc* groupnorm_grad_mean_ptr = nullptr;  // [rows, groups]
-
-  // In the order of the members above.
-  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
-        from(a.gemm_bias_arg), from(a.bias_arg), from(a.groupnorm_weight_arg),
-        to(a.grad_gemm_bias_arg), to(a.grad_bias_arg), to(a.grad_groupnorm_weight_arg),
-        to(a.grad_groupnorm_bias_arg), from(a.groupnorm_mean_arg), from(a.groupnorm_rstd_arg)};
-  }
 
   struct Scalars {
     Acc inverse_count_v;
@@ -258,46 +209,32 @@ struct Backward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
-    f(Uses<0b11>(), bias_ptr, true, &Channel::bias_v);
-    f(Uses<0b11>(), groupnorm_weight_ptr, true, &Channel::groupnorm_weight_v);
+    f(InPasses<0, 1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(InPasses<0, 1>(), bias_ptr, true, &Channel::bias_v);
+    f(InPasses<0, 1>(), groupnorm_weight_ptr, true, &Channel::groupnorm_weight_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
-    f(Uses<0b11>(), groupnorm_mean_ptr, true, &Group::groupnorm_mean_v);
-    f(Uses<0b11>(), groupnorm_rstd_ptr, true, &Group::groupnorm_rstd_v);
+    f(InPasses<0, 1>(), groupnorm_mean_ptr, true, &Group::groupnorm_mean_v);
+    f(InPasses<0, 1>(), groupnorm_rstd_ptr, true, &Group::groupnorm_rstd_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), groupnorm_grad_slope_ptr, true, &Group::groupnorm_grad_slope_v);
-      f(Uses<0b10>(), groupnorm_grad_mean_ptr, true, &Group::groupnorm_grad_mean_v);
+      f(InPasses<1>(), groupnorm_grad_slope_ptr, true, &Group::groupnorm_grad_slope_v);
+      f(InPasses<1>(), groupnorm_grad_mean_ptr, true, &Group::groupnorm_grad_mean_v);
     }
   }
 
   // Values of an element that kernels may cache for later passes.
-  struct Cached {
-    static constexpr int kFields = 2;
-    Acc groupnorm_hat_v, slope_of_mish_value_v;
-    FUSEGEN_EACH { f(Index<0>(), r.groupnorm_hat_v...); f(Index<1>(), r.slope_of_mish_value_v...); }
-  };
-  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b11};
-  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
+  FUSEGEN_CACHED((groupnorm_hat_v, Acc) (slope_of_mish_value_v, Acc))
+  static constexpr unsigned kCachedInRegisters[kPasses] =
+      {0, mask_of(InCache::groupnorm_hat_v, InCache::slope_of_mish_value_v)};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> d_groupnorm_hat_sum_v; Of<Sum> d_groupnorm_hat_groupnorm_hat_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_groupnorm_hat_sum_v...);
-        f(Index<1>(), r.d_groupnorm_hat_groupnorm_hat_sum_v...); }
-  };
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 3, kComponents = 3;
-    Of<Sum> grad_groupnorm_bias_v; Of<Sum> grad_groupnorm_weight_v; Of<Sum> grad_gemm_bias_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_groupnorm_bias_v...);
-        f(Index<1>(), r.grad_groupnorm_weight_v...); f(Index<2>(), r.grad_gemm_bias_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (d_groupnorm_hat_sum_v, Sum) (d_groupnorm_hat_groupnorm_hat_sum_v, Sum))
+  FUSEGEN_SUMS(Sums1,
+      (grad_groupnorm_bias_v, Sum)
+      (grad_groupnorm_weight_v, Sum)
+      (grad_gemm_bias_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums =
-      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>, Sums1<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
@@ -306,14 +243,14 @@ struct Backward : Program {
     const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
     const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
     const Acc mish_value_v = mish<Out>(hardtanh_value_v, power_v);
-    const Acc groupnorm_hat_v = has_bit(kCached, 0) ? cached.groupnorm_hat_v
+    const Acc groupnorm_hat_v = has_bit(kCached, InCache::groupnorm_hat_v) ? cached.groupnorm_hat_v
         : (mish_value_v - k.groupnorm_mean_v) * k.groupnorm_rstd_v;
     cached.groupnorm_hat_v = groupnorm_hat_v;
     const Acc d_groupnorm_weight_v = x.grad_y_v * groupnorm_hat_v;
     const Acc d_groupnorm_hat_v = x.grad_y_v * k.groupnorm_weight_v;
     const Acc d_groupnorm_hat_groupnorm_hat_v = d_groupnorm_weight_v * k.groupnorm_weight_v;
-    const Acc slope_of_mish_value_v = has_bit(kCached, 1) ? cached.slope_of_mish_value_v
-        : mish_slope<Out>(hardtanh_value_v, power_v);
+    const Acc slope_of_mish_value_v = has_bit(kCached, InCache::slope_of_mish_value_v)
+        ? cached.slope_of_mish_value_v : mish_slope<Out>(hardtanh_value_v, power_v);
     cached.slope_of_mish_value_v = slope_of_mish_value_v;
     if constexpr (kPass == 0) {
       term.d_groupnorm_hat_sum_v = d_groupnorm_hat_v;
@@ -331,16 +268,16 @@ struct Backward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.groupnorm_grad_slope_v = total.d_groupnorm_hat_groupnorm_hat_sum_v * k.inverse_count_v;
       k.groupnorm_grad_mean_v = total.d_groupnorm_hat_sum_v * k.inverse_count_v;
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 1) {
       k.grad_gemm_bias_v = total.grad_gemm_bias_v;
       k.grad_groupnorm_weight_v = total.grad_groupnorm_weight_v;
@@ -370,7 +307,6 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 6;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 17;
 };

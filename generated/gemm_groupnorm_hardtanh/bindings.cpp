@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "074194f07101"
+#define FUSEGEN_SOURCES "eb0c103dd30f"
 
 namespace {
 namespace glue = fusegen::glue;

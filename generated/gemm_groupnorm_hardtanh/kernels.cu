@@ -18,8 +18,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -51,48 +53,29 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Forward : Program {
+struct Forward : ProgramOf<ForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> gemm_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((gemm_product_v, from(a->gemm_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] =
+      {mask_of(Read::gemm_product_v), mask_of(Read::gemm_product_v)};
   // [channels]
-  const T* gemm_bias_ptr;  // may be null
-  const Param* group_norm_weight_ptr;
-  const Param* group_norm_bias_ptr;
+  const T* gemm_bias_ptr = from(a->gemm_bias_arg);  // may be null
+  const Param* group_norm_weight_ptr = from(a->group_norm_weight_arg);
+  const Param* group_norm_bias_ptr = from(a->group_norm_bias_arg);
   // [rows, groups]
-  Accumulate<T>* group_norm_mean_ptr;
-  Accumulate<T>* group_norm_rstd_ptr;
+  Acc* group_norm_mean_ptr = to(a->group_norm_mean_arg);
+  Acc* group_norm_rstd_ptr = to(a->group_norm_rstd_arg);
   // Constants of the module.
-  Acc group_norm_eps_v, hardtanh_max_v, hardtanh_min_v;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
-        from(a.group_norm_weight_arg), from(a.group_norm_bias_arg), to(a.group_norm_mean_arg),
-        to(a.group_norm_rstd_arg), Acc(a.group_norm_eps_arg), Acc(a.hardtanh_max_arg),
-        Acc(a.hardtanh_min_arg)};
-  }
+  Acc group_norm_eps_v = Acc(a->group_norm_eps_arg);
+  Acc hardtanh_max_v = Acc(a->hardtanh_max_arg);
+  Acc hardtanh_min_v = Acc(a->hardtanh_min_arg);
 
   struct Scalars {
     Acc inverse_group_length;
@@ -110,39 +93,30 @@ struct Forward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
-    f(Uses<0b10>(), group_norm_weight_ptr, true, &Channel::group_norm_weight_v);
-    f(Uses<0b10>(), group_norm_bias_ptr, true, &Channel::group_norm_bias_v);
+    f(InPasses<0, 1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(InPasses<1>(), group_norm_weight_ptr, true, &Channel::group_norm_weight_v);
+    f(InPasses<1>(), group_norm_bias_ptr, true, &Channel::group_norm_bias_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), group_norm_mean_ptr, true, &Group::group_norm_mean_v);
-      f(Uses<0b10>(), group_norm_rstd_ptr, true, &Group::group_norm_rstd_v);
+      f(InPasses<1>(), group_norm_mean_ptr, true, &Group::group_norm_mean_v);
+      f(InPasses<1>(), group_norm_rstd_ptr, true, &Group::group_norm_rstd_v);
     }
   }
 
   // Values of an element that kernels may cache for later passes.
-  struct Cached {
-    static constexpr int kFields = 1;
-    Acc gemm_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_v...); }
-  };
-  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1};
-  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
+  FUSEGEN_CACHED((gemm_v, Acc))
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0, mask_of(InCache::gemm_v)};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 2;
-    Of<MeanAndSquares> group_norm_moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.group_norm_moments_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (group_norm_moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
-    const Acc gemm_v = has_bit(kCached, 0) ? cached.gemm_v : x.gemm_product_v + k.gemm_bias_v;
+    const Acc gemm_v = has_bit(kCached, InCache::gemm_v) ? cached.gemm_v : x.gemm_product_v
+        + k.gemm_bias_v;
     cached.gemm_v = gemm_v;
     if constexpr (kPass == 0) {
       term.group_norm_moments_v = gemm_v;
@@ -154,8 +128,8 @@ struct Forward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.group_norm_mean_v = total.group_norm_moments_v.mean;
       const Acc group_norm_variance_v = total.group_norm_moments_v.m2 * k.inverse_group_length;
@@ -172,7 +146,6 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 3;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 3, kRowValues = 6;
 };
@@ -186,55 +159,35 @@ FUSEGEN_LAUNCHER(fusegen_gemm_groupnorm_hardtanh_forward, Forward, Untuned())
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Backward : Program {
+struct Backward : ProgramOf<BackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> gemm_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_gemm_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_gemm_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((gemm_product_v, from(a->gemm_product_arg), T) (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_gemm_product_v, to(a->grad_gemm_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_gemm_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads, kAllReads};
   // [channels]
-  const T* gemm_bias_ptr;  // may be null
-  const Param* group_norm_weight_ptr;
-  const Param* group_norm_bias_ptr;
-  Param* grad_gemm_bias_ptr;  // may be null
-  Param* grad_group_norm_weight_ptr;  // may be null
-  Param* grad_group_norm_bias_ptr;  // may be null
+  const T* gemm_bias_ptr = from(a->gemm_bias_arg);  // may be null
+  const Param* group_norm_weight_ptr = from(a->group_norm_weight_arg);
+  const Param* group_norm_bias_ptr = from(a->group_norm_bias_arg);
+  Param* grad_gemm_bias_ptr = to(a->grad_gemm_bias_arg);  // may be null
+  Param* grad_group_norm_weight_ptr = to(a->grad_group_norm_weight_arg);  // may be null
+  Param* grad_group_norm_bias_ptr = to(a->grad_group_norm_bias_arg);  // may be null
   // [rows, groups]
-  const Accumulate<T>* group_norm_mean_ptr;
-  const Accumulate<T>* group_norm_rstd_ptr;
+  const Acc* group_norm_mean_ptr = from(a->group_norm_mean_arg);
+  const Acc* group_norm_rstd_ptr = from(a->group_norm_rstd_arg);
   // Constants of the module.
-  Acc hardtanh_max_v, hardtanh_min_v;
+  Acc hardtanh_max_v = Acc(a->hardtanh_max_arg);
+  Acc hardtanh_min_v = Acc(a->hardtanh_min_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* group_norm_grad_slope_ptr = nullptr;  // [rows, groups]
   Acc* group_norm_grad_mean_ptr = nullptr;  // [rows, groups]
-
-  // In the order of the members above.
-  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
-        from(a.gemm_bias_arg), from(a.group_norm_weight_arg), from(a.group_norm_bias_arg),
-        to(a.grad_gemm_bias_arg), to(a.grad_group_norm_weight_arg), to(a.grad_group_norm_bias_arg),
-        from(a.group_norm_mean_arg), from(a.group_norm_rstd_arg), Acc(a.hardtanh_max_arg),
-        Acc(a.hardtanh_min_arg)};
-  }
 
   struct Scalars {
     Acc inverse_count_v;
@@ -253,37 +206,27 @@ struct Backward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
-    f(Uses<0b11>(), group_norm_weight_ptr, true, &Channel::group_norm_weight_v);
-    f(Uses<0b11>(), group_norm_bias_ptr, true, &Channel::group_norm_bias_v);
+    f(InPasses<0, 1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(InPasses<0, 1>(), group_norm_weight_ptr, true, &Channel::group_norm_weight_v);
+    f(InPasses<0, 1>(), group_norm_bias_ptr, true, &Channel::group_norm_bias_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
-    f(Uses<0b11>(), group_norm_mean_ptr, true, &Group::group_norm_mean_v);
-    f(Uses<0b11>(), group_norm_rstd_ptr, true, &Group::group_norm_rstd_v);
+    f(InPasses<0, 1>(), group_norm_mean_ptr, true, &Group::group_norm_mean_v);
+    f(InPasses<0, 1>(), group_norm_rstd_ptr, true, &Group::group_norm_rstd_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), group_norm_grad_slope_ptr, true, &Group::group_norm_grad_slope_v);
-      f(Uses<0b10>(), group_norm_grad_mean_ptr, true, &Group::group_norm_grad_mean_v);
+      f(InPasses<1>(), group_norm_grad_slope_ptr, true, &Group::group_norm_grad_slope_v);
+      f(InPasses<1>(), group_norm_grad_mean_ptr, true, &Group::group_norm_grad_mean_v);
     }
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> d_group_norm_hat_sum_v; Of<Sum> d_group_norm_hat_group_norm_hat_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_group_norm_hat_sum_v...);
-        f(Index<1>(), r.d_group_norm_hat_group_norm_hat_sum_v...); }
-  };
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 3, kComponents = 3;
-    Of<Sum> grad_group_norm_bias_v; Of<Sum> grad_group_norm_weight_v; Of<Sum> grad_gemm_bias_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_group_norm_bias_v...);
-        f(Index<1>(), r.grad_group_norm_weight_v...); f(Index<2>(), r.grad_gemm_bias_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (d_group_norm_hat_sum_v, Sum) (d_group_norm_hat_group_norm_hat_sum_v, Sum))
+  FUSEGEN_SUMS(Sums1,
+      (grad_group_norm_bias_v, Sum)
+      (grad_group_norm_weight_v, Sum)
+      (grad_gemm_bias_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums =
-      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>, Sums1<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -309,16 +252,16 @@ struct Backward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.group_norm_grad_slope_v = total.d_group_norm_hat_group_norm_hat_sum_v * k.inverse_count_v;
       k.group_norm_grad_mean_v = total.d_group_norm_hat_sum_v * k.inverse_count_v;
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 1) {
       k.grad_gemm_bias_v = total.grad_gemm_bias_v;
       k.grad_group_norm_weight_v = total.grad_group_norm_weight_v;
@@ -347,7 +290,6 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 6;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 13;
 };

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "6630c8c8115e"
+#define FUSEGEN_SOURCES "74ff36b34e46"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "4d80ab1bb4e8"
+#define FUSEGEN_SOURCES "a0759ced4428"
 
 namespace {
 namespace glue = fusegen::glue;

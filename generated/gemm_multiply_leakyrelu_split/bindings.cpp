@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "73b5bd84b493"
+#define FUSEGEN_SOURCES "8de24821d9d0"
 
 namespace {
 namespace glue = fusegen::glue;

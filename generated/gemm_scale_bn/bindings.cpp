@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "635bbaddc92c"
+#define FUSEGEN_SOURCES "f97f50bbcd17"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "16a7e90277cf"
+#define FUSEGEN_SOURCES "fa480e0b3c6c"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "0a6678923fc2"
+#define FUSEGEN_SOURCES "8ab7c9722711"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "26b20eeb0d7f"
+#define FUSEGEN_SOURCES "8b45af983093"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -19,8 +19,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -54,42 +56,25 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param, typename residual_type>
-struct TrainForward : Program {
+struct TrainForward : ProgramOf<TrainForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> linear_product_v; Of<residual_type> residual_v;
-    FUSEGEN_EACH { f(Index<0>(), r.linear_product_v...); f(Index<1>(), r.residual_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (linear_product_v, from(a->linear_product_arg), T)
+      (residual_v, from(a->residual_arg), residual_type))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const T* linear_bias_ptr;  // may be null
-  Dropout<Acc> drop_factor_draw;  // for each element
-  Dropout<Acc> path_factor_draw;  // for each sample
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
-    return {{sizes}, {from(a.linear_product_arg), from(a.residual_arg)}, {to(a.y_arg)},
-        from(a.linear_bias_arg), dropout_of<Acc>(a.seed_arg, 0, a.drop_p_arg),
-        dropout_of<Acc>(a.seed_arg, 1, a.path_p_arg, a.sample_rows)};
-  }
+  const T* linear_bias_ptr = from(a->linear_bias_arg);  // may be null
+  // for each element
+  Dropout<Acc> drop_factor_draw = dropout_of<Acc>(a->seed_arg, 0, a->drop_p_arg);
+  // for each sample
+  Dropout<Acc> path_factor_draw = dropout_of<Acc>(a->seed_arg, 1, a->path_p_arg, a->sample_rows);
 
   struct Channel {
     Acc linear_bias_v;
@@ -106,11 +91,11 @@ struct TrainForward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+    f(InPasses<0>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
-    f(Uses<0b1>(), SampleFactors<Acc>{path_factor_draw}, true, &Row::path_factor_v);
+    f(InPasses<0>(), SampleFactors<Acc>{path_factor_draw}, true, &Row::path_factor_v);
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
@@ -123,7 +108,6 @@ struct TrainForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
   static constexpr int kRowTensorsBy[kPasses] = {1};
 };
 
@@ -136,43 +120,28 @@ FUSEGEN_LAUNCHER(fusegen_linear_dropout_residual_train_forward, TrainForward, Un
 
 namespace {
 template <typename T_, typename Out, typename Param, typename residual_type>
-struct TrainBackward : Program {
+struct TrainBackward : ProgramOf<TrainBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 2;
-    Of<T> grad_linear_product_v; Of<residual_type> grad_residual_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_linear_product_v...); f(Index<1>(), r.grad_residual_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b11;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES(
+      (grad_linear_product_v, to(a->grad_linear_product_arg), T)
+      (grad_residual_v, to(a->grad_residual_arg), residual_type))
+  static constexpr unsigned kOptionalWrites = kAllWrites;  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::grad_y_v)};
   // [channels]
-  Param* grad_linear_bias_ptr;  // may be null
-  Dropout<Acc> drop_factor_draw;  // for each element
-  Dropout<Acc> path_factor_draw;  // for each sample
+  Param* grad_linear_bias_ptr = to(a->grad_linear_bias_arg);  // may be null
+  // for each element
+  Dropout<Acc> drop_factor_draw = dropout_of<Acc>(a->seed_arg, 0, a->drop_p_arg);
+  // for each sample
+  Dropout<Acc> path_factor_draw = dropout_of<Acc>(a->seed_arg, 1, a->path_p_arg, a->sample_rows);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
-    return {{sizes}, {from(a.grad_y_arg)}, {to(a.grad_linear_product_arg), to(a.grad_residual_arg)},
-        to(a.grad_linear_bias_arg), dropout_of<Acc>(a.seed_arg, 0, a.drop_p_arg),
-        dropout_of<Acc>(a.seed_arg, 1, a.path_p_arg, a.sample_rows)};
-  }
 
   struct Channel {
     Acc grad_linear_bias_v;
@@ -189,17 +158,12 @@ struct TrainBackward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
-    f(Uses<0b1>(), SampleFactors<Acc>{path_factor_draw}, true, &Row::path_factor_v);
+    f(InPasses<0>(), SampleFactors<Acc>{path_factor_draw}, true, &Row::path_factor_v);
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> grad_linear_bias_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_linear_bias_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_linear_bias_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -209,8 +173,8 @@ struct TrainBackward : Program {
     y.grad_residual_v = x.grad_y_v;
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_linear_bias_v = total.grad_linear_bias_v;
     }
@@ -224,7 +188,6 @@ struct TrainBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {0};
   static constexpr int kRowTensorsBy[kPasses] = {1};
 };
 
@@ -237,46 +200,28 @@ FUSEGEN_LAUNCHER(fusegen_linear_dropout_residual_train_backward, TrainBackward, 
 
 namespace {
 template <typename T_, typename Out, typename Param, typename residual_type>
-struct EvalForward : Program {
+struct EvalForward : ProgramOf<EvalForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> linear_product_v; Of<residual_type> residual_v;
-    FUSEGEN_EACH { f(Index<0>(), r.linear_product_v...); f(Index<1>(), r.residual_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (linear_product_v, from(a->linear_product_arg), T)
+      (residual_v, from(a->residual_arg), residual_type))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const T* linear_bias_ptr;  // may be null
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalForward of(const Sizes& sizes, const EvalForwardArguments& a) {
-    return {{sizes}, {from(a.linear_product_arg), from(a.residual_arg)}, {to(a.y_arg)},
-        from(a.linear_bias_arg)};
-  }
+  const T* linear_bias_ptr = from(a->linear_bias_arg);  // may be null
 
   struct Channel {
     Acc linear_bias_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+    f(InPasses<0>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
@@ -288,7 +233,6 @@ struct EvalForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace
@@ -300,53 +244,32 @@ FUSEGEN_LAUNCHER(fusegen_linear_dropout_residual_eval_forward, EvalForward, Untu
 
 namespace {
 template <typename T_, typename Out, typename Param, typename residual_type>
-struct EvalBackward : Program {
+struct EvalBackward : ProgramOf<EvalBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 2;
-    Of<T> grad_linear_product_v; Of<residual_type> grad_residual_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_linear_product_v...); f(Index<1>(), r.grad_residual_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b11;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES(
+      (grad_linear_product_v, to(a->grad_linear_product_arg), T)
+      (grad_residual_v, to(a->grad_residual_arg), residual_type))
+  static constexpr unsigned kOptionalWrites = kAllWrites;  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::grad_y_v)};
   // [channels]
-  Param* grad_linear_bias_ptr;  // may be null
+  Param* grad_linear_bias_ptr = to(a->grad_linear_bias_arg);  // may be null
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
-    return {{sizes}, {from(a.grad_y_arg)}, {to(a.grad_linear_product_arg), to(a.grad_residual_arg)},
-        to(a.grad_linear_bias_arg)};
-  }
 
   struct Channel {
     Acc grad_linear_bias_v;
   };
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> grad_linear_bias_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_linear_bias_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_linear_bias_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -355,8 +278,8 @@ struct EvalBackward : Program {
     y.grad_residual_v = x.grad_y_v;
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_linear_bias_v = total.grad_linear_bias_v;
     }
@@ -370,7 +293,6 @@ struct EvalBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {0};
 };
 
 }  // namespace

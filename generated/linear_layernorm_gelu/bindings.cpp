@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "ba25bb820ea2"
+#define FUSEGEN_SOURCES "35d81add855a"
 
 namespace {
 namespace glue = fusegen::glue;

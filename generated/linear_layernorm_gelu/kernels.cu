@@ -18,8 +18,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -51,47 +53,27 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Forward : Program {
+struct Forward : ProgramOf<ForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kRow, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> linear_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.linear_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((linear_product_v, from(a->linear_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] =
+      {mask_of(Read::linear_product_v), mask_of(Read::linear_product_v)};
   // [channels]
-  const T* linear_bias_ptr;  // may be null
-  const Param* norm_weight_ptr;
-  const Param* norm_bias_ptr;
+  const T* linear_bias_ptr = from(a->linear_bias_arg);  // may be null
+  const Param* norm_weight_ptr = from(a->norm_weight_arg);
+  const Param* norm_bias_ptr = from(a->norm_bias_arg);
   // [rows, 1]
-  Accumulate<T>* norm_mean_ptr;
-  Accumulate<T>* norm_rstd_ptr;
+  Acc* norm_mean_ptr = to(a->norm_mean_arg);
+  Acc* norm_rstd_ptr = to(a->norm_rstd_arg);
   // Constants of the module.
-  Acc norm_eps_v;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
-    return {{sizes}, {from(a.linear_product_arg)}, {to(a.y_arg)}, from(a.linear_bias_arg),
-        from(a.norm_weight_arg), from(a.norm_bias_arg), to(a.norm_mean_arg), to(a.norm_rstd_arg),
-        Acc(a.norm_eps_arg)};
-  }
+  Acc norm_eps_v = Acc(a->norm_eps_arg);
 
   struct Scalars {
     Acc inverse_row_length;
@@ -109,39 +91,29 @@ struct Forward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
-    f(Uses<0b10>(), norm_weight_ptr, true, &Channel::norm_weight_v);
-    f(Uses<0b10>(), norm_bias_ptr, true, &Channel::norm_bias_v);
+    f(InPasses<0, 1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+    f(InPasses<1>(), norm_weight_ptr, true, &Channel::norm_weight_v);
+    f(InPasses<1>(), norm_bias_ptr, true, &Channel::norm_bias_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), norm_mean_ptr, true, &Row::norm_mean_v);
-      f(Uses<0b10>(), norm_rstd_ptr, true, &Row::norm_rstd_v);
+      f(InPasses<1>(), norm_mean_ptr, true, &Row::norm_mean_v);
+      f(InPasses<1>(), norm_rstd_ptr, true, &Row::norm_rstd_v);
     }
   }
 
   // Values of an element that kernels may cache for later passes.
-  struct Cached {
-    static constexpr int kFields = 1;
-    Acc linear_v;
-    FUSEGEN_EACH { f(Index<0>(), r.linear_v...); }
-  };
-  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1};
-  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
+  FUSEGEN_CACHED((linear_v, Acc))
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0, mask_of(InCache::linear_v)};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 2;
-    Of<MeanAndSquares> norm_moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.norm_moments_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (norm_moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
-    const Acc linear_v = has_bit(kCached, 0) ? cached.linear_v : x.linear_product_v
+    const Acc linear_v = has_bit(kCached, InCache::linear_v) ? cached.linear_v : x.linear_product_v
         + k.linear_bias_v;
     cached.linear_v = linear_v;
     if constexpr (kPass == 0) {
@@ -155,8 +127,8 @@ struct Forward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.norm_mean_v = total.norm_moments_v.mean;
       const Acc norm_variance_v = total.norm_moments_v.m2 * k.inverse_row_length;
@@ -173,7 +145,6 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 3;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1, 3};
   static constexpr int kRowTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 3, kRowValues = 7;
 };
@@ -187,52 +158,34 @@ FUSEGEN_LAUNCHER(fusegen_linear_layernorm_gelu_forward, Forward, Untuned())
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Backward : Program {
+struct Backward : ProgramOf<BackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kRow, Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> linear_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.linear_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_linear_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_linear_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (linear_product_v, from(a->linear_product_arg), T)
+      (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_linear_product_v, to(a->grad_linear_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_linear_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads, kAllReads};
   // [channels]
-  const T* linear_bias_ptr;  // may be null
-  const Param* norm_weight_ptr;
-  const Param* norm_bias_ptr;
-  Param* grad_linear_bias_ptr;  // may be null
-  Param* grad_norm_weight_ptr;  // may be null
-  Param* grad_norm_bias_ptr;  // may be null
+  const T* linear_bias_ptr = from(a->linear_bias_arg);  // may be null
+  const Param* norm_weight_ptr = from(a->norm_weight_arg);
+  const Param* norm_bias_ptr = from(a->norm_bias_arg);
+  Param* grad_linear_bias_ptr = to(a->grad_linear_bias_arg);  // may be null
+  Param* grad_norm_weight_ptr = to(a->grad_norm_weight_arg);  // may be null
+  Param* grad_norm_bias_ptr = to(a->grad_norm_bias_arg);  // may be null
   // [rows, 1]
-  const Accumulate<T>* norm_mean_ptr;
-  const Accumulate<T>* norm_rstd_ptr;
+  const Acc* norm_mean_ptr = from(a->norm_mean_arg);
+  const Acc* norm_rstd_ptr = from(a->norm_rstd_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* norm_grad_slope_ptr = nullptr;  // [rows, 1]
   Acc* norm_grad_mean_ptr = nullptr;  // [rows, 1]
-
-  // In the order of the members above.
-  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes}, {from(a.linear_product_arg), from(a.grad_y_arg)},
-        {to(a.grad_linear_product_arg)}, from(a.linear_bias_arg), from(a.norm_weight_arg),
-        from(a.norm_bias_arg), to(a.grad_linear_bias_arg), to(a.grad_norm_weight_arg),
-        to(a.grad_norm_bias_arg), from(a.norm_mean_arg), from(a.norm_rstd_arg)};
-  }
 
   struct Scalars {
     Acc inverse_count_v;
@@ -251,46 +204,29 @@ struct Backward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
-    f(Uses<0b11>(), norm_weight_ptr, true, &Channel::norm_weight_v);
-    f(Uses<0b11>(), norm_bias_ptr, true, &Channel::norm_bias_v);
+    f(InPasses<0, 1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+    f(InPasses<0, 1>(), norm_weight_ptr, true, &Channel::norm_weight_v);
+    f(InPasses<0, 1>(), norm_bias_ptr, true, &Channel::norm_bias_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
-    f(Uses<0b11>(), norm_mean_ptr, true, &Row::norm_mean_v);
-    f(Uses<0b11>(), norm_rstd_ptr, true, &Row::norm_rstd_v);
+    f(InPasses<0, 1>(), norm_mean_ptr, true, &Row::norm_mean_v);
+    f(InPasses<0, 1>(), norm_rstd_ptr, true, &Row::norm_rstd_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), norm_grad_slope_ptr, true, &Row::norm_grad_slope_v);
-      f(Uses<0b10>(), norm_grad_mean_ptr, true, &Row::norm_grad_mean_v);
+      f(InPasses<1>(), norm_grad_slope_ptr, true, &Row::norm_grad_slope_v);
+      f(InPasses<1>(), norm_grad_mean_ptr, true, &Row::norm_grad_mean_v);
     }
   }
 
   // Values of an element that kernels may cache for later passes.
-  struct Cached {
-    static constexpr int kFields = 2;
-    Acc d_norm_v, d_norm_weight_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_norm_v...); f(Index<1>(), r.d_norm_weight_v...); }
-  };
-  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b11};
-  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
+  FUSEGEN_CACHED((d_norm_v, Acc) (d_norm_weight_v, Acc))
+  static constexpr unsigned kCachedInRegisters[kPasses] =
+      {0, mask_of(InCache::d_norm_v, InCache::d_norm_weight_v)};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> d_norm_hat_sum_v; Of<Sum> d_norm_hat_norm_hat_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_norm_hat_sum_v...);
-        f(Index<1>(), r.d_norm_hat_norm_hat_sum_v...); }
-  };
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 3, kComponents = 3;
-    Of<Sum> grad_norm_bias_v; Of<Sum> grad_norm_weight_v; Of<Sum> grad_linear_bias_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_norm_bias_v...); f(Index<1>(), r.grad_norm_weight_v...);
-        f(Index<2>(), r.grad_linear_bias_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (d_norm_hat_sum_v, Sum) (d_norm_hat_norm_hat_sum_v, Sum))
+  FUSEGEN_SUMS(Sums1, (grad_norm_bias_v, Sum) (grad_norm_weight_v, Sum) (grad_linear_bias_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums =
-      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>, Sums1<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
@@ -299,9 +235,10 @@ struct Backward : Program {
     const Acc norm_v = norm_hat_v * k.norm_weight_v + k.norm_bias_v;
     const Acc cdf_v = normal_cdf<Out>(norm_v);
     const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
-    const Acc d_norm_v = has_bit(kCached, 0) ? cached.d_norm_v : x.grad_y_v * slope_of_gelu_value_v;
+    const Acc d_norm_v = has_bit(kCached, InCache::d_norm_v) ? cached.d_norm_v
+        : x.grad_y_v * slope_of_gelu_value_v;
     cached.d_norm_v = d_norm_v;
-    const Acc d_norm_weight_v = has_bit(kCached, 1) ? cached.d_norm_weight_v
+    const Acc d_norm_weight_v = has_bit(kCached, InCache::d_norm_weight_v) ? cached.d_norm_weight_v
         : norm_hat_v * d_norm_v;
     cached.d_norm_weight_v = d_norm_weight_v;
     const Acc d_norm_hat_v = d_norm_v * k.norm_weight_v;
@@ -319,16 +256,16 @@ struct Backward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.norm_grad_slope_v = total.d_norm_hat_norm_hat_sum_v * k.inverse_count_v;
       k.norm_grad_mean_v = total.d_norm_hat_sum_v * k.inverse_count_v;
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 1) {
       k.grad_linear_bias_v = total.grad_linear_bias_v;
       k.grad_norm_weight_v = total.grad_norm_weight_v;
@@ -357,7 +294,6 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 6;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kRowTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 15;
 };

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "da3e045ab04d"
+#define FUSEGEN_SOURCES "b60e73155e7c"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -20,8 +20,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -55,55 +57,37 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct TrainForward : Program {
+struct TrainForward : ProgramOf<TrainForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> matmul_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.matmul_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((matmul_product_v, from(a->matmul_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] =
+      {mask_of(Read::matmul_product_v), mask_of(Read::matmul_product_v)};
   // [channels]
-  const T* matmul_bias_ptr;  // may be null
-  const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
-  Param* bn_running_mean_ptr;  // may be null
-  Param* bn_running_var_ptr;  // may be null
-  Accumulate<T>* bn_mean_ptr;
-  Accumulate<T>* bn_rstd_ptr;
+  const T* matmul_bias_ptr = from(a->matmul_bias_arg);  // may be null
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_bias_ptr = from(a->bn_bias_arg);
+  Param* bn_running_mean_ptr = to(a->bn_running_mean_arg);  // may be null
+  Param* bn_running_var_ptr = to(a->bn_running_var_arg);  // may be null
+  Acc* bn_mean_ptr = to(a->bn_mean_arg);
+  Acc* bn_rstd_ptr = to(a->bn_rstd_arg);
   // [1]
-  const Param* bias_ptr;
-  int64_t* bn_num_batches_tracked_ptr;  // may be null
+  const Param* bias_ptr = from(a->bias_arg);
+  int64_t* bn_num_batches_tracked_ptr = to(a->bn_num_batches_tracked_arg);  // may be null
   // Constants of the module.
-  Acc bn_eps_v, bn_momentum_v, divide_value_v;
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
+  Acc bn_momentum_v = Acc(a->bn_momentum_arg);
+  Acc divide_value_v = Acc(a->divide_value_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* bn_scale_ptr = nullptr;  // [channels]
   Acc* bn_center_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
-    return {{sizes}, {from(a.matmul_product_arg)}, {to(a.y_arg)}, from(a.matmul_bias_arg),
-        from(a.bn_weight_arg), from(a.bn_bias_arg), to(a.bn_running_mean_arg),
-        to(a.bn_running_var_arg), to(a.bn_mean_arg), to(a.bn_rstd_arg), from(a.bias_arg),
-        to(a.bn_num_batches_tracked_arg), Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg),
-        Acc(a.divide_value_arg)};
-  }
 
   struct Scalars {
     Acc bias_v, bn_num_batches_tracked_v, bn_factor_v, bn_kept_v, bn_bessel_v,
@@ -127,29 +111,24 @@ struct TrainForward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b01>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
-    f(Uses<0b01>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b10>(), bn_bias_ptr, true, &Channel::bn_bias_v);
-    f(Uses<0b00>(), bn_running_mean_ptr, bn_running_mean_ptr != nullptr,
+    f(InPasses<0>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(InPasses<>(), bn_running_mean_ptr, bn_running_mean_ptr != nullptr,
         &Channel::bn_running_mean_v);
-    f(Uses<0b00>(), bn_running_var_ptr, bn_running_var_ptr != nullptr, &Channel::bn_running_var_v);
+    f(InPasses<>(), bn_running_var_ptr, bn_running_var_ptr != nullptr, &Channel::bn_running_var_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), bn_scale_ptr, true, &Channel::bn_scale_v);
-      f(Uses<0b10>(), bn_center_ptr, true, &Channel::bn_center_v);
+      f(InPasses<1>(), bn_scale_ptr, true, &Channel::bn_scale_v);
+      f(InPasses<1>(), bn_center_ptr, true, &Channel::bn_center_v);
     }
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     k.bn_shift_v = (k.bn_bias_v + k.bias_v) * k.inverse_divide_value_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 2;
-    Of<MeanAndSquares> bn_moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.bn_moments_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (bn_moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -164,8 +143,8 @@ struct TrainForward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       const Acc bn_mean_of_matmul_product_v = total.bn_moments_v.mean;
       k.bn_mean_v = bn_mean_of_matmul_product_v + k.matmul_bias_v;
@@ -178,8 +157,8 @@ struct TrainForward : Program {
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.new_bn_running_mean_v = k.bn_kept_v * k.bn_running_mean_v + k.bn_factor_v * k.bn_mean_v;
       k.new_bn_running_var_v = k.bn_kept_v * k.bn_running_var_v
@@ -216,7 +195,7 @@ struct TrainForward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 12;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
-  static constexpr unsigned kTileReads = 0b1;
+  static constexpr unsigned kTileReads = mask_of(Read::matmul_product_v);
 };
 
 }  // namespace
@@ -228,58 +207,39 @@ FUSEGEN_LAUNCHER(fusegen_matmul_bn_bias_div_swish_train_forward, TrainForward, U
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct TrainBackward : Program {
+struct TrainBackward : ProgramOf<TrainBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<ColumnSchedule, L2Schedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> matmul_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.matmul_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_matmul_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_matmul_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (matmul_product_v, from(a->matmul_product_arg), T)
+      (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_matmul_product_v, to(a->grad_matmul_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_matmul_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads, kAllReads};
   // [channels]
-  const T* matmul_bias_ptr;  // may be null
-  const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
-  const Accumulate<T>* bn_mean_ptr;
-  const Accumulate<T>* bn_rstd_ptr;
-  Param* grad_matmul_bias_ptr;  // may be null
-  Param* grad_bn_weight_ptr;  // may be null
-  Param* grad_bn_bias_ptr;  // may be null
+  const T* matmul_bias_ptr = from(a->matmul_bias_arg);  // may be null
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_bias_ptr = from(a->bn_bias_arg);
+  const Acc* bn_mean_ptr = from(a->bn_mean_arg);
+  const Acc* bn_rstd_ptr = from(a->bn_rstd_arg);
+  Param* grad_matmul_bias_ptr = to(a->grad_matmul_bias_arg);  // may be null
+  Param* grad_bn_weight_ptr = to(a->grad_bn_weight_arg);  // may be null
+  Param* grad_bn_bias_ptr = to(a->grad_bn_bias_arg);  // may be null
   // [1]
-  const Param* bias_ptr;
-  Param* grad_bias_ptr;  // may be null
+  const Param* bias_ptr = from(a->bias_arg);
+  Param* grad_bias_ptr = to(a->grad_bias_arg);  // may be null
   // Constants of the module.
-  Acc divide_value_v;
+  Acc divide_value_v = Acc(a->divide_value_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* d_over_divide_value_sum_ptr = nullptr;  // [channels]
   Acc* bn_grad_slope_ptr = nullptr;  // [channels]
   Acc* bn_grad_mean_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
-    return {{sizes}, {from(a.matmul_product_arg), from(a.grad_y_arg)},
-        {to(a.grad_matmul_product_arg)}, from(a.matmul_bias_arg), from(a.bn_weight_arg),
-        from(a.bn_bias_arg), from(a.bn_mean_arg), from(a.bn_rstd_arg), to(a.grad_matmul_bias_arg),
-        to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg), from(a.bias_arg), to(a.grad_bias_arg),
-        Acc(a.divide_value_arg)};
-  }
 
   struct Scalars {
     Acc bias_v, inverse_divide_value_v, inverse_count_v, grad_bias_v;
@@ -298,15 +258,15 @@ struct TrainBackward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b011>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
-    f(Uses<0b011>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b011>(), bn_bias_ptr, true, &Channel::bn_bias_v);
-    f(Uses<0b011>(), bn_mean_ptr, true, &Channel::bn_mean_v);
-    f(Uses<0b011>(), bn_rstd_ptr, true, &Channel::bn_rstd_v);
+    f(InPasses<0, 1>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
+    f(InPasses<0, 1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0, 1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(InPasses<0, 1>(), bn_mean_ptr, true, &Channel::bn_mean_v);
+    f(InPasses<0, 1>(), bn_rstd_ptr, true, &Channel::bn_rstd_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b100>(), d_over_divide_value_sum_ptr, true, &Channel::d_over_divide_value_sum_v);
-      f(Uses<0b010>(), bn_grad_slope_ptr, true, &Channel::bn_grad_slope_v);
-      f(Uses<0b010>(), bn_grad_mean_ptr, true, &Channel::bn_grad_mean_v);
+      f(InPasses<2>(), d_over_divide_value_sum_ptr, true, &Channel::d_over_divide_value_sum_v);
+      f(InPasses<1>(), bn_grad_slope_ptr, true, &Channel::bn_grad_slope_v);
+      f(InPasses<1>(), bn_grad_mean_ptr, true, &Channel::bn_grad_mean_v);
     }
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
@@ -316,30 +276,13 @@ struct TrainBackward : Program {
   }
 
   // Values of an element that kernels may cache for later passes.
-  struct Cached {
-    static constexpr int kFields = 1;
-    Acc d_over_divide_value_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_over_divide_value_v...); }
-  };
-  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b0};
-  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b1};
+  FUSEGEN_CACHED((d_over_divide_value_v, Acc))
+  static constexpr unsigned kCachedInShared[kPasses] = {0, mask_of(InCache::d_over_divide_value_v)};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> d_over_divide_value_sum_v; Of<Sum> bn_centered_d_over_divide_value_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_over_divide_value_sum_v...);
-        f(Index<1>(), r.bn_centered_d_over_divide_value_sum_v...); }
-  };
-  template <template <typename> class Of>
-  struct Sums2 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> d_over_divide_value_sum_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_over_divide_value_sum_sum_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (d_over_divide_value_sum_v, Sum) (bn_centered_d_over_divide_value_sum_v, Sum))
+  FUSEGEN_SUMS(Sums2, (d_over_divide_value_sum_sum_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums =
-      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 2, Sums2<Of>, Nothing>>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>, Nothing, Sums2<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
@@ -347,8 +290,8 @@ struct TrainBackward : Program {
     const Acc over_divide_value_v = bn_centered_v * k.bn_scale_v + k.bn_shift_v;
     const Acc gate_v = sigmoid<Out>(over_divide_value_v);
     const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
-    const Acc d_over_divide_value_v = has_bit(kCached, 0) ? cached.d_over_divide_value_v
-        : x.grad_y_v * slope_of_silu_value_v;
+    const Acc d_over_divide_value_v = has_bit(kCached, InCache::d_over_divide_value_v)
+        ? cached.d_over_divide_value_v : x.grad_y_v * slope_of_silu_value_v;
     cached.d_over_divide_value_v = d_over_divide_value_v;
     if constexpr (kPass == 0) {
       term.d_over_divide_value_sum_v = d_over_divide_value_v;
@@ -361,8 +304,8 @@ struct TrainBackward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.d_over_divide_value_sum_v = total.d_over_divide_value_sum_v;
       k.bn_hat_d_over_divide_value_sum_v =
@@ -372,8 +315,8 @@ struct TrainBackward : Program {
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_bn_bias_v = k.d_over_divide_value_sum_v * k.inverse_divide_value_v;
       k.grad_bn_weight_v = k.bn_hat_d_over_divide_value_sum_v * k.inverse_divide_value_v;
@@ -416,7 +359,7 @@ struct TrainBackward : Program {
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 13;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 5};
-  static constexpr unsigned kTileReads = 0b1;
+  static constexpr unsigned kTileReads = mask_of(Read::matmul_product_v);
 };
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
@@ -452,48 +395,28 @@ FUSEGEN_LAUNCHER(fusegen_matmul_bn_bias_div_swish_train_backward, TrainBackward,
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct EvalForward : Program {
+struct EvalForward : ProgramOf<EvalForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> matmul_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.matmul_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((matmul_product_v, from(a->matmul_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::matmul_product_v)};
   // [channels]
-  const T* matmul_bias_ptr;  // may be null
-  const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
-  const Param* bn_running_mean_ptr;
-  const Param* bn_running_var_ptr;
+  const T* matmul_bias_ptr = from(a->matmul_bias_arg);  // may be null
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_bias_ptr = from(a->bn_bias_arg);
+  const Param* bn_running_mean_ptr = from(a->bn_running_mean_arg);
+  const Param* bn_running_var_ptr = from(a->bn_running_var_arg);
   // [1]
-  const Param* bias_ptr;
+  const Param* bias_ptr = from(a->bias_arg);
   // Constants of the module.
-  Acc bn_eps_v, divide_value_v;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static EvalForward of(const Sizes& sizes, const EvalForwardArguments& a) {
-    return {{sizes}, {from(a.matmul_product_arg)}, {to(a.y_arg)}, from(a.matmul_bias_arg),
-        from(a.bn_weight_arg), from(a.bn_bias_arg), from(a.bn_running_mean_arg),
-        from(a.bn_running_var_arg), from(a.bias_arg), Acc(a.bn_eps_arg), Acc(a.divide_value_arg)};
-  }
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
+  Acc divide_value_v = Acc(a->divide_value_arg);
 
   struct Scalars {
     Acc bias_v, inverse_divide_value_v;
@@ -510,11 +433,11 @@ struct EvalForward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
-    f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
-    f(Uses<0b1>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
-    f(Uses<0b1>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
+    f(InPasses<0>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(InPasses<0>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
+    f(InPasses<0>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
     const Acc bn_rstd_v = rsqrt(k.bn_running_var_v + bn_eps_v);
@@ -534,7 +457,6 @@ struct EvalForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 }  // namespace
@@ -546,56 +468,38 @@ FUSEGEN_LAUNCHER(fusegen_matmul_bn_bias_div_swish_eval_forward, EvalForward, Unt
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct EvalBackward : Program {
+struct EvalBackward : ProgramOf<EvalBackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> matmul_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.matmul_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_matmul_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_matmul_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (matmul_product_v, from(a->matmul_product_arg), T)
+      (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_matmul_product_v, to(a->grad_matmul_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_matmul_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const T* matmul_bias_ptr;  // may be null
-  const Param* bn_weight_ptr;
-  const Param* bn_bias_ptr;
-  const Param* bn_running_mean_ptr;
-  const Param* bn_running_var_ptr;
-  Param* grad_matmul_bias_ptr;  // may be null
-  Param* grad_bn_weight_ptr;  // may be null
-  Param* grad_bn_bias_ptr;  // may be null
+  const T* matmul_bias_ptr = from(a->matmul_bias_arg);  // may be null
+  const Param* bn_weight_ptr = from(a->bn_weight_arg);
+  const Param* bn_bias_ptr = from(a->bn_bias_arg);
+  const Param* bn_running_mean_ptr = from(a->bn_running_mean_arg);
+  const Param* bn_running_var_ptr = from(a->bn_running_var_arg);
+  Param* grad_matmul_bias_ptr = to(a->grad_matmul_bias_arg);  // may be null
+  Param* grad_bn_weight_ptr = to(a->grad_bn_weight_arg);  // may be null
+  Param* grad_bn_bias_ptr = to(a->grad_bn_bias_arg);  // may be null
   // [1]
-  const Param* bias_ptr;
-  Param* grad_bias_ptr;  // may be null
+  const Param* bias_ptr = from(a->bias_arg);
+  Param* grad_bias_ptr = to(a->grad_bias_arg);  // may be null
   // Constants of the module.
-  Acc bn_eps_v, divide_value_v;
+  Acc bn_eps_v = Acc(a->bn_eps_arg);
+  Acc divide_value_v = Acc(a->divide_value_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* d_over_divide_value_sum_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
-    return {{sizes}, {from(a.matmul_product_arg), from(a.grad_y_arg)},
-        {to(a.grad_matmul_product_arg)}, from(a.matmul_bias_arg), from(a.bn_weight_arg),
-        from(a.bn_bias_arg), from(a.bn_running_mean_arg), from(a.bn_running_var_arg),
-        to(a.grad_matmul_bias_arg), to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg),
-        from(a.bias_arg), to(a.grad_bias_arg), Acc(a.bn_eps_arg), Acc(a.divide_value_arg)};
-  }
 
   struct Scalars {
     Acc bias_v, inverse_divide_value_v, grad_bias_v;
@@ -613,13 +517,13 @@ struct EvalBackward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b01>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
-    f(Uses<0b01>(), bn_weight_ptr, true, &Channel::bn_weight_v);
-    f(Uses<0b01>(), bn_bias_ptr, true, &Channel::bn_bias_v);
-    f(Uses<0b01>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
-    f(Uses<0b01>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
+    f(InPasses<0>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
+    f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(InPasses<0>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(InPasses<0>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
+    f(InPasses<0>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), d_over_divide_value_sum_ptr, true, &Channel::d_over_divide_value_sum_v);
+      f(InPasses<1>(), d_over_divide_value_sum_ptr, true, &Channel::d_over_divide_value_sum_v);
     }
   }
   template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
@@ -629,22 +533,10 @@ struct EvalBackward : Program {
     k.bn_shift_v = (k.bn_bias_v + k.bias_v) * k.inverse_divide_value_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> d_over_divide_value_sum_v; Of<Sum> bn_centered_d_over_divide_value_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_over_divide_value_sum_v...);
-        f(Index<1>(), r.bn_centered_d_over_divide_value_sum_v...); }
-  };
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> d_over_divide_value_sum_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_over_divide_value_sum_sum_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (d_over_divide_value_sum_v, Sum) (bn_centered_d_over_divide_value_sum_v, Sum))
+  FUSEGEN_SUMS(Sums1, (d_over_divide_value_sum_sum_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums =
-      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>, Sums1<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -658,15 +550,15 @@ struct EvalBackward : Program {
     y.grad_matmul_product_v = d_over_divide_value_v * k.bn_scale_v;
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.d_over_divide_value_sum_v = total.d_over_divide_value_sum_v;
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_bn_bias_v = k.d_over_divide_value_sum_v * k.inverse_divide_value_v;
       const Acc bn_hat_d_over_divide_value_sum_v =
@@ -703,7 +595,6 @@ struct EvalBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 10;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:

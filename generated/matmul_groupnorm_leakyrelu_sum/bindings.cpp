@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "c3d3a475913a"
+#define FUSEGEN_SOURCES "ca67861898da"
 
 namespace {
 namespace glue = fusegen::glue;

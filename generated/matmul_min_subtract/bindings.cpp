@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "bab609abf83d"
+#define FUSEGEN_SOURCES "11daa1b9259d"
 
 namespace {
 namespace glue = fusegen::glue;

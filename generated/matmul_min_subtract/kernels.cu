@@ -18,8 +18,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -50,41 +52,21 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Forward : Program {
+struct Forward : ProgramOf<ForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> linear_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.linear_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((linear_product_v, from(a->linear_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::linear_product_v)};
   // [channels]
-  const T* linear_bias_ptr;  // may be null
+  const T* linear_bias_ptr = from(a->linear_bias_arg);  // may be null
   // [1]
-  const Param* constant_ptr;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
-    return {{sizes}, {from(a.linear_product_arg)}, {to(a.y_arg)}, from(a.linear_bias_arg),
-        from(a.constant_arg)};
-  }
+  const Param* constant_ptr = from(a->constant_arg);
 
   struct Scalars {
     Acc constant_v;
@@ -99,7 +81,7 @@ struct Forward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+    f(InPasses<0>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
@@ -112,7 +94,6 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace
@@ -124,46 +105,29 @@ FUSEGEN_LAUNCHER(fusegen_matmul_min_subtract_forward, Forward, Untuned())
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Backward : Program {
+struct Backward : ProgramOf<BackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> linear_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.linear_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_linear_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_linear_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS(
+      (linear_product_v, from(a->linear_product_arg), T)
+      (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_linear_product_v, to(a->grad_linear_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_linear_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const T* linear_bias_ptr;  // may be null
-  Param* grad_linear_bias_ptr;  // may be null
+  const T* linear_bias_ptr = from(a->linear_bias_arg);  // may be null
+  Param* grad_linear_bias_ptr = to(a->grad_linear_bias_arg);  // may be null
   // [1]
-  const Param* constant_ptr;
-  Param* grad_constant_ptr;  // may be null
+  const Param* constant_ptr = from(a->constant_arg);
+  Param* grad_constant_ptr = to(a->grad_constant_arg);  // may be null
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* d_constant_2_sum_ptr = nullptr;  // [channels]
-
-  // In the order of the members above.
-  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes}, {from(a.linear_product_arg), from(a.grad_y_arg)},
-        {to(a.grad_linear_product_arg)}, from(a.linear_bias_arg), to(a.grad_linear_bias_arg),
-        from(a.constant_arg), to(a.grad_constant_arg)};
-  }
 
   struct Scalars {
     Acc constant_v, grad_constant_v;
@@ -178,27 +142,16 @@ struct Backward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b01>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+    f(InPasses<0>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), d_constant_2_sum_ptr, true, &Channel::d_constant_2_sum_v);
+      f(InPasses<1>(), d_constant_2_sum_ptr, true, &Channel::d_constant_2_sum_v);
     }
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> d_constant_2_sum_v; Of<Sum> grad_linear_bias_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_constant_2_sum_v...); f(Index<1>(), r.grad_linear_bias_v...); }
-  };
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> grad_constant_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_constant_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (d_constant_2_sum_v, Sum) (grad_linear_bias_v, Sum))
+  FUSEGEN_SUMS(Sums1, (grad_constant_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums =
-      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>, Sums1<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -209,15 +162,15 @@ struct Backward : Program {
     y.grad_linear_product_v = d_linear_v;
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.d_constant_2_sum_v = total.d_constant_2_sum_v;
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_linear_bias_v = total.grad_linear_bias_v;
     }
@@ -247,7 +200,6 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 3;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "ed260aac94be"
+#define FUSEGEN_SOURCES "f0de114805bf"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -22,6 +22,16 @@ struct Largest {};
 struct FirstLargest {};
 struct LargestTies {};
 
+// How many values all elements add up to.
+template <typename Reduction>
+constexpr int kComponentsOf = 1;
+template <>
+inline constexpr int kComponentsOf<MeanAndSquares> = 2;
+template <>
+inline constexpr int kComponentsOf<FirstLargest> = 2;
+template <>
+inline constexpr int kComponentsOf<LargestTies> = 2;
+
 // Combined records: what an element makes one of, how two become one, and the same function of each
 // value. Without an element there is what changes no other record. To combine them is exact: no
 // order of them gives another result.

@@ -54,15 +54,15 @@ def _region(package, sources):
 
 _region_norm = _region(
     "transformer_mlp_prenorm_norm",
-    "627e32d5a529",
+    "84c197773873",
 )
 _region_up = _region(
     "transformer_mlp_prenorm_up",
-    "f1a14616ac25",
+    "a32ac21223c3",
 )
 _region_down = _region(
     "transformer_mlp_prenorm_down",
-    "63e268fe8878",
+    "2cb696fff13d",
 )
 
 _package = _support.RegionPackages(

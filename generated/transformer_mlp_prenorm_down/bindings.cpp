@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "63e268fe8878"
+#define FUSEGEN_SOURCES "2cb696fff13d"
 
 namespace {
 namespace glue = fusegen::glue;

@@ -11,7 +11,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "627e32d5a529"
+#define FUSEGEN_SOURCES "84c197773873"
 
 namespace {
 namespace glue = fusegen::glue;

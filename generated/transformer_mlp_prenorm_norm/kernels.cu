@@ -16,8 +16,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -49,43 +51,23 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Forward : Program {
+struct Forward : ProgramOf<ForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kRow, Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> x_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((x_v, from(a->x_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::x_v), mask_of(Read::x_v)};
   // [channels]
-  const Param* norm_weight_ptr;
+  const Param* norm_weight_ptr = from(a->norm_weight_arg);
   // [rows, 1]
-  Accumulate<T>* norm_rrms_ptr;
+  Acc* norm_rrms_ptr = to(a->norm_rrms_arg);
   // Constants of the module.
-  Acc norm_eps_v;
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
-    return {{sizes}, {from(a.x_arg)}, {to(a.y_arg)}, from(a.norm_weight_arg), to(a.norm_rrms_arg),
-        Acc(a.norm_eps_arg)};
-  }
+  Acc norm_eps_v = Acc(a->norm_eps_arg);
 
   struct Channel {
     Acc norm_weight_v;
@@ -95,23 +77,18 @@ struct Forward : Program {
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b10>(), norm_weight_ptr, true, &Channel::norm_weight_v);
+    f(InPasses<1>(), norm_weight_ptr, true, &Channel::norm_weight_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), norm_rrms_ptr, true, &Row::norm_rrms_v);
+      f(InPasses<1>(), norm_rrms_ptr, true, &Row::norm_rrms_v);
     }
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> norm_sum_of_squares_v;
-    FUSEGEN_EACH { f(Index<0>(), r.norm_sum_of_squares_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (norm_sum_of_squares_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -124,8 +101,8 @@ struct Forward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.norm_rrms_v = rsqrt(total.norm_sum_of_squares_v / Acc(channels) + norm_eps_v);
     }
@@ -139,7 +116,6 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {0, 1};
   static constexpr int kRowTensorsBy[kPasses] = {0, 1};
   static constexpr int kRowConstants = 1, kRowValues = 3;
 };
@@ -153,44 +129,26 @@ FUSEGEN_LAUNCHER(fusegen_transformer_mlp_prenorm_norm_forward, Forward, Untuned(
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Backward : Program {
+struct Backward : ProgramOf<BackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<RowSchedule, TwoPassSchedule>;
-  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr int kPasses = 2;
   static constexpr Unit kUnit[kPasses] = {Unit::kRow, Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> x_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_x_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_x_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((x_v, from(a->x_arg), T) (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_x_v, to(a->grad_x_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_x_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads, kAllReads};
   // [channels]
-  const Param* norm_weight_ptr;
-  Param* grad_norm_weight_ptr;  // may be null
+  const Param* norm_weight_ptr = from(a->norm_weight_arg);
+  Param* grad_norm_weight_ptr = to(a->grad_norm_weight_arg);  // may be null
   // [rows, 1]
-  const Accumulate<T>* norm_rrms_ptr;
+  const Acc* norm_rrms_ptr = from(a->norm_rrms_arg);
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* norm_grad_slope_ptr = nullptr;  // [rows, 1]
-
-  // In the order of the members above.
-  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes}, {from(a.x_arg), from(a.grad_y_arg)}, {to(a.grad_x_arg)},
-        from(a.norm_weight_arg), to(a.grad_norm_weight_arg), from(a.norm_rrms_arg)};
-  }
 
   struct Scalars {
     Acc inverse_count_v;
@@ -208,31 +166,20 @@ struct Backward : Program {
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b11>(), norm_weight_ptr, true, &Channel::norm_weight_v);
+    f(InPasses<0, 1>(), norm_weight_ptr, true, &Channel::norm_weight_v);
   }
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
-    f(Uses<0b11>(), norm_rrms_ptr, true, &Row::norm_rrms_v);
+    f(InPasses<0, 1>(), norm_rrms_ptr, true, &Row::norm_rrms_v);
     if constexpr (kFrom > 0) {
-      f(Uses<0b10>(), norm_grad_slope_ptr, true, &Row::norm_grad_slope_v);
+      f(InPasses<1>(), norm_grad_slope_ptr, true, &Row::norm_grad_slope_v);
     }
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> x_d_norm_hat_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_d_norm_hat_sum_v...); }
-  };
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> grad_norm_weight_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_norm_weight_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (x_d_norm_hat_sum_v, Sum))
+  FUSEGEN_SUMS(Sums1, (grad_norm_weight_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums =
-      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>, Sums1<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -247,16 +194,16 @@ struct Backward : Program {
     }
   }
   // What later passes need of the sums.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       const Acc d_norm_hat_norm_hat_sum_v = total.x_d_norm_hat_sum_v * k.norm_rrms_v;
       k.norm_grad_slope_v = d_norm_hat_norm_hat_sum_v * k.inverse_count_v * k.norm_rrms_v;
     }
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 1) {
       k.grad_norm_weight_v = total.grad_norm_weight_v;
     }
@@ -279,7 +226,6 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 2;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1, 1};
   static constexpr int kRowTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 1, kRowValues = 7;
 };

@@ -12,7 +12,7 @@
 #include "../support/torch_table.h"
 #include "launchers.h"
 
-#define FUSEGEN_SOURCES "f1a14616ac25"
+#define FUSEGEN_SOURCES "a32ac21223c3"
 
 namespace {
 namespace glue = fusegen::glue;

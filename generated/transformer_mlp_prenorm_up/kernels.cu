@@ -17,8 +17,10 @@
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
-// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
+// Pass kPasses, where there is one, sums over the channels.
+//
+// Members are initialised from *a, the arguments of the launcher, one by one.
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -48,45 +50,26 @@ using Modes = DtypeModes<
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Forward : Program {
+struct Forward : ProgramOf<ForwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> up_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.up_product_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((up_product_v, from(a->up_product_arg), T))
+  FUSEGEN_WRITES((y_v, to(a->y_arg), Out))
+  static constexpr unsigned kReadBy[kPasses] = {mask_of(Read::up_product_v)};
   // [channels]
-  const T* up_bias_ptr;  // may be null
-  // In the workspace, for the kernels of a schedule.
-  Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
-    return {{sizes}, {from(a.up_product_arg)}, {to(a.y_arg)}, from(a.up_bias_arg)};
-  }
+  const T* up_bias_ptr = from(a->up_bias_arg);  // may be null
 
   struct Channel {
     Acc up_bias_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), up_bias_ptr, kAddsBias<T>, &Channel::up_bias_v);
+    f(InPasses<0>(), up_bias_ptr, kAddsBias<T>, &Channel::up_bias_v);
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
@@ -99,7 +82,6 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace
@@ -111,58 +93,35 @@ FUSEGEN_LAUNCHER(fusegen_transformer_mlp_prenorm_up_forward, Forward, Untuned())
 
 namespace {
 template <typename T_, typename Out, typename Param>
-struct Backward : Program {
+struct Backward : ProgramOf<BackwardArguments> {
   using T = T_;
   using Acc = Accumulate<T>;
   using Schedules = ScheduleList<PointwiseSchedule>;
-  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr int kPasses = 1;
   static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
   // [rows, channels]
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> up_product_v; Of<Out> grad_y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.up_product_v...); f(Index<1>(), r.grad_y_v...); }
-  };
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> grad_up_product_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_up_product_v...); }
-  };
-  Reads<ReadPointer> reads;
-  Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
+  FUSEGEN_READS((up_product_v, from(a->up_product_arg), T) (grad_y_v, from(a->grad_y_arg), Out))
+  FUSEGEN_WRITES((grad_up_product_v, to(a->grad_up_product_arg), T))
+  static constexpr unsigned kOptionalWrites = mask_of(Write::grad_up_product_v);  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {kAllReads};
   // [channels]
-  const T* up_bias_ptr;  // may be null
-  Param* grad_up_bias_ptr;  // may be null
+  const T* up_bias_ptr = from(a->up_bias_arg);  // may be null
+  Param* grad_up_bias_ptr = to(a->grad_up_bias_arg);  // may be null
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-
-  // In the order of the members above.
-  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
-    return {{sizes}, {from(a.up_product_arg), from(a.grad_y_arg)}, {to(a.grad_up_product_arg)},
-        from(a.up_bias_arg), to(a.grad_up_bias_arg)};
-  }
 
   struct Channel {
     Acc up_bias_v, grad_up_bias_v;
   };
   // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
-    f(Uses<0b1>(), up_bias_ptr, kAddsBias<T>, &Channel::up_bias_v);
+    f(InPasses<0>(), up_bias_ptr, kAddsBias<T>, &Channel::up_bias_v);
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> grad_up_bias_v;
-    FUSEGEN_EACH { f(Index<0>(), r.grad_up_bias_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (grad_up_bias_v, Sum))
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+  using Sums = RecordOfPass<kPass, Sums0<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
@@ -174,8 +133,8 @@ struct Backward : Program {
     y.grad_up_product_v = d_up_v;
   }
   // What is only stored of them.
-  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
-      const S& total) const {
+  template <int kPass, typename K, typename S>
+  FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.grad_up_bias_v = total.grad_up_bias_v;
     }
@@ -189,7 +148,6 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 2;  // of a column in a thread
-  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace

@@ -23,11 +23,9 @@ struct Normalise : Program {
   static constexpr int kColumnValues = 9;
   static constexpr int kChannelValuesBy[] = {0, 3};
 
-  template <template <typename> class Of>
-  using Reads = RecordX<T, Of>;
+  FUSEGEN_RECORD(Reads, Read, (x_v, T))
   Reads<ReadPointer> reads;
-  template <template <typename> class Of>
-  using Writes = RecordY<Out, Of>;
+  FUSEGEN_RECORD(Writes, Write, (y_v, Out))
   Writes<WritePointer> writes;
   const Param* weight_ptr;
   const Param* bias_ptr;
@@ -61,12 +59,7 @@ struct Normalise : Program {
     k.shift_v = k.bias_v * Acc(2);
   }
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 2;
-    Of<MeanAndSquares> moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.moments_v...); }
-  };
+  FUSEGEN_SUMS(Sums0, (moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
@@ -122,29 +115,9 @@ struct Gradient : Program {
   static constexpr int kColumnValues = 9;
   static constexpr int kChannelValuesBy[] = {1, 3};
 
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 3;
-    Of<T> x_v;
-    Of<Out> grad_y_v;
-    Of<Out> gate_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.x_v...);
-      f(Index<1>(), r.grad_y_v...);
-      f(Index<2>(), r.gate_v...);
-    }
-  };
+  FUSEGEN_RECORD(Reads, Read, (x_v, T) (grad_y_v, Out) (gate_v, Out))
   Reads<ReadPointer> reads;
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 2;
-    Of<T> grad_x_v;
-    Of<Out> grad_gate_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.grad_x_v...);
-      f(Index<1>(), r.grad_gate_v...);
-    }
-  };
+  FUSEGEN_RECORD(Writes, Write, (grad_x_v, T) (grad_gate_v, Out))
   Writes<WritePointer> writes;
   static constexpr unsigned kOptionalWrites = 0b10;
   const Param* weight_ptr;
@@ -171,15 +144,7 @@ struct Gradient : Program {
     }
   }
 
-  struct Cached {
-    static constexpr int kFields = 2;
-    Acc unused_v;  // only row kernels cache it
-    Acc d_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.unused_v...);
-      f(Index<1>(), r.d_v...);
-    }
-  };
+  FUSEGEN_CACHED((unused_v, Acc) (d_v, Acc))
   static constexpr unsigned kCachedInRegisters[] = {0, 0b1};
   static constexpr unsigned kCachedInShared[] = {0, 0b10};
 
@@ -242,11 +207,9 @@ struct Grouped : Program {
   static constexpr int kChannelValuesBy[] = {0, 1, 2};
   static constexpr int kRowTensorsBy[] = {0, 1, 0}, kGroupTensorsBy[] = {0, 1, 2};
 
-  template <template <typename> class Of>
-  using Reads = RecordXZ<T, T, Of>;
+  FUSEGEN_RECORD(Reads, Read, (x_v, T) (z_v, T))
   Reads<ReadPointer> reads;
-  template <template <typename> class Of>
-  using Writes = RecordY<T, Of>;
+  FUSEGEN_RECORD(Writes, Write, (y_v, T))
   Writes<WritePointer> writes;
   const T* bias_ptr;
   const Acc* row_ptr;     // [rows]

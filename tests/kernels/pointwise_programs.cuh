@@ -23,16 +23,7 @@ struct Base : Program {
   static constexpr int kPasses = 2;
 };
 
-template <template <typename> class Of>
-struct TwoSums {
-  static constexpr int kFields = 2, kComponents = 2;
-  Of<Sum> total_v;
-  Of<Sum> weighted_v;
-  FUSEGEN_EACH {
-    f(Index<0>(), r.total_v...);
-    f(Index<1>(), r.weighted_v...);
-  }
-};
+FUSEGEN_SUMS(TwoSums, (total_v, Sum) (weighted_v, Sum))
 
 // h = (x + bias + 1) * scale / 2 + 2 * offset, its sums over the rows; then
 // y = ((x + bias + 1) * scale / 2 - mean) * inverse + z, its sum over the rows, and sums of that.
@@ -45,11 +36,9 @@ struct Columns : Base {
   static constexpr int kRowTensorsBy[] = {1, 1}, kGroupTensorsBy[] = {1, 0};
   static constexpr bool kReducesChannels = true;
 
-  template <template <typename> class Of>
-  using Reads = RecordXZ<T, T, Of>;
+  FUSEGEN_RECORD(Reads, Read, (x_v, T) (z_v, T))
   Reads<ReadPointer> reads;
-  template <template <typename> class Of>
-  using Writes = RecordY<T, Of>;
+  FUSEGEN_RECORD(Writes, Write, (y_v, T))
   Writes<WritePointer> writes;  // may be null
   static constexpr unsigned kOptionalWrites = ~0u;
   // [channels]
@@ -185,11 +174,9 @@ struct Rows : Base {
   static constexpr int kRowTensorsBy[] = {1, kSegment == Unit::kRow ? 2 : 1};
   static constexpr int kGroupTensorsBy[] = {1, kSegment == Unit::kRow ? 1 : 2};
 
-  template <template <typename> class Of>
-  using Reads = RecordX<T, Of>;
+  FUSEGEN_RECORD(Reads, Read, (x_v, T))
   Reads<ReadPointer> reads;
-  template <template <typename> class Of>
-  using Writes = RecordY<T, Of>;
+  FUSEGEN_RECORD(Writes, Write, (y_v, T))
   Writes<WritePointer> writes;
   static constexpr unsigned kOptionalWrites = ~0u;
   const T* weight_ptr;    // [channels]

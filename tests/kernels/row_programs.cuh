@@ -31,15 +31,9 @@ struct Normalised : Program {
   static constexpr int kGroupTensorsBy[] = {0, kOfRows ? 1 : 4};
   static constexpr int kRowConstants = 2, kRowValues = 5;
 
-  template <template <typename> class Of>
-  using Reads = RecordXZ<T, T, Of>;
+  FUSEGEN_RECORD(Reads, Read, (x_v, T) (z_v, T))
   Reads<ReadPointer> reads;
-  template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 2;
-    Of<T> y_v, w_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...), f(Index<1>(), r.w_v...); }
-  };
+  FUSEGEN_RECORD(Writes, Write, (y_v, T) (w_v, T))
   Writes<WritePointer> writes;
   static constexpr unsigned kOptionalWrites = ~0u;
   const T* bias_ptr;        // [channels], may be null
@@ -97,18 +91,7 @@ struct Normalised : Program {
   };
   static constexpr unsigned kCachedInRegisters[] = {0b0, 0b1};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 3, kComponents = 5;
-    Of<MeanAndSquares> u_moments_v;
-    Of<Sum> dot_sum_v;
-    Of<MeanAndSquares> z_moments_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.u_moments_v...);
-      f(Index<1>(), r.dot_sum_v...);
-      f(Index<2>(), r.z_moments_v...);
-    }
-  };
+  FUSEGEN_SUMS(Sums0, (u_moments_v, MeanAndSquares) (dot_sum_v, Sum) (z_moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
@@ -162,19 +145,9 @@ struct Gradient : Program {
   // Of rows in float32 so many that shared memory has them.
   static constexpr int kRowConstants = kOfRows && sizeof(T) == 4 ? 4 : 2, kRowValues = 4;
 
-  template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 3;
-    Of<T> x_v, grad_v, other_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.x_v...);
-      f(Index<1>(), r.grad_v...);
-      f(Index<2>(), r.other_v...);
-    }
-  };
+  FUSEGEN_RECORD(Reads, Read, (x_v, T) (grad_v, T) (other_v, T))
   Reads<ReadPointer> reads;
-  template <template <typename> class Of>
-  using Writes = RecordY<T, Of>;
+  FUSEGEN_RECORD(Writes, Write, (y_v, T))
   Writes<WritePointer> writes;  // may be null
   static constexpr unsigned kOptionalWrites = ~0u;
   const T* weight_ptr;          // [channels]
@@ -220,22 +193,8 @@ struct Gradient : Program {
   };
   static constexpr unsigned kCachedInRegisters[] = {0b0, 0b0, 0b1};
 
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 2, kComponents = 2;
-    Of<Sum> d_sum_v, hat_d_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.d_sum_v...), f(Index<1>(), r.hat_d_sum_v...); }
-  };
-  template <template <typename> class Of>
-  struct Sums2 {
-    static constexpr int kFields = 3, kComponents = 3;
-    Of<Sum> grad_sum_v, hat_grad_sum_v, dx_sum_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.grad_sum_v...);
-      f(Index<1>(), r.hat_grad_sum_v...);
-      f(Index<2>(), r.dx_sum_v...);
-    }
-  };
+  FUSEGEN_SUMS(Sums1, (d_sum_v, Sum) (hat_d_sum_v, Sum))
+  FUSEGEN_SUMS(Sums2, (grad_sum_v, Sum) (hat_grad_sum_v, Sum) (dx_sum_v, Sum))
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<
       kPass == 0, OneSum<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Sums2<Of>>>;

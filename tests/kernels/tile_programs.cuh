@@ -15,14 +15,6 @@ using namespace fusegen;
 
 constexpr int kMultiprocessors = 8;
 
-template <typename Y, typename W, template <typename> class Of>
-struct RecordYW {
-  static constexpr int kFields = 2;
-  Of<Y> y_v;
-  Of<W> w_v;
-  FUSEGEN_EACH { f(Index<0>(), r.y_v...), f(Index<1>(), r.w_v...); }
-};
-
 // h = (x + bias) * scale + z, its moments and its sum over the rows; then y = (h - mean) * inverse
 // and its sum, and w = x * z. z, in another type, and y are [batch, channels, positions]; with kPlanes
 // x and w are, too, and the scale is 1.
@@ -37,11 +29,9 @@ struct Tiles : Program {
   static constexpr unsigned kOuterWrites = kPlanes ? 0b11 : 0b01, kOptionalWrites = 0b11;
   static constexpr int kRowTensorsBy[] = {!kPlanes, !kPlanes};
 
-  template <template <typename> class Of>
-  using Reads = RecordXZ<T, Z, Of>;
+  FUSEGEN_RECORD(Reads, Read, (x_v, T) (z_v, Z))
   Reads<ReadPointer> reads;
-  template <template <typename> class Of>
-  using Writes = RecordYW<T, T, Of>;
+  FUSEGEN_RECORD(Writes, Write, (y_v, T) (w_v, T))
   Writes<WritePointer> writes;  // may be null
   const T* bias_ptr;            // [channels]
   Acc* mean_ptr;
@@ -70,13 +60,7 @@ struct Tiles : Program {
     if constexpr (!kPlanes) f(Uses<0b11>(), scale_ptr, true, &Row::scale_v);
   }
 
-  template <template <typename> class Of>
-  struct SumAndMoments {
-    static constexpr int kFields = 2, kComponents = 3;
-    Of<Sum> sum_v;
-    Of<MeanAndSquares> moments_v;
-    FUSEGEN_EACH { f(Index<0>(), r.sum_v...), f(Index<1>(), r.moments_v...); }
-  };
+  FUSEGEN_SUMS(SumAndMoments, (sum_v, Sum) (moments_v, MeanAndSquares))
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, SumAndMoments<Of>, OneSum<Of>>;
 

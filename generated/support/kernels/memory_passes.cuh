@@ -39,6 +39,16 @@ template <class P, int kPass>
 inline constexpr bool kLeavesPartials =
     P::kUnit[kPass] == Unit::kChannel && Totals<P, kPass>::kFields > 0;
 
+// Whether any pass up to kPass does.
+template <class P, int kPass = P::kPasses - 1>
+constexpr bool leaves_partials() {
+  if constexpr (kPass < 0) {
+    return false;
+  } else {
+    return kLeavesPartials<P, kPass> || leaves_partials<P, kPass - 1>();
+  }
+}
+
 // The passes of one call of a program, with vectors of kVec elements; packed: all rows and groups
 // begin with one.
 template <class P, int kVec, bool kPacked>
@@ -68,7 +78,9 @@ class MemoryPasses {
   // memory. Returns whether only its size is measured: then nothing is launched.
   template <int kEnd>
   bool take_workspace(int64_t partials) {
-    if (partials > 0) p_.partials = scratch_.take<typename P::Acc>(partials);
+    if constexpr (leaves_partials<P>()) {
+      if (partials > 0) p_.partials = scratch_.take<typename P::Acc>(partials);
+    }
     p_.scratch([&](auto pass, auto*& pointer, Unit unit, bool always) {
       if (!always && pass >= kEnd) return;
       const int64_t count = unit == Unit::kChannel ? p_.channels

@@ -6,7 +6,7 @@
 // everything else: where elements are between the passes, and which thread has which. Every kernel
 // takes its program by value.
 //
-// P derives from Program, which has defaults, and has
+// P derives from ProgramOf<arguments of its launcher>, which has defaults, and has
 //
 //   T, Acc                    element type of activations; type of all arithmetic
 //   Schedules                 the ScheduleList of those that can run it: see schedule_list.cuh
@@ -14,22 +14,22 @@
 //   kFirstResident            the first pass of persistent kernels
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
 //   Writes<Of>, writes        tensors of all elements that are stored by the last pass
-//   kOptionalWrites           the fields of Writes whose pointer may be null, as bits
+//   Read, Write               the numbers of these fields, by which mask_of() names them. Masks:
+//   kOptionalWrites           the fields of Writes whose pointer may be null
 //   kOuterReads, kOuterWrites the fields of Reads and Writes that are [batch, channels, positions]
-//                             in a call with positions, as bits
+//                             in a call with positions
 //   kHasParts                 whether some of these tensors are parts of others: see parts.cuh
-//   kReadBy[kPasses]          the fields of Reads that a pass needs, as bits
-//   partials                  partial results of column sums, in the workspace
+//   kReadBy[kPasses]          the fields of Reads that a pass needs
+//   partials                  partial results of column sums, in the workspace, where a pass has
+//                             such sums
 //   scratch(f)                calls f(pass that stores it, pointer, unit, whether it is in every
 //                             schedule) for other results in the workspace that later kernels read
-//   of(sizes, arguments)      the program of a call
 //   Scalars, Channel, Row, Group   values of one launch, channel, row and group: see Known
 //   scalars()                 the Scalars of a launch
-//   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there,
+//   channel_tensors<kFrom>(f) calls f(InPasses<...>{}, pointer, whether it is there,
 //                             &Channel::field) for each tensor with one value per channel that is
-//                             in memory when pass kFrom begins; passes, as bits, are those whose
-//                             elements need the value. No bits: only finish() needs it. The
-//                             pointer kChannelNumbers stands for 0, 1, 2 ..., not in memory
+//                             in memory when pass kFrom begins. The pointer kChannelNumbers stands
+//                             for 0, 1, 2 ..., not in memory
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value per row and per group
 //                             The factors of samples that a dropout draws are such tensors of rows,
 //                             SampleFactors, which are not in memory
@@ -37,9 +37,10 @@
 //   Drawn, dropouts(f)        what is drawn for an element; calls f(Dropout, &Drawn::field) for
 //                             each dropout that draws a factor of each element, of which there
 //                             are kDraws
-//   Cached                    values of an element that a kernel may cache for later passes
+//   Cached, InCache           values of an element that a kernel may cache for later passes, and
+//                             the numbers of these fields
 //   kCachedInRegisters[pass], kCachedInShared[pass]   those that row and column kernels have cached
-//                             when a pass begins, as bits
+//                             when a pass begins
 //   Sums<kPass, Of>           what a pass sums: a field Of<reduction> each
 //   element<kPass, kCached>(x, k, cached, term, y)   an element: its terms of the sums, and
 //                             what is stored of it. Values whose bit is in kCached come from
@@ -52,14 +53,13 @@
 //   count<kPass>()            counts a batch, in one thread of the grid
 //   kReducesChannels, channel_terms(k, term)   whether channels are summed to scalars, and which
 //                             terms
-//   kTileReads                the fields of Reads that a column kernel reads again, as bits
+//   kTileReads                the fields of Reads that a column kernel reads again
 //   kColumnValues             values of a column in a thread's registers, at most: see kVectorOf
-//   kChannelValuesBy[pass]    values of a channel that the elements of a pass use
+//   kChannelValuesBy[pass]    values of a channel that the elements of a pass use, for the
+//                             L2-resident kernel and epilogues of products
 //   kRowTensorsBy[pass], kGroupTensorsBy[pass]   tensors of rows and groups that they need
 //   kRowConstants, kRowValues channel tensors that the row kernel reads; values that it computes of
 //                             an element
-//
-// Records of fields have each(f, records...), which calls f(Index<i>{}, field of each record...).
 #pragma once
 
 #include <cstdint>
@@ -73,6 +73,7 @@
 #include "../reductions.cuh"
 #include "../spread.cuh"
 #include "../types.cuh"
+#include "fields.cuh"
 
 // A program has members that not every kernel uses.
 #if defined(__CUDACC__)
@@ -91,16 +92,14 @@ struct Sizes {
   int64_t rows, channels, groups, group_length, positions = 0, samples = 1;
 };
 
-template <int kIndex>
-using Index = std::integral_constant<int, kIndex>;
-
 template <unsigned kPasses>
 struct Uses {
   static constexpr unsigned passes = kPasses;
 };
 
-// Whether a mask has bit i.
-__host__ __device__ constexpr bool has_bit(unsigned mask, int i) { return mask >> i & 1u; }
+// Those whose elements need a tensor; without any, only finish() does.
+template <int... kPasses>
+using InPasses = Uses<(0u | ... | (1u << kPasses))>;
 
 // How many of the sums of a pass have this reduction.
 template <class P, int kPass, typename Reduction>
@@ -143,25 +142,9 @@ __host__ __device__ constexpr int combined_values() {
   return most;
 }
 
-// Calls f(fields...) for each field of the first record and those of the others.
-template <typename F, typename Record, typename... More>
-__host__ __device__ __forceinline__ constexpr void each(const F& f, Record& first, More&... more) {
-  std::remove_const_t<Record>::each(f, first, more...);
-}
-
 // Declarations of the functions of programs.
 #define FUSEGEN_DEVICE __device__ __forceinline__
 #define FUSEGEN_BOTH __host__ __device__ __forceinline__
-#define FUSEGEN_EACH                     \
-  template <typename F, typename... R>   \
-  FUSEGEN_BOTH static constexpr void each([[maybe_unused]] const F& f, [[maybe_unused]] R&... r)
-
-// A record without fields.
-struct Nothing {
-  static constexpr int kFields = 0, kComponents = 0;
-
-  FUSEGEN_EACH {}
-};
 
 // The defaults of programs.
 struct Program : Sizes {
@@ -170,9 +153,15 @@ struct Program : Sizes {
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
   static constexpr unsigned kOuterReads = 0, kOuterWrites = 0;
+  static constexpr int kFirstResident = 0;
   static constexpr bool kReducesChannels = false, kHasParts = false;
   static constexpr int kDraws = 0;
 
+  template <template <typename> class Of>
+  using Reads = Nothing;
+  template <template <typename> class Of>
+  using Writes = Nothing;
+  static constexpr Nothing reads{}, writes{};
   using Cached = Nothing;
   template <int kPass, template <typename> class Of>
   using Sums = Nothing;
@@ -210,6 +199,13 @@ struct Program : Sizes {
   void scratch(const F&) {}
 };
 
+// The base of the programs that a launcher makes of its arguments: members of a program say which
+// argument each of them is. a: in kernels null.
+template <class Arguments>
+struct ProgramOf : Program {
+  const Arguments* a;
+};
+
 // Types of a record's fields: pointers to read or to write, and values.
 template <typename E>
 using ReadPointer = typename PointerTo<E>::Read;
@@ -229,6 +225,8 @@ struct RecordOf<Value Record::*> {
   using type = Record;
 };
 
+template <int kPass, typename... Records>
+using RecordOfPass = typename RecordAt<kPass, Records...>::type;
 template <class P, int kPass>
 using Terms = typename P::template Sums<kPass, TermsIn<typename P::Acc>::template Of>;
 template <class P, int kPass>

@@ -159,6 +159,14 @@ cudaError_t run_program(const P& p, Aligned aligned, LaunchContext context, Scra
   return run_with_vectors<kVec, false>(p, context, scratch);
 }
 
+// The program of a call.
+template <class P, class Arguments>
+P program_of(const Sizes& sizes, const Arguments& arguments) {
+  P program{{{sizes}, &arguments}};
+  program.a = nullptr;  // an address of the host
+  return program;
+}
+
 // Calls f(program) with P in the dtypes and sizes of a call, if there are elements.
 template <template <typename...> class P, class Modes, class Arguments, typename F>
 cudaError_t with_program(const Call& call, const Arguments& arguments, const F& f) {
@@ -174,7 +182,7 @@ cudaError_t with_program(const Call& call, const Arguments& arguments, const F& 
       const bool are_images = call.positions == 0 || samples == images;
       if (call.rows % samples != 0 || !are_images) return cudaErrorInvalidValue;
     }
-    return f(Program::of(sizes, arguments));
+    return f(program_of<Program>(sizes, arguments));
   });
 }
 
