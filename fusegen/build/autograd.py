@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.build.flags import autograd_flags
+from fusegen.build.flags import autograd_flags, sources_flags
 from fusegen.build.key import digest_of_file, why_changed
 from fusegen.build.libraries import Libraries
 from fusegen.build.steps import relative
@@ -64,5 +64,5 @@ def autograd_command(cxx: Sequence[str], libraries: Libraries, source: Path, out
     api = libraries.torch_include / "torch" / "csrc" / "api" / "include"
     includes = [*libraries.torch_headers, "-isystem", os.fspath(api)]
     link = [f"-L{libraries.torch_lib}", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10"]
-    digest = f'-DFUSEGEN_SOURCES="{digest_of_file(source)[:12]}"'
-    return [*cxx, *autograd_flags(), digest, *includes, SOURCE, "-o", relative(output, source.parent), *link]
+    digest = sources_flags(digest_of_file(source)[:12])
+    return [*cxx, *autograd_flags(), *digest, *includes, SOURCE, "-o", relative(output, source.parent), *link]

@@ -16,6 +16,7 @@ from fusegen.build.flags import (
     module_flags,
     nvcc_flags,
     part_flags,
+    sources_flags,
 )
 from fusegen.build.key import Inputs, Unit, is_cuda
 from fusegen.build.libraries import Libraries
@@ -56,6 +57,7 @@ class Commands:
             compiler = [
                 *self.toolchain.cxx_command(),
                 *cxx_flags(self.verification),
+                *sources_flags(self.inputs.sources),
                 *self.libraries.torch_headers,
             ]
         place = unit.source.parent

@@ -77,6 +77,11 @@ def cxx_flags(verification: bool) -> list[str]:
     return [*_CXX, *_verification(verification)]
 
 
+def sources_flags(digest: str) -> list[str]:
+    """The digest of what a library is compiled from, which the library has."""
+    return [f'-DFUSEGEN_SOURCES="{digest}"']
+
+
 def module_flags() -> list[str]:
     """Flags for `python_module.cpp`."""
     return list(_MODULE)

@@ -29,6 +29,8 @@ from fusegen.build.toolchain import Toolchain
 from fusegen.files import parse_json
 from fusegen.paths import EXTENSION, MODULE_SOURCE, SUPPORT
 from fusegen.render.includes import included_files
+from fusegen.render.output import read_compiled
+from fusegen.render.support import library_digests
 
 OUTPUT = f"{EXTENSION}.so"
 KEY_FILE = f"{EXTENSION}.key"
@@ -63,6 +65,7 @@ class Inputs:
     # and of the contraction where there is one
     parts: Mapping[str, str]
     files: Mapping[Path, frozenset[str]]  # by the source of a unit: the parts that are it and what it includes
+    sources: str  # the digest of what the library is compiled from, which the binding has
     has_product: bool = False  # whether kernels of the package run in a product's epilogue
 
     @property
@@ -85,6 +88,8 @@ class Inputs:
             skipped |= {"nvcc flags", "cxx flags"}
             skipped |= {"module flags", "torch", "python"} if is_cuda(unit) else {"nvcc", "contraction flags"}
         parts = {name: value for name, value in self.parts.items() if name not in skipped}
+        if unit in self.cxx:
+            parts["sources"] = self.sources
         if unit.part is not None:
             parts["part"] = " ".join(part_flags(unit.part))
         return f"{unit.source.stem}.{digest_of(parts)[:16]}.o"
@@ -137,8 +142,17 @@ def collect_inputs(
         shared=tuple(Unit(path) for path in shared),
         parts=parts,
         files={path: frozenset(each) for path, each in files.items()},
+        sources=sources_of(package),
         has_product=has_product,
     )
+
+
+def sources_of(package: Path) -> str:
+    """The digest of what a package's library is compiled from, as manifests have it."""
+    directory = package.parent
+    files = [*package.iterdir(), *(directory / SUPPORT).rglob("*")]
+    texts = read_compiled(directory, [path.relative_to(directory).as_posix() for path in files])
+    return library_digests(texts)[package.name]
 
 
 def _file_parts(source: Path, directory: Path) -> dict[str, str]:

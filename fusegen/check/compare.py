@@ -13,11 +13,13 @@ from fusegen.render.manifest import (
     has_conflict,
     is_as_listed,
     is_generated,
+    listed_sources,
     manifest_entries,
     manifest_text,
     manifest_version,
 )
 from fusegen.render.package import Files
+from fusegen.render.support import library_digests
 from fusegen.version import __version__
 
 PLAN = "plan.json"
@@ -40,6 +42,7 @@ class _Comparison:
         self.wanted = {path: text.encode() for path, text in rendered.items()}
         self.disk = disk
         self.specs = specs
+        self.sources = library_digests(rendered)
         self.listed: dict[str, set[str]] = {}
         self.damage: str | None = None
         try:
@@ -153,7 +156,8 @@ class _Comparison:
         old = self.disk.manifest
         kept = {} if complete else {path: sorted(listed)[-1] for path, listed in self.listed.items()}
         digests = {path: digest(data) for path, data in self.wanted.items()}
-        new = manifest_text({**kept, **digests}).encode()
+        sources = {} if complete else listed_sources(old)
+        new = manifest_text({**kept, **digests}, {**sources, **self.sources}).encode()
         if old == new:
             return None
         if old is None:
@@ -178,6 +182,10 @@ class _Comparison:
         wrong = [path for path in current if self.listed.get(path, set()) != {digest(there[path])}]
         gone = [path for path in self.listed if path not in there and path not in self.wanted] if complete else []
         if self.listed == {path: {digest(data)} for path, data in self.wanted.items()}:
+            listed = listed_sources(self.disk.manifest)
+            unknown = [name for name, found in self.sources.items() if listed.get(name) != found]
+            if unknown:
+                return f"It has no digest, or a wrong one, of what these libraries are compiled from: {some(unknown)}."
             return "It lists what it should in another form: it was edited by hand."
         parts = []
         if gone:

@@ -5,19 +5,16 @@ A library has `fusegen sources <name> <digest>` as plain bytes (`support/package
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from fusegen.check.disk import reading
 from fusegen.check.findings import Finding
-from fusegen.errors import InternalError
 from fusegen.files import parse_json
 from fusegen.paths import EXTENSION
 from fusegen.render.manifest import digest
 from fusegen.render.package import Files
-
-_DIGEST = re.compile(r'^#define FUSEGEN_SOURCES "([0-9a-f]+)"$', re.MULTILINE)
+from fusegen.render.support import library_digests
 
 
 def stale_libraries(rendered: Files, directory: Path, specs: Mapping[str, str]) -> list[Finding]:
@@ -26,7 +23,7 @@ def stale_libraries(rendered: Files, directory: Path, specs: Mapping[str, str]) 
 
     specs: for each package its spec file. Raises SpecError.
     """
-    findings = []
+    findings, digests = [], library_digests(rendered)
     for name, source in specs.items():
         path = f"{name}/{EXTENSION}.so"
         if not (directory / path).is_file():
@@ -34,7 +31,7 @@ def stale_libraries(rendered: Files, directory: Path, specs: Mapping[str, str]) 
         with reading(directory):
             data = (directory / path).read_bytes()
             linked = _is_as_linked(data, directory / name / f"{EXTENSION}.key")
-        if _marker(name, rendered[f"{name}/bindings.cpp"]) not in data:
+        if f"fusegen sources {name} {digests[name]}\0".encode() not in data:
             meaning = (
                 f"It was compiled from other sources than {source} gives: importing the package raises an error until "
                 "it is compiled again."
@@ -56,11 +53,3 @@ def _is_as_linked(data: bytes, key: Path) -> bool:
     except ValueError:
         return False
     return isinstance(content, dict) and content.get("output") == digest(data)
-
-
-def _marker(name: str, binding: str) -> bytes:
-    """What the library of this binding has in it."""
-    found = _DIGEST.search(binding)
-    if found is None:
-        raise InternalError(f"the binding of {name} has no digest of its sources")
-    return f"fusegen sources {name} {found.group(1)}\0".encode()

@@ -24,6 +24,7 @@ from fusegen.emulate.launchers import Kernels
 from fusegen.emulate.precompiled import precompiled
 from fusegen.paths import AUTOGRAD, MODULE_SOURCE, SUPPORT
 from fusegen.render.includes import included_files
+from fusegen.render.manifest import MANIFEST, listed_sources, manifest_text
 
 # Held while a package is imported: a thread that finds one finds the whole of it.
 _importing = threading.RLock()
@@ -46,6 +47,9 @@ def emulate_package(
     when an op is first called in it; the sources stay as they are until then. One process can hold one emulated copy
     of a package, and none beside the real extension.
     """
+    from fusegen.build.flags import cxx_flags, sources_flags
+    from fusegen.build.key import sources_of
+
     name = f"fusegen_emulated_{_digest(str(package.parent.resolve()).encode())}_{package.name}"
     with _importing:
         if name in sys.modules:
@@ -64,21 +68,34 @@ def emulate_package(
     libraries = [engine_path(cache), *_contraction(package / "bindings.cpp", support, cache, defines)]
     sources = included_files(package / "bindings.cpp", package.parent)
     binding = _read(*(package.parent / path for path in sources), *_module_sources(support)) + kernels.key.encode()
-    key = _digest(binding + "".join(map(str, libraries)).encode())
+    sources_digest = sources_of(package)
+    key = _digest(binding + "".join([sources_digest, *map(str, libraries)]).encode())
     copy = cache / f"{package.name}-{key}"
     copy.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / f"{SUPPORT}.lock"):  # other processes that use the cache want the same
         python_module = _build_module(support, cache / SUPPORT)
         _build_autograd(support, cache / SUPPORT)
+        _list_sources(copy, sources_digest)
     if not (copy / "_C.so").exists():
         linked = [python_module, *libraries]
         with _replacing(copy / "binding.cpp") as written:
             written.write_text(kernels.binding(package / "bindings.cpp"), encoding="utf-8")
-        _build_binding(copy / "binding.cpp", support, linked, copy / "_C.so", cache, verification)
+        flags = [*cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE"]
+        _build_binding(
+            copy / "binding.cpp", support, linked, copy / "_C.so", cache, flags, sources_flags(sources_digest)
+        )
     kernels.register()
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('device="cuda"', 'device="cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
+
+
+def _list_sources(copy: Path, digest: str) -> None:
+    """What the library of a copy is compiled from, for the copy to compare, where it looks for that."""
+    manifest = copy.parent / MANIFEST
+    listed = listed_sources(manifest.read_bytes() if manifest.exists() else None)
+    with _replacing(manifest) as written:
+        written.write_text(manifest_text({}, {**listed, copy.name: digest}), encoding="utf-8")
 
 
 def _regions(package: Path) -> list[Path]:
@@ -95,10 +112,15 @@ def _contraction(binding: Path, support: Path, cache: Path, defines: Sequence[st
 
 
 def _build_binding(
-    source: Path, support: Path, linked: Sequence[Path], output: Path, cache: Path, verification: bool
+    source: Path,
+    support: Path,
+    linked: Sequence[Path],
+    output: Path,
+    cache: Path,
+    flags: Sequence[str],
+    own_flags: Sequence[str],
 ) -> None:
     """The binding with its ops for the CPU key, linked with the Python module and the emulator."""
-    from fusegen.build.flags import cxx_flags
     from fusegen.build.libraries import find_libraries
 
     libraries = find_libraries()
@@ -110,10 +132,10 @@ def _build_binding(
         "-ltorch_cpu",
         f"-Wl,-rpath,{linked[-1].parent}",
     ]
-    compiler = ["g++", *cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE", f"-I{libraries.torch_include}"]
+    compiler = ["g++", *flags, f"-I{libraries.torch_include}"]
     headers = precompiled(compiler, _torch_headers(support, libraries.torch_version), cache)
     with _replacing(output) as built:
-        _run([*compiler, *headers, *objects, *link, "-o", str(built)])
+        _run([*compiler, *headers, *own_flags, *objects, *link, "-o", str(built)])
 
 
 def _torch_headers(support: Path, version: str) -> str:

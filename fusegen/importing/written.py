@@ -46,6 +46,5 @@ def _forget(folder: Path) -> None:
 
 def _files(planned: ModulePlan) -> dict[str, str]:
     """The sources of Python."""
-    sources = {plan.spec.name: "" for plan in planned.plans}
-    files = {f"{each.spec.name}/__init__.py": render_module(each, sources) for each in planned.modules}
+    files = {f"{each.spec.name}/__init__.py": render_module(each) for each in planned.modules}
     return {**files, **used_support(files)}

@@ -17,13 +17,12 @@ from fusegen.render.types import type_roles
 _SCALAR_TYPE = {"float32": "Float", "bfloat16": "BFloat16", "float16": "Half", "float64": "Double"}
 
 
-def render_bindings(plan: Plan, sources: str) -> str:
-    """The text of bindings.cpp. sources: the digest of the C++ sources."""
+def render_bindings(plan: Plan) -> str:
+    """The text of bindings.cpp."""
     text = render(
         "bindings.cpp.j2",
         **ops_context(plan),
         file=plan.spec.file_stem,
-        sources=sources,
         others=_others(plan),
         ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],

@@ -1,4 +1,5 @@
-"""The manifest: which files below the output directory are fusegen's, and their digests when they were written.
+"""The manifest: which files below the output directory are fusegen's, and their digests when they were written; and the
+digest of what the library of each package is compiled from, which packages and builds compare.
 
 It alone says which version of fusegen wrote it: an upgrade that changes nothing else touches one file.
 """
@@ -81,9 +82,26 @@ def manifest_version(data: bytes) -> str | None:
     return version if isinstance(version, str) else None
 
 
-def manifest_text(digests: Mapping[str, str]) -> str:
-    files = dict(sorted(digests.items()))
-    content = {"generator": "fusegen", "version": __version__, "format": _FORMAT, "files": files}
+def listed_sources(data: bytes | None) -> dict[str, str]:
+    """By the names of packages, the digest of what each library is compiled from; empty where none can be read."""
+    try:
+        content = parse_json(data or b"")
+    except ValueError:
+        return {}
+    sources = content.get("sources") if isinstance(content, dict) else None
+    found = sources.items() if isinstance(sources, dict) else ()
+    return {name: digest for name, digest in found if isinstance(digest, str)}
+
+
+def manifest_text(digests: Mapping[str, str], sources: Mapping[str, str]) -> str:
+    """digests: of files, by their paths. sources: of libraries' sources, by the names of packages."""
+    content = {
+        "generator": "fusegen",
+        "version": __version__,
+        "format": _FORMAT,
+        "files": dict(sorted(digests.items())),
+        "sources": dict(sorted(sources.items())),
+    }
     return json.dumps(content, indent=2) + "\n"
 
 

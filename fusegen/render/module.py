@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +38,13 @@ class DropoutText:
     by_sample: bool
 
 
-def render_module(planned: ModulePlan, sources: Mapping[str, str]) -> str:
-    """The text of __init__.py. sources: the digest of the C++ sources of each package that has kernels, by its name."""
+def render_module(planned: ModulePlan) -> str:
+    """The text of __init__.py."""
     spec, eager = planned.spec, eager_lines(planned)
     if planned.single:
-        own = {**call_context(planned.single), "regions": [], "sources": sources[spec.name], "kernels": ""}
+        own = {**call_context(planned.single), "regions": [], "kernels": ""}
     else:
-        own = {**regions_context(planned), **packages_context(planned, sources)}
+        own = {**regions_context(planned), **packages_context(planned)}
         own |= {
             "file": spec.name,
             "name": spec.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError
@@ -18,7 +18,7 @@ from fusegen.render.manifest import (
     read_manifest,
 )
 from fusegen.render.package import Files
-from fusegen.render.support import support_files
+from fusegen.render.support import COMPILED, library_digests, support_files
 
 
 def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), overwrite: bool = False) -> list[str]:
@@ -44,11 +44,18 @@ def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), ov
             _remove(directory / path)
         remaining = {path: listed for path, listed in known.items() if (directory / path).exists()}
         written = {path: digest(text.encode()) for path, text in files.items()}
-        _write(directory / MANIFEST, manifest_text({**remaining, **written}))
+        listed = {**remaining, **written}
+        _write(directory / MANIFEST, manifest_text(listed, library_digests(read_compiled(directory, listed))))
     except OSError as error:
         reason = error.strerror or str(error)
         raise SpecError([Diagnostic("FG502", f"cannot write the files below {directory}: {reason}")]) from error
     return changed
+
+
+def read_compiled(directory: Path, paths: Iterable[str]) -> dict[str, str]:
+    """Those of the paths below a directory that a library may be compiled from, and are there. Raises OSError."""
+    found = [path for path in paths if path.endswith(COMPILED) and (directory / path).is_file()]
+    return {path: (directory / path).read_text(encoding="utf-8", errors="replace") for path in found}
 
 
 def orphans(files: Files, directory: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
@@ -22,33 +21,22 @@ Files = Mapping[str, str]
 
 def render_package(planned: ModulePlan) -> Files:
     """The files of a module's package and of those of its regions. A pure function of the plans and the templates."""
-    files, sources = dict[str, str](), dict[str, str]()
+    files = dict[str, str]()
     for plan in planned.plans:
         name = plan.spec.name
-        compiled = {
+        files |= {
             f"{name}/kernels.cu": render_kernels(plan),
             f"{name}/launchers.h": render_launchers_header(plan),
-            f"{name}/bindings.cpp": render_bindings(plan, ""),
+            f"{name}/bindings.cpp": render_bindings(plan),
         }
-        sources[name] = sources_digest([*compiled.values(), *used_support(compiled).values()])
-        files |= {**compiled, f"{name}/bindings.cpp": render_bindings(plan, sources[name])}
     for module in planned.modules:
         name = module.spec.name
         files |= {
-            f"{name}/__init__.py": render_module(module, sources),
+            f"{name}/__init__.py": render_module(module),
             f"{name}/plan.json": json.dumps(module_summary(module), indent=2, ensure_ascii=True) + "\n",
             f"{name}/py.typed": "",
         }
     return files
-
-
-def sources_digest(texts: Iterable[str]) -> str:
-    """Of everything that a package's library is compiled from; it stands in the sources and in the library.
-
-    Lines that are comments do not count: a library need not be built again for them.
-    """
-    lines = (line for text in texts for line in [*text.splitlines(), "\0"] if not line.lstrip().startswith("//"))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def render_all(plans: Iterable[ModulePlan]) -> Files:

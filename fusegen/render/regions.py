@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +15,12 @@ from fusegen.render.region_formats import formats, shared, takes_last, writes
 
 @dataclass(frozen=True)
 class RegionText:
-    """variable: of the module, for a region with kernels. sources: the digest of its package's."""
+    """variable: of the module, for a region with kernels."""
 
     name: str
     about: str
     variable: str = ""
     package: str = ""
-    sources: str = ""
 
 
 def module_summary(planned: ModulePlan) -> dict[str, Any]:
@@ -84,9 +82,9 @@ def regions_context(planned: ModulePlan) -> dict[str, Any]:
     }
 
 
-def packages_context(planned: ModulePlan, sources: Mapping[str, str]) -> dict[str, Any]:
-    """What the template of a package needs to know besides. sources: the digest of each region's package."""
-    regions = [_region(region, sources) for region in planned.regions]
+def packages_context(planned: ModulePlan) -> dict[str, Any]:
+    """What the template of a package needs to know besides."""
+    regions = [_region(region) for region in planned.regions]
     kernels = [region for region in regions if region.package]
     return {
         "regions": regions,
@@ -96,12 +94,12 @@ def packages_context(planned: ModulePlan, sources: Mapping[str, str]) -> dict[st
     }
 
 
-def _region(region: PlannedRegion, sources: Mapping[str, str]) -> RegionText:
+def _region(region: PlannedRegion) -> RegionText:
     ops = ", ".join(step.op for step in region.steps)
     if region.plan is None:
         return RegionText(region.name, f"{ops}, which PyTorch makes")
     package = region.plan.spec.name
-    return RegionText(region.name, f"{ops}, in {package}", variable(region), package, sources[package])
+    return RegionText(region.name, f"{ops}, in {package}", variable(region), package)
 
 
 def variable(region: PlannedRegion) -> str:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 
 from fusegen.paths import MODULE_SOURCE, SUPPORT, templates_directory
 from fusegen.render.includes import included
 
-_SUFFIXES = (".cuh", ".cu", ".h", ".cpp", ".py")
+COMPILED = (".cuh", ".cu", ".h", ".cpp")
+_SUFFIXES = (*COMPILED, ".py")
+_BINDINGS = "/bindings.cpp"
 _INIT = f"{SUPPORT}/__init__.py"
 _NAME = re.compile(r"\b_support\.(\w+)")
 
@@ -28,8 +31,29 @@ def support_files() -> dict[str, str]:
 
 def used_support(files: Mapping[str, str]) -> dict[str, str]:
     """The support sources that `files` include, import or are compiled with, and all that these use, sorted by path."""
-    known, found = support_files(), set[str]()
-    homes = public_names(known[_INIT])
+    known = support_files()
+    return _reached(files, known, public_names(known[_INIT]))
+
+
+def library_digests(files: Mapping[str, str]) -> dict[str, str]:
+    """By the names of packages, the digest of what the library of each is compiled from: of those files of the package
+    and of `support` that its C++ needs. files: of packages and of `support`, by their paths.
+
+    Lines that are comments do not count: a library need not be built again for them.
+    """
+    found = {}
+    for name in (path.removesuffix(_BINDINGS) for path in files if path.endswith(_BINDINGS)):
+        own = {path: text for path, text in files.items() if path.startswith(f"{name}/") and path.endswith(COMPILED)}
+        sources = sorted({**own, **_reached(own, files, {})}.items())
+        lines = (line for _, text in sources for line in [*text.splitlines(), "\0"])
+        kept = (line for line in lines if not line.lstrip().startswith("//"))
+        found[name] = hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+    return found
+
+
+def _reached(files: Mapping[str, str], known: Mapping[str, str], homes: Mapping[str, str]) -> dict[str, str]:
+    """Those of the known files that the others use, and all that these use, in the order of the known ones."""
+    found = set[str]()
     waiting = [path for each in files.items() for path in _used_by_package(*each, homes)]
     while waiting:
         path = waiting.pop()
@@ -58,7 +82,7 @@ def _used_by_package(path: str, text: str, homes: Mapping[str, str]) -> Iterator
         yield from (f"{SUPPORT}/{homes[name]}.py" for name in _NAME.findall(text) if name in homes)
     else:
         yield from _included(path, text)
-    if path.endswith("/bindings.cpp"):
+    if path.endswith(_BINDINGS):
         yield f"{SUPPORT}/{MODULE_SOURCE}"  # in each library
 
 

@@ -11,9 +11,13 @@ from fusegen.build import Request, build_extensions
 from fusegen.build.key import OUTPUT
 from fusegen.build.progress import shown
 from fusegen.plan.module import ModulePlan, compiled
+from fusegen.render.manifest import MANIFEST, manifest_text
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
+from fusegen.render.support import library_digests
 from fusegen.wheel.symbols import require_portable
+
+_SHIPPED = ".shipped"  # in the directory of a stage: what differs from what lies there
 
 
 def stage(
@@ -34,7 +38,16 @@ def stage(
     write_files(rendered, directory, overwrite=True)
     built = build_extensions(build_requests(plans, directory, targets), portable=True, console=console)
     require_portable([result.path for result in built])
-    return {path: directory / path for path in shipped_paths(plans, rendered)}
+    found = {path: directory / path for path in shipped_paths(plans, rendered)}
+    return {**found, MANIFEST: _manifest(rendered, directory)}
+
+
+def _manifest(rendered: Files, directory: Path) -> Path:
+    """A manifest of what these libraries are compiled from: none of their sources is shipped."""
+    found = directory / _SHIPPED / MANIFEST
+    found.parent.mkdir(exist_ok=True)
+    found.write_text(manifest_text({}, library_digests(rendered)), encoding="utf-8")
+    return found
 
 
 def build_requests(plans: Sequence[ModulePlan], directory: Path, targets: Sequence[str] | None) -> list[Request]:
@@ -43,6 +56,7 @@ def build_requests(plans: Sequence[ModulePlan], directory: Path, targets: Sequen
 
 
 def shipped_paths(plans: Sequence[ModulePlan], rendered: Files) -> list[str]:
-    """The paths of what runs, sorted: Python files and compiled libraries, without CUDA sources and plans."""
+    """The paths of what runs, sorted: Python files, compiled libraries and the manifest that has the digests of these,
+    without CUDA sources and plans."""
     python = [path for path in rendered if path.endswith((".py", "/py.typed"))]
-    return sorted([*python, *(f"{plan.spec.name}/{OUTPUT}" for plan in compiled(plans))])
+    return sorted([*python, MANIFEST, *(f"{plan.spec.name}/{OUTPUT}" for plan in compiled(plans))])

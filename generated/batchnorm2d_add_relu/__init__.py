@@ -42,7 +42,6 @@ _package = _support.Package(
     name="batchnorm2d_add_relu",
     module=__name__,
     file=__file__,
-    sources="3546a2c0e266",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter", "rest_dtype"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

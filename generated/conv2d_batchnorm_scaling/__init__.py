@@ -41,7 +41,6 @@ _package = _support.Package(
     name="conv2d_batchnorm_scaling",
     module=__name__,
     file=__file__,
-    sources="d08814f875dc",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

@@ -43,7 +43,6 @@ _package = _support.Package(
     name="convtranspose3d_add_hardswish",
     module=__name__,
     file=__file__,
-    sources="785b650ba6f3",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter", "add_input_dtype"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

@@ -43,7 +43,6 @@ _package = _support.Package(
     name="gemm_add_relu",
     module=__name__,
     file=__file__,
-    sources="25c885ad0aa9",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

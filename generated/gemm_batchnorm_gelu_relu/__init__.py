@@ -43,7 +43,6 @@ _package = _support.Package(
     name="gemm_batchnorm_gelu_relu",
     module=__name__,
     file=__file__,
-    sources="85ac3cb3061f",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

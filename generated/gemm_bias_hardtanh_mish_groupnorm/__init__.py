@@ -45,7 +45,6 @@ _package = _support.Package(
     name="gemm_bias_hardtanh_mish_groupnorm",
     module=__name__,
     file=__file__,
-    sources="c167cef835c0",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

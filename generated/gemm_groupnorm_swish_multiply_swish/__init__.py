@@ -45,7 +45,6 @@ _package = _support.Package(
     name="gemm_groupnorm_swish_multiply_swish",
     module=__name__,
     file=__file__,
-    sources="74ff36b34e46",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

@@ -42,7 +42,6 @@ _package = _support.Package(
     name="gemm_scale_bn_4096",
     module=__name__,
     file=__file__,
-    sources="fa480e0b3c6c",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

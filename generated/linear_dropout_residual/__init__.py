@@ -42,7 +42,6 @@ _package = _support.Package(
     name="linear_dropout_residual",
     module=__name__,
     file=__file__,
-    sources="8b45af983093",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter", "residual_dtype"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

@@ -42,7 +42,6 @@ _package = _support.Package(
     name="linear_layernorm_gelu",
     module=__name__,
     file=__file__,
-    sources="35d81add855a",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

@@ -45,7 +45,6 @@ _package = _support.Package(
     name="matmul_bn_bias_div_swish",
     module=__name__,
     file=__file__,
-    sources="b60e73155e7c",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

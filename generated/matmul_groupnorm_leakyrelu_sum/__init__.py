@@ -43,7 +43,6 @@ _package = _support.Package(
     name="matmul_groupnorm_leakyrelu_sum",
     module=__name__,
     file=__file__,
-    sources="ca67861898da",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

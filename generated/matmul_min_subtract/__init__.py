@@ -41,7 +41,6 @@ _package = _support.Package(
     name="matmul_min_subtract",
     module=__name__,
     file=__file__,
-    sources="11daa1b9259d",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

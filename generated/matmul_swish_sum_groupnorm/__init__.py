@@ -44,7 +44,6 @@ _package = _support.Package(
     name="matmul_swish_sum_groupnorm",
     module=__name__,
     file=__file__,
-    sources="f0de114805bf",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone

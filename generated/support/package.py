@@ -1,5 +1,7 @@
 """The compiled library of a generated package, which has its ops: imported and loaded once."""
 
+import functools
+import json
 import os
 import sys
 from pathlib import Path
@@ -16,18 +18,14 @@ _imported = {}  # by file: the name under which a package was imported first
 class Package:
     """The compiled library of one generated package.
 
-    sources: the digest of the C++ sources, which is part of every op's name. So a library of other
-    sources is noticed, and packages of one name live together in a process: they share their ops
-    where they are alike. dtypes: of the roles of tensors, by dtype mode. key: the roles that tell
-    the mode of a call. plain, autocast: the modes of calls without and under autocast. spec: the
-    one that it is made of, where that has another name. Raises ImportError for a library of other
-    sources, and where the package was imported under another name before.
+    dtypes: of the roles of tensors, by dtype mode. key: the roles that tell the mode of a call.
+    plain, autocast: the modes of calls without and under autocast. spec: the one that it is made
+    of, where that has another name. Raises ImportError where the package was imported under another
+    name before.
     """
 
-    def __init__(
-        self, name, module, file, sources, device, roles, dtypes, key, plain, autocast, spec=None
-    ):
-        self.name, self.sources, self.device, self._spec = name, sources, device, spec or name
+    def __init__(self, name, module, file, device, roles, dtypes, key, plain, autocast, spec=None):
+        self.name, self.device, self._spec = name, device, spec or name
         self.dtypes = [dict(zip(roles, row, strict=True)) for row in dtypes]
         for row in self.dtypes:
             is_double = row["activation"] == torch.float64
@@ -43,10 +41,25 @@ class Package:
         import_once(module, Path(file).resolve())
         self.built = self.library.exists()
 
+    @functools.cached_property
+    def sources(self):
+        """The digest of the library's sources that the manifest has: part of every op's name.
+
+        So a library of other sources is noticed, and packages of one name live together in a
+        process: they share their ops where they are alike. Raises ImportError where no manifest has it.
+        """
+        manifest = self.library.parents[1] / "manifest.json"
+        try:
+            return json.loads(manifest.read_bytes())["sources"][self.library.parent.name]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ImportError(
+                f"{manifest} does not say what {self.library} is to be built from: {self.command()}"
+            ) from None
+
     def find_op(self, function):
         """torch.ops.fusegen.<name>_<function>_<sources>, loaded if it has to be.
 
-        Raises ImportError where the library lacks it.
+        Raises ImportError where the library lacks it: it was built from other sources.
         """
         name = f"{self.name}_{function}_{self.sources}"
         if not _is_registered(name):

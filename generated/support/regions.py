@@ -19,17 +19,12 @@ from .parametrised import without_data
 from .precisions import precision_name
 
 
-def region(module, file, name, package, sources):
+def region(module, name, package):
     """The class of a region, from the package beside that of the whole module.
 
-    module, file, name: of the package of the whole. package, sources: of the region. Raises
-    ImportError for a region of other sources.
+    module, name: of the package of the whole. package: that of the region.
     """
     found = _import_beside(module, name, package)
-    if found._package.sources != sources:
-        raise ImportError(
-            f"{found.__file__} is not what {file} was written with: {found._package.command()}"
-        )
     return getattr(found, found.__all__[0])
 
 

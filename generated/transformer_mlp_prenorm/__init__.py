@@ -47,23 +47,14 @@ else:
     _support = _import_support()
 
 
-def _region(package, sources):
-    """The class of the package of a region, beside this one. sources: the digest of its sources."""
-    return _support.region(__name__, __file__, "transformer_mlp_prenorm", package, sources)
+def _region(package):
+    """The class of the package of a region, beside this one."""
+    return _support.region(__name__, "transformer_mlp_prenorm", package)
 
 
-_region_norm = _region(
-    "transformer_mlp_prenorm_norm",
-    "84c197773873",
-)
-_region_up = _region(
-    "transformer_mlp_prenorm_up",
-    "a32ac21223c3",
-)
-_region_down = _region(
-    "transformer_mlp_prenorm_down",
-    "2cb696fff13d",
-)
+_region_norm = _region("transformer_mlp_prenorm_norm")
+_region_up = _region("transformer_mlp_prenorm_up")
+_region_down = _region("transformer_mlp_prenorm_down")
 
 _package = _support.RegionPackages(
     "transformer_mlp_prenorm",

@@ -40,7 +40,6 @@ _package = _support.Package(
     name="transformer_mlp_prenorm_down",
     module=__name__,
     file=__file__,
-    sources="2cb696fff13d",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter", "x_dtype"),

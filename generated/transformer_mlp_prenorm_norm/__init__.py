@@ -39,7 +39,6 @@ _package = _support.Package(
     name="transformer_mlp_prenorm_norm",
     module=__name__,
     file=__file__,
-    sources="84c197773873",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter"),

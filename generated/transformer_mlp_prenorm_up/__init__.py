@@ -41,7 +41,6 @@ _package = _support.Package(
     name="transformer_mlp_prenorm_up",
     module=__name__,
     file=__file__,
-    sources="a32ac21223c3",  # the digest of what _C.so is compiled from
     device="cuda",
     spec="transformer_mlp_prenorm",
     roles=("activation", "output", "parameter"),

@@ -133,13 +133,17 @@ def test_objects_depend_on_what_they_see(workshop) -> None:
     other = dataclasses.replace(workshop.libraries, torch_version="2.10.0")
     assert names(libraries=other)[0] == kernels and names(libraries=other)[1] != bindings
     assert names(libraries=dataclasses.replace(workshop.libraries, python_version="other")) == [kernels, bindings]
-    (workshop.root / "generated/support" / MODULE_SOURCE).write_text("module\n")
-    assert names() == [kernels, bindings]
     (workshop.package / "bindings.cpp").write_text("other\n")
     assert names()[0] == kernels and names()[1] != bindings
     bindings = names()[1]
-    (workshop.root / "generated/support/launch.cuh").write_text("other\n")
+    # The binding has the digest of all sources, in which lines that are comments do not count.
+    (workshop.root / "generated/support/launch.cuh").write_text('#include "kernels/further.cuh"\n// other\n')
     assert names()[0] != kernels and names()[1] == bindings
+    (workshop.root / "generated/support/launch.cuh").write_text("other\n")
+    assert names()[1] != bindings
+    kernels, bindings = names()
+    (workshop.root / "generated/support" / MODULE_SOURCE).write_text("module\n")
+    assert names()[0] == kernels and names()[1] != bindings
 
 
 def test_the_python_modules_object_is_the_same_for_all_packages(workshop) -> None:

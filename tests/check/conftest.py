@@ -12,7 +12,7 @@ import pytest
 
 from fusegen.check.run import Report, check
 from fusegen.plan.load import planned_files
-from fusegen.render.manifest import MANIFEST, digest, manifest_text, read_manifest
+from fusegen.render.manifest import MANIFEST, digest, listed_sources, manifest_text, read_manifest
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.spec.find import spec_files
@@ -45,7 +45,9 @@ class Project:
         """Changes an entry of the manifest; None removes it."""
         entries = read_manifest(self.generated)
         entries.pop(path, None)
-        (self.generated / MANIFEST).write_text(manifest_text(entries | ({path: listed} if listed else {})))
+        manifest = self.generated / MANIFEST
+        sources = listed_sources(manifest.read_bytes() if manifest.exists() else None)
+        manifest.write_text(manifest_text(entries | ({path: listed} if listed else {}), sources))
 
     def check(self, *arguments: str) -> Report:
         return check([Path(each) for each in arguments or ("specs",)], Path("generated"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,15 @@ import pytest
 from fusegen.build.key import key_text
 from fusegen.check.report import formatted
 from fusegen.check.run import write_patch
+from fusegen.render.manifest import MANIFEST, listed_sources
 from tests.check.drifts import DRIFTS, A, B
 
 LIBRARY = f"{A}/_C.so"
 
 
 def compile_(project, name: str = A) -> None:
-    """As a build leaves it: the marker, with what is in `__init__.py`, among other bytes."""
-    text = (project.generated / name / "__init__.py").read_text()
-    (digest,) = re.findall('sources="([0-9a-f]+)"', text)
+    """As a build leaves it: the marker, with what the manifest has, among other bytes."""
+    digest = listed_sources((project.generated / MANIFEST).read_bytes())[name]
     marker = f"fusegen sources {name} {digest}\0".encode()
     (project.generated / name / "_C.so").write_bytes(b"\x7fELF\0\xff" + marker + b"\xff")
 

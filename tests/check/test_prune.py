@@ -64,7 +64,7 @@ def test_a_link_out_of_the_directory_is_not_followed(output: Path, tmp_path_fact
 @pytest.mark.parametrize("path", ["../victim", "/etc/victim", "demo/../../victim", "..", "demo//x", "C:x", "a\\..\\b"])
 def test_a_manifest_that_lists_something_outside_is_refused(output: Path, path: str) -> None:
     (output.parent / "victim").write_text("")
-    (output / "manifest.json").write_text(manifest_text({path: digest(b"")}))
+    (output / "manifest.json").write_text(manifest_text({path: digest(b"")}, {}))
     with pytest.raises(SpecError, match="FG501.*does not write"):
         orphans(FILES, output)
 
@@ -84,7 +84,7 @@ def test_a_file_that_a_doctored_manifest_alone_lists_stays(output: Path, path: s
     (output / path).parent.mkdir(exist_ok=True)
     (output / path).write_text(text)
     listed = read_manifest(output) | {path: digest(text.encode())}
-    (output / "manifest.json").write_text(manifest_text(listed))
+    (output / "manifest.json").write_text(manifest_text(listed, {}))
     with pytest.raises(SpecError, match=f"FG501.*does not write: .*{path}"):
         orphans(FILES, output)
     assert (output / path).read_text() == text

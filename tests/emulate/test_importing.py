@@ -5,6 +5,7 @@ Each in a process of its own, since what is registered stays so. The library is 
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -59,6 +60,7 @@ def built(tmp_path_factory, emulation_cache):
         place = root / "built" / "generated"
         shutil.copytree(Path(package.__file__).parent, place / "twice")
         shutil.copytree(emulation_cache / "support", place / "support")
+        shutil.copy(root / "manifest.json", place)
         found[activation] = place
     return found
 
@@ -164,7 +166,20 @@ assert type(y.grad_fn).__name__ == "DifferentiatedBackward" and torch.equal(y, x
 
 
 def test_the_digest_is_in_the_library(built) -> None:
-    package = built["relu"] / "twice"
-    text = (package / "__init__.py").read_text()
-    (digest,) = (line.split('"')[1] for line in text.splitlines() if "sources=" in line)
-    assert f"fusegen sources twice {digest}".encode() in (package / "_C.so").read_bytes()
+    digest = json.loads((built["relu"] / "manifest.json").read_bytes())["sources"]["twice"]
+    assert f"fusegen sources twice {digest}".encode() in (built["relu"] / "twice" / "_C.so").read_bytes()
+
+
+@pytest.mark.parametrize("manifest", [None, "<<<<<<< HEAD", "{}", '{"sources": {"other": "0"}}'])
+def test_a_library_of_nobody_knows_what_is_refused(built, run, tmp_path, manifest: str | None) -> None:
+    shutil.copytree(built["relu"], tmp_path / "generated")
+    (tmp_path / "generated" / "manifest.json").unlink()
+    if manifest is not None:
+        (tmp_path / "generated" / "manifest.json").write_text(manifest)
+    code = """
+try:
+    imported("generated.twice", sys.argv[1])
+except ImportError as error:
+    print(error)
+"""
+    assert "twice/_C.so is to be built from: run `fusegen build specs/twice.yaml`" in run(code, tmp_path)

@@ -55,7 +55,7 @@ def rendered(name: str) -> tuple[set[str], set[str], set[str]]:
     """The words of the chain's C++, of the same with all names changed, and the plan's own names."""
     plan = plan_of(name)
     texts = [
-        render_kernels(each) + render_launchers_header(each) + render_bindings(each, "")
+        render_kernels(each) + render_launchers_header(each) + render_bindings(each)
         for each in (plan, plan_of(name, lambda word: MARK + word))
     ]
     return *map(words, texts), set(names_of(plan))

@@ -66,8 +66,9 @@ def test_the_wheel(project: Path, tmp_path: Path) -> None:
         names = set(archive.namelist())
         archive.extractall(site)
     package = {f"{GENERATED}/linear_gelu/{name}" for name in ("__init__.py", "_C.so", "py.typed")}
-    assert package < names and f"{GENERATED}/support/__init__.py" in names
-    assert all(name.endswith((".py", ".so", "py.typed")) for name in names if name.startswith("mypackage/"))
+    assert package < names and {f"{GENERATED}/support/__init__.py", f"{GENERATED}/manifest.json"} < names
+    kinds = (".py", ".so", "py.typed", "manifest.json")
+    assert all(name.endswith(kinds) for name in names if name.startswith("mypackage/"))
     shutil.rmtree(project)
     done = run(sys.executable, "-c", USE, cwd=tmp_path, path=site)
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import io
+import json
 import platform
 import re
 import sys
@@ -59,7 +60,7 @@ def test_its_files(files: dict[str, bytes]) -> None:
     modules |= {"my_kernels/mlp/__init__.py", "my_kernels/mlp/py.typed"}
     support = {name for name in files if re.fullmatch(r"my_kernels/support/\w+\.py", name)}
     assert "my_kernels/support/__init__.py" in support and "my_kernels/support/operators.py" in support
-    own = {"my_kernels/__init__.py", "my_kernels/py.typed"}
+    own = {"my_kernels/__init__.py", "my_kernels/py.typed", "my_kernels/manifest.json"}
     info = {f"{INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "licenses/NOTICE")}
     assert set(files) == modules | support | own | info
 
@@ -69,7 +70,8 @@ def test_its_libraries_are_for_the_chosen_target(files: dict[str, bytes]) -> Non
     for name in NAMES:
         library = files[f"my_kernels/{name}/_C.so"]
         assert set(re.findall(rb"-arch (sm_\d+)", library)) == {b"sm_90"}  # what ptxas notes in its code
-        assert f"fusegen sources {name} ".encode() in library and b"PyInit" not in library
+        digest = json.loads(files["my_kernels/manifest.json"])["sources"][name]
+        assert f"fusegen sources {name} {digest}\0".encode() in library and b"PyInit" not in library
 
 
 def test_its_metadata(files: dict[str, bytes]) -> None:
