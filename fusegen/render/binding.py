@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.launchers_header import copy_symbol, mean_loss_symbol, merge_symbol, namespace
@@ -13,8 +12,6 @@ from fusegen.render.layout import tidy
 from fusegen.render.op import dtype_field
 from fusegen.render.operators import ops
 from fusegen.render.types import type_roles
-
-_SCALAR_TYPE = {"float32": "Float", "bfloat16": "BFloat16", "float16": "Half", "float64": "Double"}
 
 
 def render_bindings(plan: Plan) -> str:
@@ -40,20 +37,8 @@ def ops_context(plan: Plan) -> dict[str, Any]:
         "precisions": plan.has_precisions,
         "copier": copy_symbol(plan),
         "reducer": mean_loss_symbol(plan),
-        "roles": [dtype_field(role) for role in roles],
         "own_roles": own_roles([dtype_field(role) for role in roles[3:]]),
-        "modes": mode_rows(plan),
     }
-
-
-def mode_rows(plan: Plan) -> list[str]:
-    """The dtypes of each mode, as the values of the struct `Dtypes`."""
-    roles = type_roles(plan.modes[0].roles)
-    return [_row(mode, roles) for mode in plan.modes]
-
-
-def _row(mode: Mode, roles: list[str]) -> str:
-    return ", ".join(f"ScalarType::{_SCALAR_TYPE[mode.roles[role]]}" for role in roles)
 
 
 def own_roles(names: list[str]) -> list[str]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.functions.catalogue import FUNCTIONS, known_of
 from fusegen.ir.graph import Node, ancestors
-from fusegen.plan.model import Mode, Program, Variant
-from fusegen.plan.modes import VERIFICATION_DTYPE
+from fusegen.plan.model import Program, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.launchers_header import copy_symbol, mean_loss_symbol, merge_symbol, namespace, struct, symbol
@@ -19,7 +18,7 @@ from fusegen.render.program import StructRenderer
 from fusegen.render.program_text import StructText
 from fusegen.render.spelling import type_name
 from fusegen.render.tuning import Table, table
-from fusegen.render.types import CPP, type_parameter, type_roles
+from fusegen.render.types import type_parameter, type_roles
 
 # What kernels/entry.cuh includes for every program: the kernel of passes over memory, and the schedules of these.
 _IN_ENTRY = {"pointwise", "two_pass"}
@@ -40,16 +39,6 @@ class ProgramText:
     headers: frozenset[str]
 
 
-@dataclass(frozen=True)
-class ModeText:
-    """A dtype configuration. types: the arguments of a program's template. verification: only such builds have it."""
-
-    index: int
-    name: str
-    types: str
-    verification: bool
-
-
 def render_kernels(plan: Plan, definitions: bool = True) -> str:
     """The text of kernels.cu. definitions: whether it has the functions that templates/support lacks."""
     programs, ranks, copier, reducer = [*_programs(plan)], _ranks(plan), _copier(plan), _reducer(plan)
@@ -64,8 +53,6 @@ def render_kernels(plan: Plan, definitions: bool = True) -> str:
         formula=chain_lines(plan),
         definitions=_definitions([plan]) if definitions else [],
         namespace=namespace(plan.spec.name),
-        roles=_roles(plan),
-        modes=[_mode(mode) for mode in plan.modes],
         headers=sorted(headers),
         programs=programs,
         ranks=ranks,
@@ -112,16 +99,6 @@ def lines_of_steps(plan: Plan) -> tuple[list[list[str]], str]:
         made, running = step.lines(step.from_ or running, last, plan.chain.spatial)
         lines.append([line.replace("self.", "") for line in made])
     return lines, running
-
-
-def _roles(plan: Plan) -> str:
-    names = {"activation": "activations", "output": "the result", "parameter": "parameters"}
-    return ", ".join(names.get(role, role) for role in type_roles(plan.modes[0].roles))
-
-
-def _mode(mode: Mode) -> ModeText:
-    types = [CPP[mode.roles[role]] for role in type_roles(mode.roles)]
-    return ModeText(mode.index, mode.name, ", ".join(types), mode.roles["activation"] == VERIFICATION_DTYPE)
 
 
 def _ranks(plan: Plan) -> dict[str, str]:

@@ -11,7 +11,9 @@ from fusegen.render.environment import render
 from fusegen.render.layout import WIDTH, tidy
 from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name
+from fusegen.render.types import DTYPES, type_roles
 
+_ROLES = {"activation": "activations", "output": "the result", "parameter": "parameters"}
 SAMPLE_ROWS = "sample_rows"
 """The rows of a sample, of which drop paths draw one factor each. No name of a spec: those have endings."""
 
@@ -119,6 +121,8 @@ def render_launchers_header(plan: Plan) -> str:
             )
             for program in plan.programs
         ],
+        roles=[_ROLES.get(role, role) for role in type_roles(plan.modes[0].roles)],
+        modes=[(mode.name, [DTYPES[mode.roles[role]] for role in type_roles(mode.roles)]) for mode in plan.modes],
         ranks=merge_symbol(plan.spec.name) if plan.over_ranks else "",
         reducer=mean_loss_symbol(plan),
         copier=copy_symbol(plan),

@@ -5,7 +5,12 @@ from __future__ import annotations
 from fusegen.plan.model import Role, Tensor
 from fusegen.render.spelling import spell
 
-CPP = {"float32": "float", "bfloat16": "__nv_bfloat16", "float16": "__half", "float64": "double"}
+DTYPES = {
+    "float32": "Dtype::kFloat32",
+    "bfloat16": "Dtype::kBFloat16",
+    "float16": "Dtype::kFloat16",
+    "float64": "Dtype::kFloat64",
+}
 TORCH = {
     "float32": "torch.float32",
     "bfloat16": "torch.bfloat16",

@@ -18,19 +18,9 @@ namespace glue = fusegen::glue;
 namespace launchers = fusegen::convtranspose3d_add_hardswish_launchers;
 using namespace fusegen::glue::table;
 
-// The dtypes of a call, by role; kernels.cu has the same rows.
+// The roles of further inputs and results, behind those that each package has.
 enum : int {add_input_dtype = glue::kFirstOwnRole};
-constexpr ScalarType kDtypes[][4] = {  // activation, output, parameter, add_input_dtype
-    {ScalarType::Float, ScalarType::Float, ScalarType::Float, ScalarType::Float},
-    {ScalarType::BFloat16, ScalarType::BFloat16, ScalarType::BFloat16, ScalarType::BFloat16},
-    {ScalarType::Half, ScalarType::Half, ScalarType::Half, ScalarType::Half},
-    {ScalarType::BFloat16, ScalarType::Float, ScalarType::Float, ScalarType::Float},
-    {ScalarType::BFloat16, ScalarType::BFloat16, ScalarType::Float, ScalarType::BFloat16},
-    {ScalarType::Half, ScalarType::Float, ScalarType::Float, ScalarType::Float},
-    {ScalarType::Half, ScalarType::Half, ScalarType::Float, ScalarType::Half},
-    {ScalarType::Double, ScalarType::Double, ScalarType::Double, ScalarType::Double},
-};
-constexpr glue::Modes kModes(kDtypes);
+constexpr glue::Modes kModes(launchers::kDtypes);
 constexpr glue::ErrorText kErrorText = fusegen_convtranspose3d_add_hardswish_error_text;
 
 constexpr glue::ImageCopier kCopier{fusegen_convtranspose3d_add_hardswish_image_copy, kErrorText};

@@ -6,9 +6,27 @@
 #pragma once
 
 #include "../support/call.h"
+#include "../support/dtypes.h"
 #include "../support/image_copy.h"
 
 namespace fusegen { namespace convtranspose3d_add_hardswish_launchers {
+// The dtype configurations, by the mode of a call: element types of activations, the result,
+// parameters, input add_input.
+constexpr Dtype kDtypes[][4] = {
+    {Dtype::kFloat32, Dtype::kFloat32, Dtype::kFloat32, Dtype::kFloat32},  // float32
+    {Dtype::kBFloat16, Dtype::kBFloat16, Dtype::kBFloat16, Dtype::kBFloat16},  // bfloat16
+    {Dtype::kFloat16, Dtype::kFloat16, Dtype::kFloat16, Dtype::kFloat16},  // float16
+    // autocast bfloat16, inputs float32
+    {Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat32, Dtype::kFloat32},
+    // autocast bfloat16, inputs bfloat16
+    {Dtype::kBFloat16, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kBFloat16},
+    // autocast float16, inputs float32
+    {Dtype::kFloat16, Dtype::kFloat32, Dtype::kFloat32, Dtype::kFloat32},
+    // autocast float16, inputs float16
+    {Dtype::kFloat16, Dtype::kFloat16, Dtype::kFloat32, Dtype::kFloat16},
+    {Dtype::kFloat64, Dtype::kFloat64, Dtype::kFloat64, Dtype::kFloat64},  // float64
+};
+
 // forward: what it reads, what it writes.
 struct ForwardArguments {
   const void* conv_transpose_result_arg;  // [rows, channels]

@@ -18,16 +18,7 @@ namespace glue = fusegen::glue;
 namespace launchers = fusegen::gemm_multiply_leakyrelu_launchers;
 using namespace fusegen::glue::table;
 
-// The dtypes of a call, by role; kernels.cu has the same rows.
-constexpr ScalarType kDtypes[][3] = {  // activation, output, parameter
-    {ScalarType::Float, ScalarType::Float, ScalarType::Float},
-    {ScalarType::BFloat16, ScalarType::BFloat16, ScalarType::BFloat16},
-    {ScalarType::Half, ScalarType::Half, ScalarType::Half},
-    {ScalarType::BFloat16, ScalarType::BFloat16, ScalarType::Float},
-    {ScalarType::Half, ScalarType::Half, ScalarType::Float},
-    {ScalarType::Double, ScalarType::Double, ScalarType::Double},
-};
-constexpr glue::Modes kModes(kDtypes);
+constexpr glue::Modes kModes(launchers::kDtypes);
 constexpr glue::ErrorText kErrorText = fusegen_gemm_multiply_leakyrelu_error_text;
 
 namespace forward {

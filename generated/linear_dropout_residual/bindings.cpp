@@ -18,19 +18,9 @@ namespace glue = fusegen::glue;
 namespace launchers = fusegen::linear_dropout_residual_launchers;
 using namespace fusegen::glue::table;
 
-// The dtypes of a call, by role; kernels.cu has the same rows.
+// The roles of further inputs and results, behind those that each package has.
 enum : int {residual_dtype = glue::kFirstOwnRole};
-constexpr ScalarType kDtypes[][4] = {  // activation, output, parameter, residual_dtype
-    {ScalarType::Float, ScalarType::Float, ScalarType::Float, ScalarType::Float},
-    {ScalarType::BFloat16, ScalarType::BFloat16, ScalarType::BFloat16, ScalarType::BFloat16},
-    {ScalarType::Half, ScalarType::Half, ScalarType::Half, ScalarType::Half},
-    {ScalarType::BFloat16, ScalarType::Float, ScalarType::Float, ScalarType::Float},
-    {ScalarType::BFloat16, ScalarType::BFloat16, ScalarType::Float, ScalarType::BFloat16},
-    {ScalarType::Half, ScalarType::Float, ScalarType::Float, ScalarType::Float},
-    {ScalarType::Half, ScalarType::Half, ScalarType::Float, ScalarType::Half},
-    {ScalarType::Double, ScalarType::Double, ScalarType::Double, ScalarType::Double},
-};
-constexpr glue::Modes kModes(kDtypes);
+constexpr glue::Modes kModes(launchers::kDtypes);
 constexpr glue::ErrorText kErrorText = fusegen_linear_dropout_residual_error_text;
 
 namespace train_forward {

@@ -6,8 +6,20 @@
 #pragma once
 
 #include "../support/call.h"
+#include "../support/dtypes.h"
 
 namespace fusegen { namespace matmul_groupnorm_leakyrelu_sum_launchers {
+// The dtype configurations, by the mode of a call: element types of activations, the result,
+// parameters.
+constexpr Dtype kDtypes[][3] = {
+    {Dtype::kFloat32, Dtype::kFloat32, Dtype::kFloat32},  // float32
+    {Dtype::kBFloat16, Dtype::kBFloat16, Dtype::kBFloat16},  // bfloat16
+    {Dtype::kFloat16, Dtype::kFloat16, Dtype::kFloat16},  // float16
+    {Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat32},  // autocast bfloat16
+    {Dtype::kFloat16, Dtype::kFloat32, Dtype::kFloat32},  // autocast float16
+    {Dtype::kFloat64, Dtype::kFloat64, Dtype::kFloat64},  // float64
+};
+
 // forward: what it reads, what it writes, constants of the module.
 struct ForwardArguments {
   const void* fc_product_arg;  // [rows, channels]

@@ -10,7 +10,7 @@ struct Shapes;  // shapes.cuh
 
 // fusegen/runtime/launchers.py has the same fields, in the same order.
 struct Call {
-  int64_t mode;  // the dtypes, by their place in kModes of bindings.cpp
+  int64_t mode;  // the dtypes, by their place in kDtypes of launchers.h
   int64_t rows, channels;
   int64_t groups = 1;              // of channels in a row; 1 where a program has none
   const Shapes* forced = nullptr;  // launch shapes; null: by the sizes

@@ -33,18 +33,7 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::transformer_mlp_prenorm_down_launchers;
 
-// The dtype configurations, as in bindings.cpp: element types of activations, the result,
-// parameters, input x.
-using Modes = DtypeModes<
-    Types<float, float, float, float>,  // float32
-    Types<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16>,  // bfloat16
-    Types<__half, __half, __half, __half>,  // float16
-    Types<__nv_bfloat16, float, float, float>,  // autocast bfloat16, inputs float32
-    // autocast bfloat16, inputs bfloat16
-    Types<__nv_bfloat16, __nv_bfloat16, float, __nv_bfloat16>,
-    Types<__half, float, float, float>,  // autocast float16, inputs float32
-    Types<__half, __half, float, __half>,  // autocast float16, inputs float16
-    VerificationTypes<double, double, double, double>>;  // float64
+using Modes = ModesOf<kDtypes>;
 
 }  // namespace
 

@@ -33,15 +33,7 @@ namespace {
 using namespace fusegen;
 using namespace fusegen::transformer_mlp_prenorm_up_launchers;
 
-// The dtype configurations, as in bindings.cpp: element types of activations, the result,
-// parameters.
-using Modes = DtypeModes<
-    Types<float, float, float>,  // float32
-    Types<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>,  // bfloat16
-    Types<__half, __half, __half>,  // float16
-    Types<__nv_bfloat16, __nv_bfloat16, float>,  // autocast bfloat16
-    Types<__half, __half, float>,  // autocast float16
-    VerificationTypes<double, double, double>>;  // float64
+using Modes = ModesOf<kDtypes>;
 
 }  // namespace
 

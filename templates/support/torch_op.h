@@ -7,6 +7,7 @@
 #pragma once
 
 #include "call.h"
+#include "dtypes.h"
 #include "torch_glue.h"
 
 #include <cstddef>
@@ -21,6 +22,18 @@ struct SplitProduct;
 
 namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 
+constexpr ScalarType to_torch(Dtype dtype) {
+  return dtype == Dtype::kFloat32  ? ScalarType::Float
+      : dtype == Dtype::kBFloat16 ? ScalarType::BFloat16
+      : dtype == Dtype::kFloat16  ? ScalarType::Half
+                                  : ScalarType::Double;
+}
+
+// The dtype of what kernels add up for activations of a dtype.
+constexpr ScalarType accumulator(Dtype activation) {
+  return activation == Dtype::kFloat64 ? ScalarType::Double : ScalarType::Float;
+}
+
 // A dtype by its role: a place in the row of a dtype mode, or one that is the same in all modes.
 // The roles of further inputs and results come behind kParameter.
 enum Role : int { kBool = -3, kLong = -2, kAccumulator = -1, kActivation, kOutput, kParameter };
@@ -29,24 +42,24 @@ constexpr int kFirstOwnRole = kParameter + 1;
 // The dtypes of a call, by role.
 class Dtypes {
  public:
-  explicit Dtypes(const ScalarType* row) : row_(row) {}
+  explicit Dtypes(const Dtype* row) : row_(row) {}
   ScalarType operator[](int role) const {
-    if (role >= 0) return row_[role];
+    if (role >= 0) return to_torch(row_[role]);
     if (role == kBool) return ScalarType::Bool;
     if (role == kLong) return ScalarType::Long;
-    return row_[kActivation] == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+    return accumulator(row_[kActivation]);
   }
 
  private:
-  const ScalarType* row_;
+  const Dtype* row_;
 };
 
-// The dtype modes of a package: a row of dtypes for each.
+// The dtype modes of a package, as launchers.h has them: a row of dtypes for each.
 struct Modes {
   template <size_t N, size_t Roles>
-  constexpr explicit Modes(const ScalarType (&table)[N][Roles])
+  constexpr explicit Modes(const Dtype (&table)[N][Roles])
       : rows(table[0]), count(N), roles(Roles) {}
-  const ScalarType* rows;
+  const Dtype* rows;
   int64_t count, roles;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -9,7 +10,9 @@
 
 #include "../call.h"
 #include "../devices.cuh"
+#include "../dtypes.h"
 #include "../shapes.cuh"
+#include "../types.cuh"
 #include "schedules.cuh"
 
 // The dtype configurations that are compiled, as bits: all of them, unless a build sets fewer.
@@ -38,6 +41,25 @@ template <typename...>
 using VerificationTypes = NotBuilt;
 #endif
 
+template <Dtype kDtype>
+struct ElementTypeOf;
+template <>
+struct ElementTypeOf<Dtype::kFloat32> {
+  using type = float;
+};
+template <>
+struct ElementTypeOf<Dtype::kBFloat16> {
+  using type = __nv_bfloat16;
+};
+template <>
+struct ElementTypeOf<Dtype::kFloat16> {
+  using type = __half;
+};
+template <>
+struct ElementTypeOf<Dtype::kFloat64> {
+  using type = double;
+};
+
 // The dtype configurations of a chain; with(i, f) calls f(Types) of number i.
 template <typename... Modes>
 struct DtypeModes {
@@ -61,6 +83,26 @@ struct DtypeModes {
     }
   }
 };
+
+// Those of a table in launchers.h. A row with float64 is for verification.
+template <const auto& kRows, size_t kRow, typename Columns>
+struct TypesOfRow;
+template <const auto& kRows, size_t kRow, size_t... kColumns>
+struct TypesOfRow<kRows, kRow, std::index_sequence<kColumns...>> {
+  using type = std::conditional_t<
+      kRows[kRow][0] == Dtype::kFloat64,
+      VerificationTypes<typename ElementTypeOf<kRows[kRow][kColumns]>::type...>,
+      Types<typename ElementTypeOf<kRows[kRow][kColumns]>::type...>>;
+};
+template <const auto& kRows, typename Indices>
+struct ModesOfRows;
+template <const auto& kRows, size_t... kIndices>
+struct ModesOfRows<kRows, std::index_sequence<kIndices...>> {
+  using type = DtypeModes<typename TypesOfRow<
+      kRows, kIndices, std::make_index_sequence<std::size(kRows[0])>>::type...>;
+};
+template <const auto& kRows>
+using ModesOf = typename ModesOfRows<kRows, std::make_index_sequence<std::size(kRows)>>::type;
 
 // A pointer that converts to the element type of what it initialises.
 // Null stays null, wherever in the tensor it would point to.
