@@ -15,13 +15,27 @@
 // Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
+// Members are initialised from *a, the arguments of the launcher. Read::x_v and Write::x_v are the
+// numbers of the fields of `reads` and `writes`, by which masks name them.
+//
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
-// Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Around it, in the order of a pass:
 //
-// Members are initialised from *a, the arguments of the launcher, one by one.
+//   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
+//                       tensor, where it is, whether it is there, and the value that it becomes
+//   derive_channel()    what follows from these values alone
+//   follow()            what later passes need of the sums of a pass
+//   finish()            what is only stored of them
+//   results()           where that is stored; kResident: by a kernel that has the rest on chip
+//   sample_results()    sums of samples: their place among those of the last pass, and where a row
+//                       of each is stored for each sample
+//   count()             counts the batch; for a cumulative average (a negative momentum), whose
+//                       count all threads read, the module has raised it before
+//   channel_terms()     what pass kPasses sums over the channels, in programs that have it
+//   scratch()           what a pass leaves in the workspace: the pass, where, of what, and whether
+//                       every schedule needs it
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -93,7 +107,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
     k.bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
     f(InPasses<1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
@@ -121,7 +134,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       y.y_v = relu_value_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -131,7 +143,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       k.bn_scale_v = k.bn_weight_v * k.bn_rstd_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -140,7 +151,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
           + k.bn_factor_v * k.bn_variance_v * k.bn_bessel_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(bn_mean_ptr, &Channel::bn_mean_v);
@@ -152,21 +162,18 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       }
     }
   }
-  // Counts the batch. Where all threads read the count, for a cumulative average (a negative
-  // momentum), the module has raised it before.
   template <int kPass> FUSEGEN_DEVICE void count() const {
     if constexpr (kPass == 0) {
       if (bn_momentum_v >= 0
           && bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), bn_scale_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 9;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 9;
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
   static constexpr unsigned kTileReads = kAllReads;
 };
@@ -221,7 +228,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
     k.inverse_count_v = reciprocal(Acc(rows));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
     f(InPasses<0, 1>(), bn_mean_ptr, true, &Channel::bn_mean_v);
@@ -253,7 +259,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       y.grad_rest_v = d_sum_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -263,7 +268,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       k.bn_grad_mean_v = k.grad_bn_bias_v * k.inverse_count_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_bn_weight_ptr, &Channel::grad_bn_weight_v);
@@ -274,14 +278,13 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       }
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), bn_grad_slope_ptr, Unit::kChannel, false);
     f(Index<0>(), bn_grad_mean_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 9;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 9;
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
   static constexpr unsigned kTileReads = kAllReads;
 };
@@ -320,7 +323,6 @@ struct EvalForward : ProgramOf<EvalForwardArguments> {
   struct Channel {
     Acc bn_weight_v, bn_bias_v, bn_running_mean_v, bn_running_var_v, bn_scale_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
     f(InPasses<0>(), bn_bias_ptr, true, &Channel::bn_bias_v);
@@ -340,8 +342,8 @@ struct EvalForward : ProgramOf<EvalForwardArguments> {
     y.y_v = relu_value_v;
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 5;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 5;
 };
 
 }  // namespace
@@ -386,7 +388,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     Acc bn_weight_v, bn_running_mean_v, bn_running_var_v, bn_rstd_v, d_bn_hat_scale_v,
         grad_bn_weight_v, grad_bn_bias_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
     f(InPasses<0>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
@@ -410,7 +411,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     y.grad_x_v = d_sum_v * k.d_bn_hat_scale_v;
     y.grad_rest_v = d_sum_v;
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -418,7 +418,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
       k.grad_bn_weight_v = total.bn_centered_d_sum_sum_v * k.bn_rstd_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_bn_weight_ptr, &Channel::grad_bn_weight_v);
@@ -426,8 +425,8 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     }
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 6;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 6;
 };
 
 }  // namespace

@@ -15,13 +15,27 @@
 // Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
+// Members are initialised from *a, the arguments of the launcher. Read::x_v and Write::x_v are the
+// numbers of the fields of `reads` and `writes`, by which masks name them.
+//
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
-// Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Around it, in the order of a pass:
 //
-// Members are initialised from *a, the arguments of the launcher, one by one.
+//   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
+//                       tensor, where it is, whether it is there, and the value that it becomes
+//   derive_channel()    what follows from these values alone
+//   follow()            what later passes need of the sums of a pass
+//   finish()            what is only stored of them
+//   results()           where that is stored; kResident: by a kernel that has the rest on chip
+//   sample_results()    sums of samples: their place among those of the last pass, and where a row
+//                       of each is stored for each sample
+//   count()             counts the batch; for a cumulative average (a negative momentum), whose
+//                       count all threads read, the module has raised it before
+//   channel_terms()     what pass kPasses sums over the channels, in programs that have it
+//   scratch()           what a pass leaves in the workspace: the pass, where, of what, and whether
+//                       every schedule needs it
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -98,7 +112,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
     k.bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), conv_bias_ptr, true, &Channel::conv_bias_v);
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -129,7 +142,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       y.y_v = times_scaling_factor_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -143,7 +155,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       k.bn_center_v = k.bn_mean_v - k.conv_bias_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -152,7 +163,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
           + k.bn_factor_v * k.bn_variance_v * k.bn_bessel_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(bn_mean_ptr, &Channel::bn_mean_v);
@@ -165,22 +175,19 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       }
     }
   }
-  // Counts the batch. Where all threads read the count, for a cumulative average (a negative
-  // momentum), the module has raised it before.
   template <int kPass> FUSEGEN_DEVICE void count() const {
     if constexpr (kPass == 0) {
       if (bn_momentum_v >= 0
           && bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), bn_scale_ptr, Unit::kChannel, false);
     f(Index<0>(), bn_center_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 12;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 12;
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
   static constexpr unsigned kTileReads = mask_of(Read::conv_result_v);
 };
@@ -237,7 +244,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
     k.inverse_count_v = reciprocal(Acc(rows));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0, 1>(), conv_bias_ptr, true, &Channel::conv_bias_v);
     f(InPasses<1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -270,7 +276,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       y.grad_conv_result_v = d_conv_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -281,7 +286,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       k.bn_grad_mean_v = k.grad_bn_bias_v * k.inverse_count_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -289,7 +293,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       k.grad_conv_bias_v = k.bn_hat_grad_y_sum_v * k.bn_weight_v * scaling_factor_v * Acc(0);
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_conv_bias_ptr, &Channel::grad_conv_bias_v);
@@ -301,14 +304,13 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       }
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), bn_grad_slope_ptr, Unit::kChannel, false);
     f(Index<0>(), bn_grad_mean_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 13;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 13;
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
   static constexpr unsigned kTileReads = kAllReads;
 };
@@ -350,7 +352,6 @@ struct EvalForward : ProgramOf<EvalForwardArguments> {
     Acc conv_bias_v, bn_weight_v, bn_bias_v, bn_running_mean_v, bn_running_var_v, bn_scale_v,
         bn_center_v, bn_shift_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), conv_bias_ptr, true, &Channel::conv_bias_v);
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -372,8 +373,8 @@ struct EvalForward : ProgramOf<EvalForwardArguments> {
     y.y_v = times_scaling_factor_v;
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 8;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 8;
 };
 
 }  // namespace
@@ -418,7 +419,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     Acc conv_bias_v, bn_weight_v, bn_running_mean_v, bn_running_var_v, bn_rstd_v, bn_center_v,
         d_bn_scale_v, grad_conv_bias_v, grad_bn_weight_v, grad_bn_bias_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), conv_bias_ptr, true, &Channel::conv_bias_v);
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -442,7 +442,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     term.bn_centered_grad_y_sum_v = x.grad_y_v * bn_centered_v;
     y.grad_conv_result_v = x.grad_y_v * k.d_bn_scale_v;
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -452,7 +451,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
       k.grad_conv_bias_v = total.grad_y_sum_v * k.bn_rstd_v * k.bn_weight_v * scaling_factor_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_conv_bias_ptr, &Channel::grad_conv_bias_v);
@@ -461,8 +459,8 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     }
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 8;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 8;
 };
 
 }  // namespace

@@ -16,13 +16,27 @@
 // Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
+// Members are initialised from *a, the arguments of the launcher. Read::x_v and Write::x_v are the
+// numbers of the fields of `reads` and `writes`, by which masks name them.
+//
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
-// Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Around it, in the order of a pass:
 //
-// Members are initialised from *a, the arguments of the launcher, one by one.
+//   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
+//                       tensor, where it is, whether it is there, and the value that it becomes
+//   derive_channel()    what follows from these values alone
+//   follow()            what later passes need of the sums of a pass
+//   finish()            what is only stored of them
+//   results()           where that is stored; kResident: by a kernel that has the rest on chip
+//   sample_results()    sums of samples: their place among those of the last pass, and where a row
+//                       of each is stored for each sample
+//   count()             counts the batch; for a cumulative average (a negative momentum), whose
+//                       count all threads read, the module has raised it before
+//   channel_terms()     what pass kPasses sums over the channels, in programs that have it
+//   scratch()           what a pass leaves in the workspace: the pass, where, of what, and whether
+//                       every schedule needs it
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -65,7 +79,6 @@ struct Forward : ProgramOf<ForwardArguments> {
   struct Channel {
     Acc proj_bias_part1_v, proj_bias_part2_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), proj_bias_part1_ptr, kAddsBias<T>, &Channel::proj_bias_part1_v);
     f(InPasses<0>(), proj_bias_part2_ptr, kAddsBias<T>, &Channel::proj_bias_part2_v);
@@ -80,8 +93,8 @@ struct Forward : ProgramOf<ForwardArguments> {
     y.y_v = gelu_value_v * proj_2_v;
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 2;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 2;
 };
 
 }  // namespace
@@ -122,7 +135,6 @@ struct Backward : ProgramOf<BackwardArguments> {
   struct Channel {
     Acc proj_bias_part1_v, proj_bias_part2_v, grad_proj_bias_part1_v, grad_proj_bias_part2_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), proj_bias_part1_ptr, kAddsBias<T>, &Channel::proj_bias_part1_v);
     f(InPasses<0>(), proj_bias_part2_ptr, kAddsBias<T>, &Channel::proj_bias_part2_v);
@@ -146,7 +158,6 @@ struct Backward : ProgramOf<BackwardArguments> {
     y.grad_proj_product_part1_v = d_proj_2_v;
     y.grad_proj_product_part2_v = d_proj_3_v;
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -154,7 +165,6 @@ struct Backward : ProgramOf<BackwardArguments> {
       k.grad_proj_bias_part2_v = total.grad_proj_bias_part2_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_proj_bias_part1_ptr, &Channel::grad_proj_bias_part1_v);
@@ -162,8 +172,8 @@ struct Backward : ProgramOf<BackwardArguments> {
     }
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 4;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 4;
 };
 
 }  // namespace

@@ -16,13 +16,27 @@
 // Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
+// Members are initialised from *a, the arguments of the launcher. Read::x_v and Write::x_v are the
+// numbers of the fields of `reads` and `writes`, by which masks name them.
+//
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
-// Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Around it, in the order of a pass:
 //
-// Members are initialised from *a, the arguments of the launcher, one by one.
+//   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
+//                       tensor, where it is, whether it is there, and the value that it becomes
+//   derive_channel()    what follows from these values alone
+//   follow()            what later passes need of the sums of a pass
+//   finish()            what is only stored of them
+//   results()           where that is stored; kResident: by a kernel that has the rest on chip
+//   sample_results()    sums of samples: their place among those of the last pass, and where a row
+//                       of each is stored for each sample
+//   count()             counts the batch; for a cumulative average (a negative momentum), whose
+//                       count all threads read, the module has raised it before
+//   channel_terms()     what pass kPasses sums over the channels, in programs that have it
+//   scratch()           what a pass leaves in the workspace: the pass, where, of what, and whether
+//                       every schedule needs it
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -98,7 +112,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
     k.batch_norm_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(InPasses<0>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
@@ -130,7 +143,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       y.y_v = relu_value_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -145,7 +157,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       k.batch_norm_center_v = k.batch_norm_mean_v - k.gemm_bias_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -155,7 +166,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
           + k.batch_norm_factor_v * k.batch_norm_variance_v * k.batch_norm_bessel_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(batch_norm_mean_ptr, &Channel::batch_norm_mean_v);
@@ -168,22 +178,19 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       }
     }
   }
-  // Counts the batch. Where all threads read the count, for a cumulative average (a negative
-  // momentum), the module has raised it before.
   template <int kPass> FUSEGEN_DEVICE void count() const {
     if constexpr (kPass == 0) {
       if (batch_norm_momentum_v >= 0
           && batch_norm_num_batches_tracked_ptr != nullptr) ++*batch_norm_num_batches_tracked_ptr;
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), batch_norm_scale_ptr, Unit::kChannel, false);
     f(Index<0>(), batch_norm_center_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 11;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 11;
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
   static constexpr unsigned kTileReads = mask_of(Read::gemm_product_v);
 };
@@ -236,7 +243,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
     k.inverse_count_v = reciprocal(Acc(rows));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0, 1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(InPasses<0, 1>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
@@ -253,7 +259,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
     k.batch_norm_center_v = k.batch_norm_mean_v - k.gemm_bias_v;
   }
 
-  // Values of an element that kernels may cache for later passes.
   FUSEGEN_CACHED((d_batch_norm_v, Acc))
   static constexpr unsigned kCachedInShared[kPasses] = {0, mask_of(InCache::d_batch_norm_v)};
 
@@ -282,7 +287,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       y.grad_gemm_product_v = d_gemm_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -294,7 +298,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       k.batch_norm_grad_mean_v = k.grad_batch_norm_bias_v * k.inverse_count_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -302,7 +305,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       k.grad_gemm_bias_v = k.grad_batch_norm_weight_v * k.batch_norm_weight_v * Acc(0);
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);
@@ -314,14 +316,13 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       }
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), batch_norm_grad_slope_ptr, Unit::kChannel, false);
     f(Index<0>(), batch_norm_grad_mean_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 12;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 12;
   static constexpr int kChannelValuesBy[kPasses] = {3, 5};
   static constexpr unsigned kTileReads = mask_of(Read::gemm_product_v);
 };
@@ -359,7 +360,6 @@ struct EvalForward : ProgramOf<EvalForwardArguments> {
     Acc gemm_bias_v, batch_norm_weight_v, batch_norm_bias_v, batch_norm_running_mean_v,
         batch_norm_running_var_v, batch_norm_scale_v, batch_norm_center_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(InPasses<0>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
@@ -383,8 +383,8 @@ struct EvalForward : ProgramOf<EvalForwardArguments> {
     y.y_v = relu_value_v;
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 7;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 7;
 };
 
 }  // namespace
@@ -427,7 +427,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
         batch_norm_running_var_v, batch_norm_rstd_v, batch_norm_scale_v, batch_norm_center_v,
         grad_gemm_bias_v, grad_batch_norm_weight_v, grad_batch_norm_bias_v;
   };
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(InPasses<0>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
@@ -458,7 +457,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     term.batch_norm_centered_d_batch_norm_sum_v = batch_norm_centered_v * d_batch_norm_v;
     y.grad_gemm_product_v = d_batch_norm_v * k.batch_norm_scale_v;
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -468,7 +466,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
       k.grad_gemm_bias_v = k.grad_batch_norm_bias_v * k.batch_norm_rstd_v * k.batch_norm_weight_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);
@@ -477,8 +474,8 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     }
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 9;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 9;
 };
 
 }  // namespace

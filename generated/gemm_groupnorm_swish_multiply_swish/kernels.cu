@@ -17,13 +17,27 @@
 // Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
+// Members are initialised from *a, the arguments of the launcher. Read::x_v and Write::x_v are the
+// numbers of the fields of `reads` and `writes`, by which masks name them.
+//
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
-// Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Around it, in the order of a pass:
 //
-// Members are initialised from *a, the arguments of the launcher, one by one.
+//   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
+//                       tensor, where it is, whether it is there, and the value that it becomes
+//   derive_channel()    what follows from these values alone
+//   follow()            what later passes need of the sums of a pass
+//   finish()            what is only stored of them
+//   results()           where that is stored; kResident: by a kernel that has the rest on chip
+//   sample_results()    sums of samples: their place among those of the last pass, and where a row
+//                       of each is stored for each sample
+//   count()             counts the batch; for a cumulative average (a negative momentum), whose
+//                       count all threads read, the module has raised it before
+//   channel_terms()     what pass kPasses sums over the channels, in programs that have it
+//   scratch()           what a pass leaves in the workspace: the pass, where, of what, and whether
+//                       every schedule needs it
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -85,14 +99,12 @@ struct Forward : ProgramOf<ForwardArguments> {
     k.inverse_group_length = Acc(1) / Acc(group_length);
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0, 1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(InPasses<1>(), group_norm_weight_ptr, true, &Channel::group_norm_weight_v);
     f(InPasses<1>(), group_norm_bias_ptr, true, &Channel::group_norm_bias_v);
     f(InPasses<1>(), multiply_weight_ptr, true, &Channel::multiply_weight_v);
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
       f(InPasses<1>(), group_norm_mean_ptr, true, &Group::group_norm_mean_v);
@@ -100,7 +112,6 @@ struct Forward : ProgramOf<ForwardArguments> {
     }
   }
 
-  // Values of an element that kernels may cache for later passes.
   FUSEGEN_CACHED((gemm_v, Acc))
   static constexpr unsigned kCachedInRegisters[kPasses] = {0, mask_of(InCache::gemm_v)};
 
@@ -126,7 +137,6 @@ struct Forward : ProgramOf<ForwardArguments> {
       y.y_v = silu_value_2_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -135,7 +145,6 @@ struct Forward : ProgramOf<ForwardArguments> {
       k.group_norm_rstd_v = rsqrt(group_norm_variance_v + group_norm_eps_v);
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(group_norm_mean_ptr, &Group::group_norm_mean_v);
@@ -143,8 +152,8 @@ struct Forward : ProgramOf<ForwardArguments> {
     }
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 4;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 4;
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 4, kRowValues = 10;
 };
@@ -212,14 +221,12 @@ struct Backward : ProgramOf<BackwardArguments> {
     k.inverse_count_v = reciprocal(Acc(group_length));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0, 1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(InPasses<0, 1>(), group_norm_weight_ptr, true, &Channel::group_norm_weight_v);
     f(InPasses<0, 1>(), group_norm_bias_ptr, true, &Channel::group_norm_bias_v);
     f(InPasses<0, 1>(), multiply_weight_ptr, true, &Channel::multiply_weight_v);
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
     f(InPasses<0, 1>(), group_norm_mean_ptr, true, &Group::group_norm_mean_v);
     f(InPasses<0, 1>(), group_norm_rstd_ptr, true, &Group::group_norm_rstd_v);
@@ -229,7 +236,6 @@ struct Backward : ProgramOf<BackwardArguments> {
     }
   }
 
-  // Values of an element that kernels may cache for later passes.
   FUSEGEN_CACHED(
       (silu_value_v, Acc)
       (d_times_multiply_weight_v, Acc)
@@ -286,7 +292,6 @@ struct Backward : ProgramOf<BackwardArguments> {
       y.grad_gemm_product_v = d_gemm_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -294,7 +299,6 @@ struct Backward : ProgramOf<BackwardArguments> {
       k.group_norm_grad_mean_v = total.d_group_norm_hat_sum_v * k.inverse_count_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 1) {
@@ -304,7 +308,6 @@ struct Backward : ProgramOf<BackwardArguments> {
       k.grad_multiply_weight_v = total.grad_multiply_weight_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       if constexpr (!kResident) {
@@ -319,14 +322,13 @@ struct Backward : ProgramOf<BackwardArguments> {
       f(grad_multiply_weight_ptr, &Channel::grad_multiply_weight_v);
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), group_norm_grad_slope_ptr, Unit::kGroup, false);
     f(Index<0>(), group_norm_grad_mean_ptr, Unit::kGroup, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 8;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 8;
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 4, kRowValues = 22;
 };

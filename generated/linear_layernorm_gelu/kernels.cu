@@ -15,13 +15,27 @@
 // Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
+// Members are initialised from *a, the arguments of the launcher. Read::x_v and Write::x_v are the
+// numbers of the fields of `reads` and `writes`, by which masks name them.
+//
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
-// Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Around it, in the order of a pass:
 //
-// Members are initialised from *a, the arguments of the launcher, one by one.
+//   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
+//                       tensor, where it is, whether it is there, and the value that it becomes
+//   derive_channel()    what follows from these values alone
+//   follow()            what later passes need of the sums of a pass
+//   finish()            what is only stored of them
+//   results()           where that is stored; kResident: by a kernel that has the rest on chip
+//   sample_results()    sums of samples: their place among those of the last pass, and where a row
+//                       of each is stored for each sample
+//   count()             counts the batch; for a cumulative average (a negative momentum), whose
+//                       count all threads read, the module has raised it before
+//   channel_terms()     what pass kPasses sums over the channels, in programs that have it
+//   scratch()           what a pass leaves in the workspace: the pass, where, of what, and whether
+//                       every schedule needs it
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -81,13 +95,11 @@ struct Forward : ProgramOf<ForwardArguments> {
     k.inverse_row_length = Acc(1) / Acc(channels);
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0, 1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
     f(InPasses<1>(), norm_weight_ptr, true, &Channel::norm_weight_v);
     f(InPasses<1>(), norm_bias_ptr, true, &Channel::norm_bias_v);
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
       f(InPasses<1>(), norm_mean_ptr, true, &Row::norm_mean_v);
@@ -95,7 +107,6 @@ struct Forward : ProgramOf<ForwardArguments> {
     }
   }
 
-  // Values of an element that kernels may cache for later passes.
   FUSEGEN_CACHED((linear_v, Acc))
   static constexpr unsigned kCachedInRegisters[kPasses] = {0, mask_of(InCache::linear_v)};
 
@@ -118,7 +129,6 @@ struct Forward : ProgramOf<ForwardArguments> {
       y.y_v = gelu_value_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -127,7 +137,6 @@ struct Forward : ProgramOf<ForwardArguments> {
       k.norm_rstd_v = rsqrt(norm_variance_v + norm_eps_v);
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(norm_mean_ptr, &Row::norm_mean_v);
@@ -135,8 +144,8 @@ struct Forward : ProgramOf<ForwardArguments> {
     }
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 3;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 3;
   static constexpr int kRowTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 3, kRowValues = 7;
 };
@@ -194,13 +203,11 @@ struct Backward : ProgramOf<BackwardArguments> {
     k.inverse_count_v = reciprocal(Acc(channels));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0, 1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
     f(InPasses<0, 1>(), norm_weight_ptr, true, &Channel::norm_weight_v);
     f(InPasses<0, 1>(), norm_bias_ptr, true, &Channel::norm_bias_v);
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
     f(InPasses<0, 1>(), norm_mean_ptr, true, &Row::norm_mean_v);
     f(InPasses<0, 1>(), norm_rstd_ptr, true, &Row::norm_rstd_v);
@@ -210,7 +217,6 @@ struct Backward : ProgramOf<BackwardArguments> {
     }
   }
 
-  // Values of an element that kernels may cache for later passes.
   FUSEGEN_CACHED((d_norm_v, Acc) (d_norm_weight_v, Acc))
   static constexpr unsigned kCachedInRegisters[kPasses] =
       {0, mask_of(InCache::d_norm_v, InCache::d_norm_weight_v)};
@@ -247,7 +253,6 @@ struct Backward : ProgramOf<BackwardArguments> {
       y.grad_linear_product_v = d_linear_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -255,7 +260,6 @@ struct Backward : ProgramOf<BackwardArguments> {
       k.norm_grad_mean_v = total.d_norm_hat_sum_v * k.inverse_count_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 1) {
@@ -264,7 +268,6 @@ struct Backward : ProgramOf<BackwardArguments> {
       k.grad_norm_bias_v = total.grad_norm_bias_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       if constexpr (!kResident) {
@@ -278,14 +281,13 @@ struct Backward : ProgramOf<BackwardArguments> {
       f(grad_norm_bias_ptr, &Channel::grad_norm_bias_v);
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), norm_grad_slope_ptr, Unit::kRow, false);
     f(Index<0>(), norm_grad_mean_ptr, Unit::kRow, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 6;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 6;
   static constexpr int kRowTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 15;
 };

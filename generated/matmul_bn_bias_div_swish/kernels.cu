@@ -17,13 +17,27 @@
 // Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
+// Members are initialised from *a, the arguments of the launcher. Read::x_v and Write::x_v are the
+// numbers of the fields of `reads` and `writes`, by which masks name them.
+//
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
-// Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Around it, in the order of a pass:
 //
-// Members are initialised from *a, the arguments of the launcher, one by one.
+//   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
+//                       tensor, where it is, whether it is there, and the value that it becomes
+//   derive_channel()    what follows from these values alone
+//   follow()            what later passes need of the sums of a pass
+//   finish()            what is only stored of them
+//   results()           where that is stored; kResident: by a kernel that has the rest on chip
+//   sample_results()    sums of samples: their place among those of the last pass, and where a row
+//                       of each is stored for each sample
+//   count()             counts the batch; for a cumulative average (a negative momentum), whose
+//                       count all threads read, the module has raised it before
+//   channel_terms()     what pass kPasses sums over the channels, in programs that have it
+//   scratch()           what a pass leaves in the workspace: the pass, where, of what, and whether
+//                       every schedule needs it
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -101,7 +115,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
     k.inverse_divide_value_v = reciprocal(divide_value_v);
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -134,7 +147,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       y.y_v = silu_value_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -148,7 +160,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       k.bn_center_v = k.bn_mean_v - k.matmul_bias_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -157,7 +168,6 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
           + k.bn_factor_v * k.bn_variance_v * k.bn_bessel_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(bn_mean_ptr, &Channel::bn_mean_v);
@@ -170,22 +180,19 @@ struct TrainForward : ProgramOf<TrainForwardArguments> {
       }
     }
   }
-  // Counts the batch. Where all threads read the count, for a cumulative average (a negative
-  // momentum), the module has raised it before.
   template <int kPass> FUSEGEN_DEVICE void count() const {
     if constexpr (kPass == 0) {
       if (bn_momentum_v >= 0
           && bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
     }
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), bn_scale_ptr, Unit::kChannel, false);
     f(Index<0>(), bn_center_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 12;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 12;
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
   static constexpr unsigned kTileReads = mask_of(Read::matmul_product_v);
 };
@@ -248,7 +255,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
     k.inverse_count_v = reciprocal(Acc(rows));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0, 1>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
     f(InPasses<0, 1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -267,7 +273,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
     k.bn_shift_v = (k.bn_bias_v + k.bias_v) * k.inverse_divide_value_v;
   }
 
-  // Values of an element that kernels may cache for later passes.
   FUSEGEN_CACHED((d_over_divide_value_v, Acc))
   static constexpr unsigned kCachedInShared[kPasses] = {0, mask_of(InCache::d_over_divide_value_v)};
 
@@ -295,7 +300,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       y.grad_matmul_product_v = d_matmul_v;
     }
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -306,7 +310,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       k.bn_grad_mean_v = k.d_over_divide_value_sum_v * k.inverse_count_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -320,7 +323,6 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       k.grad_bias_v = total.d_over_divide_value_sum_sum_v * k.inverse_divide_value_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_matmul_bias_ptr, &Channel::grad_matmul_bias_v);
@@ -336,20 +338,18 @@ struct TrainBackward : ProgramOf<TrainBackwardArguments> {
       f(grad_bias_ptr, &Scalars::grad_bias_v);
     }
   }
-  // What pass kPasses sums over the channels.
   static constexpr bool kReducesChannels = true;
   template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& term) const {
     term.d_over_divide_value_sum_sum_v = k.d_over_divide_value_sum_v;
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), d_over_divide_value_sum_ptr, Unit::kChannel, true);
     f(Index<0>(), bn_grad_slope_ptr, Unit::kChannel, false);
     f(Index<0>(), bn_grad_mean_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 13;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 13;
   static constexpr int kChannelValuesBy[kPasses] = {3, 5};
   static constexpr unsigned kTileReads = mask_of(Read::matmul_product_v);
 };
@@ -423,7 +423,6 @@ struct EvalForward : ProgramOf<EvalForwardArguments> {
     k.inverse_divide_value_v = reciprocal(divide_value_v);
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -447,8 +446,8 @@ struct EvalForward : ProgramOf<EvalForwardArguments> {
     y.y_v = silu_value_v;
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 8;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 8;
 };
 
 }  // namespace
@@ -507,7 +506,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     k.inverse_divide_value_v = reciprocal(divide_value_v);
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
     f(InPasses<0>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -541,14 +539,12 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
     term.bn_centered_d_over_divide_value_sum_v = bn_centered_v * d_over_divide_value_v;
     y.grad_matmul_product_v = d_over_divide_value_v * k.bn_scale_v;
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.d_over_divide_value_sum_v = total.d_over_divide_value_sum_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -563,7 +559,6 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
       k.grad_bias_v = total.d_over_divide_value_sum_sum_v * k.inverse_divide_value_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_matmul_bias_ptr, &Channel::grad_matmul_bias_v);
@@ -575,18 +570,16 @@ struct EvalBackward : ProgramOf<EvalBackwardArguments> {
       f(grad_bias_ptr, &Scalars::grad_bias_v);
     }
   }
-  // What pass kPasses sums over the channels.
   static constexpr bool kReducesChannels = true;
   template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& term) const {
     term.d_over_divide_value_sum_sum_v = k.d_over_divide_value_sum_v;
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), d_over_divide_value_sum_ptr, Unit::kChannel, true);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 10;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 10;
 };
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:

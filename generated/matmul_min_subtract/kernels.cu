@@ -15,13 +15,27 @@
 // Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
+// Members are initialised from *a, the arguments of the launcher. Read::x_v and Write::x_v are the
+// numbers of the fields of `reads` and `writes`, by which masks name them.
+//
 // In element(), x has the elements that are read, y those that are stored, and k what is known
 // besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Read::x_v and Write::x_v are the numbers of fields, from 0 on.
-// Pass kPasses, where there is one, sums over the channels.
+// results of that type can show. Around it, in the order of a pass:
 //
-// Members are initialised from *a, the arguments of the launcher, one by one.
+//   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
+//                       tensor, where it is, whether it is there, and the value that it becomes
+//   derive_channel()    what follows from these values alone
+//   follow()            what later passes need of the sums of a pass
+//   finish()            what is only stored of them
+//   results()           where that is stored; kResident: by a kernel that has the rest on chip
+//   sample_results()    sums of samples: their place among those of the last pass, and where a row
+//                       of each is stored for each sample
+//   count()             counts the batch; for a cumulative average (a negative momentum), whose
+//                       count all threads read, the module has raised it before
+//   channel_terms()     what pass kPasses sums over the channels, in programs that have it
+//   scratch()           what a pass leaves in the workspace: the pass, where, of what, and whether
+//                       every schedule needs it
 //
 // A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
@@ -71,7 +85,6 @@ struct Forward : ProgramOf<ForwardArguments> {
     k.constant_v = Acc(widen(read(constant_ptr)));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
   }
@@ -84,8 +97,8 @@ struct Forward : ProgramOf<ForwardArguments> {
     y.y_v = minus_constant_v;
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 1;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 1;
 };
 
 }  // namespace
@@ -132,7 +145,6 @@ struct Backward : ProgramOf<BackwardArguments> {
     k.constant_v = Acc(widen(read(constant_ptr)));
     return k;
   }
-  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(InPasses<0>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
     if constexpr (kFrom > 0) {
@@ -153,14 +165,12 @@ struct Backward : ProgramOf<BackwardArguments> {
     term.grad_linear_bias_v = d_linear_v;
     y.grad_linear_product_v = d_linear_v;
   }
-  // What later passes need of the sums.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
       k.d_constant_2_sum_v = total.d_constant_2_sum_v;
     }
   }
-  // What is only stored of them.
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
@@ -170,7 +180,6 @@ struct Backward : ProgramOf<BackwardArguments> {
       k.grad_constant_v = total.grad_constant_v;
     }
   }
-  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_linear_bias_ptr, &Channel::grad_linear_bias_v);
@@ -180,18 +189,16 @@ struct Backward : ProgramOf<BackwardArguments> {
       f(grad_constant_ptr, &Scalars::grad_constant_v);
     }
   }
-  // What pass kPasses sums over the channels.
   static constexpr bool kReducesChannels = true;
   template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& term) const {
     term.grad_constant_v = k.d_constant_2_sum_v;
   }
-  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), d_constant_2_sum_ptr, Unit::kChannel, true);
   }
 
-  // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 3;  // of a column in a thread
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 3;
 };
 
 }  // namespace
