@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +24,7 @@ from fusegen.emulate.launchers import Kernels
 from fusegen.emulate.precompiled import precompiled
 from fusegen.paths import AUTOGRAD, MODULE_SOURCE, SUPPORT
 from fusegen.render.includes import included_files
-from fusegen.render.manifest import MANIFEST, listed_sources, manifest_text
+from fusegen.render.manifest import MANIFEST, digest, listed_sources, manifest_text, read_manifest
 
 # Held while a package is imported: a thread that finds one finds the whole of it.
 _importing = threading.RLock()
@@ -60,7 +60,7 @@ def emulate_package(
         text = (package / "__init__.py").read_bytes()
         copy = cache / f"{package.name}-{_digest(text)}"
         copy.mkdir(parents=True, exist_ok=True)
-        (copy / "__init__.py").write_bytes(text)
+        _write_module(copy, text, {})
         return _import(name, copy / "__init__.py")
     defines = [*defines, *(["FUSEGEN_VERIFICATION"] if verification else [])]
     directory, support = package.parent.resolve(), package.parent / SUPPORT
@@ -69,13 +69,13 @@ def emulate_package(
     sources = included_files(package / "bindings.cpp", package.parent)
     binding = _read(*(package.parent / path for path in sources), *_module_sources(support)) + kernels.key.encode()
     sources_digest = sources_of(package)
-    key = _digest(binding + "".join([sources_digest, *map(str, libraries)]).encode())
+    text = (package / "__init__.py").read_bytes().replace(b'device="cuda"', b'device="cpu"')
+    key = _digest(binding + text + "".join([sources_digest, *map(str, libraries)]).encode())
     copy = cache / f"{package.name}-{key}"
     copy.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / f"{SUPPORT}.lock"):  # other processes that use the cache want the same
         python_module = _build_module(support, cache / SUPPORT)
         _build_autograd(support, cache / SUPPORT)
-        _list_sources(copy, sources_digest)
     if not (copy / "_C.so").exists():
         linked = [python_module, *libraries]
         with _replacing(copy / "binding.cpp") as written:
@@ -85,17 +85,20 @@ def emulate_package(
             copy / "binding.cpp", support, linked, copy / "_C.so", cache, flags, sources_flags(sources_digest)
         )
     kernels.register()
-    source = (package / "__init__.py").read_text(encoding="utf-8")
-    (copy / "__init__.py").write_text(source.replace('device="cuda"', 'device="cpu"'), encoding="utf-8")
+    _write_module(copy, text, {copy.name: sources_digest})
     return _import(name, copy / "__init__.py")
 
 
-def _list_sources(copy: Path, digest: str) -> None:
-    """What the library of a copy is compiled from, for the copy to compare, where it looks for that."""
-    manifest = copy.parent / MANIFEST
-    listed = listed_sources(manifest.read_bytes() if manifest.exists() else None)
-    with _replacing(manifest) as written:
-        written.write_text(manifest_text({}, {**listed, copy.name: digest}), encoding="utf-8")
+def _write_module(copy: Path, text: bytes, sources: Mapping[str, str]) -> None:
+    """__init__.py of a copy, listed where the copy looks for that, with the digest of its library's sources."""
+    with _replacing(copy / "__init__.py") as written:
+        written.write_bytes(text)
+    with FileLock(copy.parent / f"{MANIFEST}.lock"):
+        files = read_manifest(copy.parent) | {f"{copy.name}/__init__.py": digest(text)}
+        manifest = copy.parent / MANIFEST
+        listed = listed_sources(manifest.read_bytes() if manifest.exists() else None)
+        with _replacing(manifest) as written:
+            written.write_text(manifest_text(files, {**listed, **sources}), encoding="utf-8")
 
 
 def _regions(package: Path) -> list[Path]:

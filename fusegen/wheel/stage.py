@@ -11,7 +11,7 @@ from fusegen.build import Request, build_extensions
 from fusegen.build.key import OUTPUT
 from fusegen.build.progress import shown
 from fusegen.plan.module import ModulePlan, compiled
-from fusegen.render.manifest import MANIFEST, manifest_text
+from fusegen.render.manifest import MANIFEST, digest, manifest_text
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
 from fusegen.render.support import library_digests
@@ -43,10 +43,11 @@ def stage(
 
 
 def _manifest(rendered: Files, directory: Path) -> Path:
-    """A manifest of what these libraries are compiled from: none of their sources is shipped."""
+    """A manifest of the Python files, and of what the libraries are compiled from: none of these sources is shipped."""
     found = directory / _SHIPPED / MANIFEST
     found.parent.mkdir(exist_ok=True)
-    found.write_text(manifest_text({}, library_digests(rendered)), encoding="utf-8")
+    digests = {path: digest(rendered[path].encode()) for path in _python(rendered)}
+    found.write_text(manifest_text(digests, library_digests(rendered)), encoding="utf-8")
     return found
 
 
@@ -58,5 +59,8 @@ def build_requests(plans: Sequence[ModulePlan], directory: Path, targets: Sequen
 def shipped_paths(plans: Sequence[ModulePlan], rendered: Files) -> list[str]:
     """The paths of what runs, sorted: Python files, compiled libraries and the manifest that has the digests of these,
     without CUDA sources and plans."""
-    python = [path for path in rendered if path.endswith((".py", "/py.typed"))]
-    return sorted([*python, MANIFEST, *(f"{plan.spec.name}/{OUTPUT}" for plan in compiled(plans))])
+    return sorted([*_python(rendered), MANIFEST, *(f"{plan.spec.name}/{OUTPUT}" for plan in compiled(plans))])
+
+
+def _python(rendered: Files) -> list[str]:
+    return [path for path in rendered if path.endswith((".py", "/py.typed"))]

@@ -1,6 +1,7 @@
 """The compiled library of a generated package, which has its ops: imported and loaded once."""
 
 import functools
+import hashlib
 import json
 import os
 import sys
@@ -37,7 +38,8 @@ class Package:
             for each in row.items():
                 self._modes.setdefault(each, mode)
         self._module = module
-        self.library = Path(file).with_name("_C.so")
+        self.file = Path(file)
+        self.library = self.file.with_name("_C.so")
         import_once(module, Path(file).resolve())
         self.built = self.library.exists()
 
@@ -46,15 +48,17 @@ class Package:
         """The digest of the library's sources that the manifest has: part of every op's name.
 
         So a library of other sources is noticed, and packages of one name live together in a
-        process: they share their ops where they are alike. Raises ImportError where no manifest has it.
+        process: they share their ops where they are alike. Raises ImportError where no manifest has
+        it, and where it lists another text of the package.
         """
-        manifest = self.library.parents[1] / "manifest.json"
-        try:
-            return json.loads(manifest.read_bytes())["sources"][self.library.parent.name]
-        except (OSError, ValueError, KeyError, TypeError):
+        manifest = _manifest_of(self.file)
+        found = _listed(manifest, "sources", self.file.parent.name)
+        if found is None:
             raise ImportError(
                 f"{manifest} does not say what {self.library} is to be built from: {self.command()}"
-            ) from None
+            )
+        require_listed(self.file, self.command())
+        return found
 
     def find_op(self, function):
         """torch.ops.fusegen.<name>_<function>_<sources>, loaded if it has to be.
@@ -85,6 +89,33 @@ class Package:
             f"{self.name} has no second derivative: use create_graph=False, or call the module's "
             "fusegen_reference, which is the chain in PyTorch's own operators"
         )
+
+
+def require_listed(file, command):
+    """Raises ImportError where a manifest lists another text of a package than is in its file.
+
+    Then the text is of another rendering than what is beside it, and module and kernels may compute
+    different chains. Other line endings are the same text. Without a manifest nothing is compared:
+    there a library is refused.
+    """
+    manifest = _manifest_of(file)
+    if not manifest.exists():
+        return
+    digest = hashlib.sha256(file.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+    if _listed(manifest, "files", f"{file.parent.name}/{file.name}") != digest:
+        raise ImportError(f"{file} is not what {manifest} lists: {command}")
+
+
+def _manifest_of(file):
+    return file.parents[1] / "manifest.json"
+
+
+def _listed(manifest, kind, name):
+    """What a manifest has under a name; None where it has nothing, or cannot be read."""
+    try:
+        return json.loads(manifest.read_bytes())[kind][name]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def import_once(module, file):

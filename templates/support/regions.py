@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .dimensions import check_inputs
 from .fused_module import FusedModule, KernelUse
-from .package import import_once
+from .package import import_once, require_listed
 from .parametrised import without_data
 from .precisions import precision_name
 
@@ -39,13 +39,19 @@ def _import_beside(module, name, package):
 
 
 class RegionPackages:
-    """What is known of the packages of a module's regions together."""
+    """What is known of the packages of a module's regions together.
+
+    Raises ImportError where the module or a region is another text than the manifest lists: a
+    region may be of another chain then.
+    """
 
     def __init__(self, name, module, file, regions):
         self.name, self.regions = name, regions
         self.packages = [each._fusegen_package for each in regions]
         self.device = self.packages[0].device
         import_once(module, Path(file).resolve())
+        for each in (Path(file), *(package.file for package in self.packages)):
+            require_listed(each, self.command())
 
     @property
     def built(self):

@@ -16,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.render.manifest import digest, manifest_text  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -60,9 +61,15 @@ def built(tmp_path_factory, emulation_cache):
         place = root / "built" / "generated"
         shutil.copytree(Path(package.__file__).parent, place / "twice")
         shutil.copytree(emulation_cache / "support", place / "support")
-        shutil.copy(root / "manifest.json", place)
+        _list(place, json.loads((root / "manifest.json").read_bytes())["sources"])
         found[activation] = place
     return found
+
+
+def _list(place: Path, sources: dict[str, str]) -> None:
+    """Writes a manifest of the package as it is there."""
+    path = "twice/__init__.py"
+    (place / "manifest.json").write_text(manifest_text({path: digest((place / path).read_bytes())}, sources))
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +153,23 @@ assert "generated.twice" not in sys.modules
 """
     said = run(code, tmp_path)
     assert "_C.so was built from other sources than these: run `fusegen build specs/twice.yaml`" in said
+
+
+def test_a_module_of_another_text_than_the_manifest_lists_is_refused(built, run, tmp_path) -> None:
+    """As of another rendering than the library: PyTorch's operators would compute another chain than kernels do."""
+    shutil.copytree(built["tanh"], tmp_path / "generated")
+    file = tmp_path / "generated" / "twice" / "__init__.py"
+    text = file.read_bytes()
+    code = """
+try:
+    imported("generated.twice", sys.argv[1])
+except ImportError as error:
+    print(error)
+"""
+    file.write_bytes((built["relu"] / "twice" / "__init__.py").read_bytes())
+    assert "manifest.json lists: run `fusegen build specs/twice.yaml`" in run(code, tmp_path)
+    file.write_bytes(text.replace(b"\n", b"\r\n"))
+    assert run(code, tmp_path) == ""
 
 
 def test_an_autograd_library_of_another_source_is_told_and_not_used(built, run, tmp_path) -> None:

@@ -164,3 +164,18 @@ def test_a_package_that_is_not_built_runs_on_the_cpu(block) -> None:
     torch.testing.assert_close(module(x, shift), reference.eval()(x, shift))
     use = module.fusegen_kernels(x, shift)
     assert not use and "the input is on cpu" in use.reason
+
+
+@pytest.mark.parametrize("stale", ["region_block", "region_block_norm"])
+def test_a_module_and_regions_of_two_renderings_are_refused(block, tmp_path, stale: str) -> None:
+    """One kept of another chain, as a merge may leave it, beside a manifest of the rest."""
+    (tmp_path / "region_block.yaml").write_text(BLOCK.replace("op: add, input: shift", "op: sub, input: shift"))
+    plan = planned_file(tmp_path / "region_block.yaml")
+    write_files(render_all([plan]), tmp_path / "mixed")
+    kept = (block[1] / stale / "__init__.py").read_bytes()
+    assert (tmp_path / "mixed" / stale / "__init__.py").read_bytes() != kept
+    (tmp_path / "mixed" / stale / "__init__.py").write_bytes(kept)
+    with pytest.raises(
+        ImportError, match=f"{stale}/__init__.py is not what .*run `fusegen build specs/region_block.yaml`"
+    ):
+        load("region_block", tmp_path / "mixed")

@@ -74,6 +74,15 @@ def test_its_libraries_are_for_the_chosen_target(files: dict[str, bytes]) -> Non
         assert f"fusegen sources {name} {digest}\0".encode() in library and b"PyInit" not in library
 
 
+def test_its_manifest_lists_its_packages(files: dict[str, bytes]) -> None:
+    """Which an import compares with what is there."""
+    listed = json.loads(files["my_kernels/manifest.json"])["files"]
+    modules = {name: data for name, data in files.items() if re.fullmatch(r"my_kernels/\w+/__init__.py", name)}
+    assert len(modules) > len(NAMES)
+    for name, data in modules.items():
+        assert listed[name.removeprefix("my_kernels/")] == hashlib.sha256(data).hexdigest()
+
+
 def test_its_metadata(files: dict[str, bytes]) -> None:
     metadata = pytest.importorskip("packaging.metadata")
     found = metadata.Metadata.from_email(files[f"{INFO}/METADATA"], validate=True)
