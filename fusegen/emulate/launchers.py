@@ -71,9 +71,11 @@ class Kernels:
         self.key = self._key()
 
     def address(self, mode: int, name: str) -> int | None:
-        """The launcher of this name in one dtype mode. Raises RuntimeError where the source is no longer what it was,
-        and EmulationBuildError."""
+        """The launcher of this name in one dtype mode; for a negative one, in any: it copies bits. Raises RuntimeError
+        where the source is no longer what it was, and EmulationBuildError."""
         with self.lock:
+            if mode < 0:
+                mode = next(iter(self.libraries), 0)
             if mode not in self.libraries:
                 if self._key() != self.key:
                     raise RuntimeError(f"{self.source} was changed after its package was imported")
