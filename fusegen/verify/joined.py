@@ -83,5 +83,5 @@ def of_several_widths(original: type[nn.Module]) -> type[nn.Module]:
 def acts_by_element(module: nn.Module) -> bool:
     """Whether each parameter of the module's own meets values of the result's shape."""
     kind = type(module)
-    of_several = getattr(kind, "is_joined", False) or getattr(kind, "_fusegen_exchanged", ())
+    of_several = getattr(kind, "is_joined", False) or getattr(kind, "_fusegen_transposed", ())
     return not of_several and not hasattr(kind, "_fusegen_chain")

@@ -86,7 +86,7 @@ def compare_steps(
 
 def _of_rows(fused: nn.Module, order: Tensor | slice) -> tuple[Tensor | slice, ...]:
     """An index of the result's dimension of rows, which may come behind the channels."""
-    form: Sequence[object] = getattr(fused, "_fusegen_exchanged", ())
+    form: Sequence[object] = getattr(fused, "_fusegen_transposed", ())
     return (*[slice(None)] * (form.index("rows") if form else 0), order)
 
 
