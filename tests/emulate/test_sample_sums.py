@@ -189,7 +189,7 @@ def test_other_numbers_of_samples_are_refused(built) -> None:
     op, arguments = kept.call
     names = [each.name for each in op._schema.arguments]
     for name, value, message in (
-        ("_shift_rows", 1, "shift_rows: expected 3 to 3, got 1"),
+        ("_shift_rows", 1, "scale_rows: expected 1 to 1, got 3"),
         ("_shift_rows", 4, "shift_rows: expected a divisor of 210, got 4"),
     ):
         changed = list(arguments)

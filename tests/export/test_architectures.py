@@ -12,9 +12,10 @@ torch = pytest.importorskip("torch")
 
 from torch.utils import cpp_extension  # noqa: E402
 
+from fusegen.plan.module import ModulePlan  # noqa: E402
 from fusegen.standalone.inputs import inputs_of_spec  # noqa: E402
 from fusegen.standalone.module import render_standalone  # noqa: E402
-from fusegen.standalone.plan import StandalonePlan, standalone_plan  # noqa: E402
+from fusegen.standalone.plan import standalone_plan  # noqa: E402
 from tests.export.stand_in import Recorder, executed  # noqa: E402
 
 SPEC = Path(__file__).resolve().parents[2] / "specs" / "gemm_multiply_leakyrelu_split.yaml"
@@ -22,9 +23,9 @@ NAME = "TORCH_CUDA_ARCH_LIST"
 
 
 @pytest.fixture(scope="module")
-def split() -> tuple[str, StandalonePlan]:
+def split() -> tuple[str, ModulePlan]:
     plan = standalone_plan(SPEC, ["float32"])
-    return render_standalone(plan, inputs_of_spec(plan)), plan.single
+    return render_standalone(plan, inputs_of_spec(plan)), plan
 
 
 @pytest.mark.parametrize(

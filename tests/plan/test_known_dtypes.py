@@ -49,8 +49,8 @@ def test_what_a_layer_made_beside_an_input(tmp_path) -> None:
     assert len(set(names)) == len(names)
     module = render_package(planned)["known_b/__init__.py"]
     given = sorted(found["b"].chain.further)[0]
-    assert re.search(rf"_key = \(_activation, _parameter, {given}\.dtype, x\.dtype\)", module)
-    assert "(torch.bfloat16, torch.float32, torch.bfloat16, torch.float32): " in module
+    assert re.search(rf"choose_mode\([^)]*, \({given}\.dtype, x\.dtype\)", module)
+    assert "(torch.bfloat16, torch.float32, torch.float32, torch.bfloat16, torch.float32)," in module
 
 
 def test_what_a_norm_made_is_in_float32(tmp_path) -> None:
