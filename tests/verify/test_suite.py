@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 
 import pytest
 
@@ -73,15 +72,23 @@ WRONG_KERNELS = {
 
 @pytest.fixture(scope="module")
 def may_be_wrong(tmp_path_factory, emulation_cache):
-    """A package with all of these in its kernels, compiled once, and what chooses one: its number from 1, or 0."""
+    """A package with all of these in its kernels, and what chooses one: its number from 1, or 0."""
     root, header = tmp_path_factory.mktemp("wrong"), '#include "launchers.h"\n'
     changes = [("{name}/kernels.cu", header, f'extern "C" {{ int fusegen_mutant = 0; }}\n{header}')]
     for number, (path, old, new, _) in enumerate(WRONG_KERNELS.values(), start=1):
         changes.append((path, old, f"(fusegen_mutant == {number} ? ({new}) : ({old}))"))
     subject = emulated(root, emulation_cache, "may_be_wrong", changes)
     source = root / "may_be_wrong" / "may_be_wrong" / "kernels.cu"
-    library = compile_kernels(source, cache=emulation_cache, defines=["FUSEGEN_VERIFICATION"])
-    return subject, functools.partial(choose, library)
+    libraries = [  # of the modes that failed() runs: each has a number of its own
+        compile_kernels(source, cache=emulation_cache, defines=["FUSEGEN_VERIFICATION"], modes=[mode.index])
+        for mode in (subject.plan.modes[0], subject.plan.modes[-1])
+    ]
+
+    def choose_in_all(number: int) -> None:
+        for library in libraries:
+            choose(library, number)
+
+    return subject, choose_in_all
 
 
 @pytest.mark.parametrize("name", [None, *WRONG_KERNELS])
