@@ -115,8 +115,8 @@ def _resolve(key: bytes, mode: int, name: bytes, why: Any) -> int | None:
         return None
     try:
         return kernels.address(mode, name.decode())
-    except Exception as error:
-        why.contents.value = str(error).encode()[: _MOST - 1]
+    except BaseException as error:  # an interruption too: a callback that raises returns no defined address
+        why.contents.value = (str(error) or type(error).__name__).encode()[: _MOST - 1]
         return None
 
 

@@ -44,3 +44,18 @@ def test_a_mode_is_compiled_when_it_is_first_called(tmp_path, emulation_cache, m
     with pytest.raises(RuntimeError, match="kernels.cu was changed after its package was imported"):
         module(x.bfloat16())
     assert modes == [[0]]
+
+
+def test_a_compilation_that_is_interrupted_is_an_error(tmp_path, emulation_cache, monkeypatch) -> None:
+    def interrupted(source, **options):
+        raise KeyboardInterrupt
+
+    write("compiled_when_called", SPEC.replace("softplus", "mish"), tmp_path)
+    module = emulate_package(tmp_path / "compiled_when_called", cache=emulation_cache).CompiledWhenCalled()
+    module.fusegen_strict = True
+    with monkeypatch.context() as patch:
+        patch.setattr(launchers, "compile_kernels", interrupted)
+        with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
+            module(torch.randn(4, 8))
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(module(x), torch.nn.functional.mish(x))
