@@ -20,13 +20,13 @@ from fusegen.bench.rounds import Spread
 from fusegen.bench.shapes import sizes_of
 from fusegen.bench.work import Call
 from fusegen.plan.load import planned_file
-from fusegen.plan.model import Mode
-from fusegen.plan.module import ModulePlan
-from fusegen.verify.drawn import Replayed
-from fusegen.verify.joined import apart
-from fusegen.verify.packages import open_subject
-from fusegen.verify.sizes import LARGE, SMALL
-from fusegen.verify.subject import Subject
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.programs.model import Mode
+from fusegen.plan.sizes.chain_sizes import LARGE, SMALL
+from fusegen.verify.runs.concat_outputs import separate_outputs
+from fusegen.verify.runs.dropout_replay import Replayed
+from fusegen.verify.subjects.packages import open_subject
+from fusegen.verify.subjects.subject import Subject
 from fusegen.verify.suite import Suite
 
 FORWARD, STEP = "forward", "step"
@@ -119,7 +119,7 @@ def results(found: Any) -> tuple[Tensor, ...]:
 def pair(subject: Subject, mode: Mode) -> Pair:
     """At full size, as users have them: with results apart from each other, and dropouts that draw for themselves."""
     fused, eager, inputs = subject.pair(sizes_of(subject.plan, TYPICAL), mode, 0)
-    fused, eager = apart(fused), apart(eager)
+    fused, eager = separate_outputs(fused), separate_outputs(eager)
     subject.fix_targets((fused, eager), inputs)
     for each in eager.modules():
         if isinstance(each, Replayed):

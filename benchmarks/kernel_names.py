@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.plan.kinds import KERNELS
+from fusegen.plan.launches.kinds import KERNELS
 
 KINDS = tuple(KERNELS)
 WITHOUT_PASS = ("l2", "sample_reduction", "scalar_reduction")

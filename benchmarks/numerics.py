@@ -17,10 +17,10 @@ from numerics_page import read_rows, write_page, write_rows
 from subjects import CHAINS, SEEDS
 
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
-from fusegen.verify.findings import Report
-from fusegen.verify.packages import open_subject
-from fusegen.verify.sizes import typical
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.sizes.chain_sizes import typical
+from fusegen.verify.judgement.findings import Report
+from fusegen.verify.subjects.packages import open_subject
 from fusegen.verify.suite import Suite
 
 

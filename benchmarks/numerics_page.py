@@ -9,9 +9,9 @@ from pathlib import Path
 
 from subjects import SEEDS
 
-from fusegen.plan.epilogue import SPLIT
-from fusegen.verify import policy
-from fusegen.verify.findings import Finding, Report
+from fusegen.plan.programs.epilogue import SPLIT
+from fusegen.verify.judgement import policy
+from fusegen.verify.judgement.findings import Finding, Report
 
 _FIGURES = ("fused_largest", "eager_largest", "bound_largest", "fused_norm", "eager_norm", "bound_norm")
 _SPLIT_ERRORS = Path("benchmarks/results/split_errors_h100.csv")
@@ -40,7 +40,7 @@ where n is the length of the reduction behind the quantity (1024 rows for a bias
 1024 rows). Only the last term grows with n, because every reduction is accumulated in float32
 whatever the storage dtype is; for float64 it is double's. The same bound holds for two measures:
 the largest difference over the largest magnitude of the reference, and the relative Frobenius norm.
-The constants are in `fusegen/verify/policy.py`.
+The constants are in `fusegen/verify/judgement/policy.py`.
 
 - **Cancelling sums.** Some gradients are zero in exact arithmetic, such as that of a linear bias in
   front of a batch norm. Their rounding noise has the size of the terms that cancel. The error is

@@ -10,7 +10,7 @@ from performance_sections import LEAST_STEP, Line, Markdown, host_times, is_smal
 from fusegen.bench.names import FUSED, GRAPH_PEERS, PEERS, STEP
 from fusegen.bench.rows import Row, by_configuration
 from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, Choice, ScaleRow, grouped, jumps, poor_choices
-from fusegen.plan.shapes import AUTOMATIC, L2, PERSISTENT, TWO_PASS
+from fusegen.plan.launches.shapes import AUTOMATIC, L2, PERSISTENT, TWO_PASS
 
 MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
 _BEYOND_L2 = 50 * 2**20  # bytes: what that of an H100 or H200 has

@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 
 from fusegen.plan.load import planned_files
-from fusegen.verify.packages import open_subject
-from fusegen.verify.region_sizes import module_sizes
-from fusegen.verify.run import draw_gradient, run
+from fusegen.plan.sizes.module_sizes import module_sizes
+from fusegen.verify.runs.run import draw_gradient, run
+from fusegen.verify.subjects.packages import open_subject
 from fusegen.verify.suite import Suite
 
 # rows, input features, channels, groups. With and without vectors, persistent and beyond what a block holds.

@@ -11,10 +11,10 @@ import torch
 from scale_sizes import Size, sizes
 
 from fusegen.plan.load import plan_file
+from fusegen.plan.sizes.chain_sizes import Sizes
+from fusegen.plan.sizes.chain_sizes import sizes as allowed_sizes
 from fusegen.tune.chain import Chain as TailChain
 from fusegen.tune.launchers import Launchers, compile_launchers
-from fusegen.verify.sizes import Sizes
-from fusegen.verify.sizes import sizes as allowed_sizes
 
 CACHE = Path(tempfile.gettempdir()) / "fusegen-scale"  # of compiled launchers
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -21,7 +21,7 @@ from fusegen.plan.load import plan_file
 from fusegen.tune.agreement import agreeing
 from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.tune.tail import Tail
-from fusegen.verify.emulated import tail_reference
+from fusegen.verify.subjects.emulated import tail_reference
 
 # Vectors and none; one row; a group beyond a block's registers. Not a few rows alone: what scales the input of a batch
 # norm has a gradient that cancels then, and over three rows eager in float32 is off by 7e-4 of it.

@@ -14,13 +14,13 @@ from scale_chains import Chain
 
 from fusegen.bench.clock import Clock
 from fusegen.bench.scale import ScaleRow, append_scale
-from fusegen.plan.candidates import forced_name, schedule_names
-from fusegen.plan.model import Program
-from fusegen.plan.shapes import AUTOMATIC, Shapes
+from fusegen.plan.launches.shapes import AUTOMATIC, Shapes
+from fusegen.plan.programs.model import Program
+from fusegen.plan.sizes.chain_sizes import Sizes
+from fusegen.plan.tunings.tuning_space import forced_name, schedule_names
 from fusegen.tune.agreement import agreeing
 from fusegen.tune.measure import measure
 from fusegen.tune.tail import TailError, TailProgram
-from fusegen.verify.sizes import Sizes
 
 COPY = "copy"
 # What takes so many times as long as the launcher's choice is measured once.

@@ -12,7 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from fusegen.verify.subject import spread_out
+from fusegen.verify.subjects.subject import spread_out
 
 
 def _originals() -> ModuleType:

@@ -22,10 +22,10 @@ from setuptools.errors import CompileError
 
 from fusegen.build import build_extensions
 from fusegen.errors import FusegenError, SpecError
-from fusegen.plan.devices import unknown_targets
+from fusegen.plan.launches.devices import unknown_targets
 from fusegen.plan.load import planned_document, planned_files
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.tuning_file import tuning_path
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.tunings.tuning_file import tuning_path
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
 from fusegen.spec.find import spec_files

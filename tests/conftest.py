@@ -75,7 +75,7 @@ def emulation_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _shared_sources() -> str:
     """A digest of what all packages share, of what compiles them and of what they are compiled against."""
-    from fusegen.render.support import support_files
+    from fusegen.render.files.support import support_files
 
     versions = [sys.version, *(importlib.metadata.version(name) for name in ("torch",) if _no_torch() is None)]
     digest = hashlib.sha256(repr((versions, support_files())).encode())

@@ -15,7 +15,7 @@ from fusegen.build.key import why_changed
 from fusegen.check.plugins import told
 from fusegen.errors import Diagnostic, Location, SpecError
 from fusegen.files import parse_json, refuse_output, remove_left_over, replacing, write, write_output
-from fusegen.render.manifest import has_conflict, manifest_version, read_manifest
+from fusegen.render.files.manifest import has_conflict, manifest_version, read_manifest
 
 MALFORMED = {
     "nested": b"[" * 200_000,

@@ -19,16 +19,39 @@ LAYERS = (
     ("spec", "ir"),
     ("chain",),
     ("ops",),
+    ("plan.launches",),
+    ("plan.programs",),
+    ("plan.proofs",),
+    ("plan.schedules",),
+    ("plan.regions",),
+    ("plan.modules",),
+    ("plan.sizes",),
+    ("plan.tunings",),
     ("plan",),
+    ("render.text",),
+    ("render.programs",),
+    ("render.ops",),
+    ("render.python",),
+    ("render.files",),
     ("render", "reference"),
     ("build", "check", "runtime", "standalone"),
     ("emulate", "wheel"),
     ("setuptools",),
+    ("verify.runs",),
+    ("verify.references",),
+    ("verify.judgement",),
+    ("verify.subjects",),
+    ("verify.checks",),
     ("verify",),
     ("bench",),
     ("tune",),
     ("explain",),
     ("aten",),
+    ("importing.traces",),
+    ("importing.reading",),
+    ("importing.steps",),
+    ("importing.drafts",),
+    ("importing.checks",),
     ("importing",),
     ("capture",),
     ("backend",),
@@ -131,15 +154,21 @@ def test_every_package_has_its_place() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "import fusegen.plan.plan",
-        "from fusegen.plan import plan",
-        "from fusegen.plan.plan import Plan",
-        "if TYPE_CHECKING:\n    from fusegen.plan.plan import Plan",
-        "def late():\n    from fusegen.plan.plan import Plan",
+        "import fusegen.plan.modules.plan",
+        "from fusegen.plan.modules import plan",
+        "from fusegen.plan.modules.plan import Plan",
+        "if TYPE_CHECKING:\n    from fusegen.plan.modules.plan import Plan",
+        "def late():\n    from fusegen.plan.modules.plan import Plan",
     ],
 )
 def test_an_arrow_up_and_its_circle_are_seen(text: str) -> None:
     texts = modules(ROOT)
     found = imports({**texts, "fusegen.ir.graph": f"{texts['fusegen.ir.graph']}\n{text}\n"})
-    assert upward(found) == ["fusegen.ir.graph -> fusegen.plan.plan"]
-    assert {"fusegen.ir.graph", "fusegen.plan.plan"} <= set(circle(found))
+    assert upward(found) == ["fusegen.ir.graph -> fusegen.plan.modules.plan"]
+    assert {"fusegen.ir.graph", "fusegen.plan.modules.plan"} <= set(circle(found))
+
+
+def test_an_arrow_up_between_folders_of_a_package_is_seen() -> None:
+    name, texts = "fusegen.plan.programs.units", modules(ROOT)
+    found = imports({**texts, name: f"{texts[name]}\nfrom fusegen.plan.load import plan_file\n"})
+    assert upward(found) == [f"{name} -> fusegen.plan.load"]

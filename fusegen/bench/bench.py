@@ -22,11 +22,11 @@ from fusegen.bench.rows import Row
 from fusegen.bench.schedules import Ran, ran
 from fusegen.bench.work import Work, copy_work, gradients, module_work
 from fusegen.errors import FusegenError
-from fusegen.plan.model import Mode
-from fusegen.verify.drawn import own_draws
-from fusegen.verify.joined import apart
-from fusegen.verify.sizes import Sizes
-from fusegen.verify.subject import Subject
+from fusegen.plan.programs.model import Mode
+from fusegen.plan.sizes.chain_sizes import Sizes
+from fusegen.verify.runs.concat_outputs import separate_outputs
+from fusegen.verify.runs.dropout_replay import own_draws
+from fusegen.verify.subjects.subject import Subject
 from fusegen.version import __version__
 
 _MESSAGE_LENGTH = 300
@@ -100,7 +100,7 @@ class Bench:
             self.wrong.append(f"{place}: not timed, wrong: {'; '.join(mistakes)}")
             self.say(self.wrong[-1])
             return
-        fused, original = apart(fused), apart(original)
+        fused, original = separate_outputs(fused), separate_outputs(original)
         peers = dict(self._peers(place, original, checks))
         del checks  # its double precision results would be memory that no subject has
         grads = gradients(original, inputs)

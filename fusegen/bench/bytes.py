@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fusegen.bench.names import EVAL, STEP
-from fusegen.plan.model import Mode, Program
-from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import program_bytes
-from fusegen.verify.sizes import Sizes
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Mode, Program
+from fusegen.plan.sizes.bytes import program_bytes
+from fusegen.plan.sizes.chain_sizes import Sizes
 
 
 def tail_bytes(plan: Plan, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:

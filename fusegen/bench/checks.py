@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.bench.names import EVAL
-from fusegen.verify.compared import compare_module, compare_runs
-from fusegen.verify.joined import Beside
-from fusegen.verify.policy import Comparison
-from fusegen.verify.reference import Reference, reference
-from fusegen.verify.run import Run, draw_gradient, run, runs_in_other_formats
+from fusegen.verify.checks.compared import compare_module, compare_runs
+from fusegen.verify.judgement.policy import Comparison
+from fusegen.verify.references.reference import Reference, reference
+from fusegen.verify.runs.concat_outputs import ConcatOutputs
+from fusegen.verify.runs.run import Run, draw_gradient, run, runs_in_other_formats
 
 PEER_FACTOR = 8.0
 # A CUDA graph is recorded at the second call and replayed from the third on.
@@ -60,7 +60,7 @@ class Checks:
         """What is wrong about a peer. Evaluates without gradients, as it is timed: nothing else has to be compiled."""
         wrong = []
         if getattr(type(self.original), "is_joined", False):
-            module = Beside(module)
+            module = ConcatOutputs(module)
         for train, (grad, exact) in self.exact.items():
             with torch.set_grad_enabled(train):
                 eager = run(self.original, self.inputs, grad, train=train)

@@ -60,7 +60,7 @@ def bench_specs(
     from fusegen.bench.bench import Bench
     from fusegen.bench.ceilings import measure_ceilings
     from fusegen.bench.clock import CudaClock
-    from fusegen.verify.packages import open_subject
+    from fusegen.verify.subjects.packages import open_subject
 
     stderr = Console(stderr=True, highlight=False)
 

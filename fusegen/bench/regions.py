@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.names import STEP
 from fusegen.bench.work import Call, Work, contraction_work, convolution_work
-from fusegen.plan.model import Mode
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
-from fusegen.verify.sizes import Sizes, sizes_at
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Mode
+from fusegen.plan.sizes.chain_sizes import Sizes, sizes_at
 
 
 class Portion(NamedTuple):

@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from fusegen.plan.shapes import AUTOMATIC
+from fusegen.plan.launches.shapes import AUTOMATIC
 
 MOST_OVER_BEST, MOST_JUMP = 1.1, 1.5
 # Two sizes whose rows or channels differ by no more than this are neighbours.

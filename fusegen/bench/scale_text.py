@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, ScaleRow, grouped, jumps, poor_choices
 from fusegen.bench.table import number
-from fusegen.plan.shapes import AUTOMATIC
+from fusegen.plan.launches.shapes import AUTOMATIC
 
 _HEAD = """
 ## Scale on {device}

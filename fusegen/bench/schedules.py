@@ -11,10 +11,10 @@ from torch import Tensor
 from fusegen.bench.bytes import tail_programs
 from fusegen.bench.names import EVAL
 from fusegen.bench.regions import portions
-from fusegen.plan.epilogue import SPLIT
-from fusegen.plan.model import Mode
-from fusegen.verify.sizes import Sizes
-from fusegen.verify.subject import Subject
+from fusegen.plan.programs.epilogue import SPLIT
+from fusegen.plan.programs.model import Mode
+from fusegen.plan.sizes.chain_sizes import Sizes
+from fusegen.verify.subjects.subject import Subject
 
 NO_KERNELS, UNKNOWN = "none", "unknown"
 # Between the forward and the backward direction.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from fusegen.bench.names import TYPICAL
 from fusegen.ir.multiples import value_of
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
-from fusegen.verify.region_sizes import module_sizes_at
-from fusegen.verify.sizes import Sizes, of_input, sizes, typical
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.sizes.chain_sizes import Sizes, of_input, sizes, typical
+from fusegen.plan.sizes.module_sizes import module_sizes_at
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.bench.names import EVAL, STEP
-from fusegen.plan.model import Mode
-from fusegen.plan.plan import Plan
-from fusegen.verify.emulated import in_product
-from fusegen.verify.run import undisturbed
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Mode
+from fusegen.verify.runs.run import undisturbed
+from fusegen.verify.subjects.emulated import in_product
 
 Call = Callable[[], Any]
 

@@ -28,9 +28,9 @@ from fusegen.build.libraries import Libraries
 from fusegen.build.toolchain import Toolchain
 from fusegen.files import parse_json
 from fusegen.paths import EXTENSION, MODULE_SOURCE, SUPPORT
-from fusegen.render.includes import included_files
+from fusegen.render.files.includes import included_files
+from fusegen.render.files.support import library_digests
 from fusegen.render.output import read_compiled
-from fusegen.render.support import library_digests
 
 OUTPUT = f"{EXTENSION}.so"
 KEY_FILE = f"{EXTENSION}.key"

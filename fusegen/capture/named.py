@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.importing.load import Loaded
-from fusegen.importing.places import refusal
+from fusegen.importing.traces.source_locations import refusal
 
 BATCH, TOKENS = 8, 128
 

@@ -14,9 +14,9 @@ from fusegen.build.progress import shown
 from fusegen.capture.specs import Specs
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.paths import BUILD_STORE
-from fusegen.plan.devices import is_known
+from fusegen.plan.launches.devices import is_known
 from fusegen.plan.load import planned_files
-from fusegen.plan.module import ModulePlan, compiled
+from fusegen.plan.modules.module import ModulePlan, compiled
 from fusegen.progress import tell
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all

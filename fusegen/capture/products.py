@@ -13,7 +13,7 @@ from fusegen.capture.partition import Region
 from fusegen.capture.roles import Frame
 from fusegen.capture.steps import Chain
 from fusegen.explain.times import is_worth_splitting
-from fusegen.plan.devices import fastest
+from fusegen.plan.launches.devices import fastest
 
 Precision = Literal["ieee", "fp32_split"]
 

@@ -22,7 +22,7 @@ from fusegen.capture.specs import Specs
 from fusegen.capture.steps import Chain, NotAChain, chain_of, name_of
 from fusegen.capture.unsupported import unsupported
 from fusegen.capture.worth import Around, Choose, is_overruled, obstacle
-from fusegen.importing.places import of_trace
+from fusegen.importing.traces.source_locations import of_trace
 
 
 @dataclass(frozen=True)

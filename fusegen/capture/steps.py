@@ -13,7 +13,7 @@ from fusegen.aten import table
 from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import DTYPES, Frame, correction, is_constant, is_narrower, kind_of
-from fusegen.plan.modes import PARAMETERS
+from fusegen.plan.programs.modes import PARAMETERS
 from fusegen.spec.names import free_name
 
 # The keys of a norm's numbers, by their places among the operator's arguments.

@@ -20,8 +20,8 @@ from fusegen.capture.report import Report
 from fusegen.capture.rewrite import Found, Wanted, chains_in, left_whole, place_in, taken
 from fusegen.capture.specs import Specs
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.importing.places import of_error, refusal
-from fusegen.plan.devices import is_known
+from fusegen.importing.traces.source_locations import of_error, refusal
+from fusegen.plan.launches.devices import is_known
 from fusegen.progress import tell
 
 

@@ -20,24 +20,24 @@ from fusegen.spec.partial import AnySpec
 from fusegen.spec.validate import merge
 
 
-def build_chain(spec: AnySpec, document: Document, training: bool, over_ranks: bool = False) -> Chain:
-    """The chain of `spec` for training or evaluation. over_ranks: for training with the statistics of all ranks, as
-    leaves, where a batch norm has `sync`. Raises SpecError with all diagnostics."""
-    chain, diagnostics = examine_chain(spec, document, training, over_ranks)
+def build_chain(spec: AnySpec, document: Document, training: bool, sync_batch_norm: bool = False) -> Chain:
+    """The chain of `spec` for training or evaluation. sync_batch_norm: for training with the statistics of all ranks,
+    as leaves, where a batch norm has `sync`. Raises SpecError with all diagnostics."""
+    chain, diagnostics = examine_chain(spec, document, training, sync_batch_norm)
     if diagnostics:
         raise SpecError(diagnostics)
     return chain
 
 
 def examine_chain(
-    spec: AnySpec, document: Document, training: bool, over_ranks: bool = False
+    spec: AnySpec, document: Document, training: bool, sync_batch_norm: bool = False
 ) -> tuple[Chain, list[Diagnostic]]:
     """The chain and all diagnostics. A chain with any is good for nothing but to look for more of them.
 
     document: where the spec's fields stand in the file.
     """
     diagnostics = Diagnostics(document, spec.unreadable)
-    builder = ChainBuilder(spec, diagnostics, training, over_ranks)
+    builder = ChainBuilder(spec, diagnostics, training, sync_batch_norm)
     written = document.data.get("chain", [])
     running = builder.start()
     for index, step in enumerate(spec.chain):

@@ -15,7 +15,7 @@ from fusegen.chain.state import BatchNorm, Dropout, RankStatistics
 from fusegen.chain.values import ValuesBuilder
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
-from fusegen.ir.functions.normalisation import over_ranks
+from fusegen.ir.functions.normalisation import sync_batch_norm
 from fusegen.ir.graph import Node
 from fusegen.ir.multiples import part_of
 from fusegen.spec.partial import AnySpec
@@ -25,10 +25,10 @@ from fusegen.spec.wording import nearest
 class ChainBuilder(ValuesBuilder):
     """What a step uses to add itself to the graph."""
 
-    def __init__(self, spec: AnySpec, diagnostics: Diagnostics, training: bool, over_ranks: bool = False) -> None:
+    def __init__(self, spec: AnySpec, diagnostics: Diagnostics, training: bool, sync_batch_norm: bool = False) -> None:
         super().__init__(spec, diagnostics)
         self.training = training
-        self.over_ranks = over_ranks
+        self.sync_batch_norm = sync_batch_norm
         self.anchor: Anchor | None = None
         self.batch_norms: list[BatchNorm] = []
         self.dropouts: list[Dropout] = []
@@ -130,7 +130,7 @@ class ChainBuilder(ValuesBuilder):
 
     def finish(self, result: Node | None) -> Chain:
         further = self.further_results(result or self.graph.tensor("x", self.graph.view))
-        if self.training and not self.over_ranks:  # the others have no use for everything
+        if self.training and not self.sync_batch_norm:  # the others have no use for everything
             self.symbols.report_unused(self._saved_by)
         source = self._source or self.begin("x")
         return Chain(
@@ -213,7 +213,7 @@ class ChainBuilder(ValuesBuilder):
         leaves = [self.graph.claim(f"{name}_{each}_of_ranks") for each in ("mean", "variance")]
         mean, variance = (self.graph.tensor(leaf, CHANNEL) for leaf in leaves)
         self.batch_norms[-1] = replace(self.batch_norms[-1], ranks=RankStatistics(name, x, mean, variance))
-        return over_ranks(self.graph, x, mean, variance, eps, name)
+        return sync_batch_norm(self.graph, x, mean, variance, eps, name)
 
     def dropout(self, name: str, p: float | str, x: Node, by_sample: bool) -> Node:
         """x with elements dropped, or samples; x itself in evaluation. p: a number or an argument of the module."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fusegen.check.disk import Disk
 from fusegen.check.findings import Finding, Kind, Repair
 from fusegen.paths import SUPPORT
-from fusegen.render.manifest import (
+from fusegen.render.files.manifest import (
     MANIFEST,
     digest,
     has_conflict,
@@ -18,8 +18,8 @@ from fusegen.render.manifest import (
     manifest_text,
     manifest_version,
 )
+from fusegen.render.files.support import library_digests
 from fusegen.render.package import Files
-from fusegen.render.support import library_digests
 from fusegen.version import __version__
 
 PLAN = "plan.json"

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.paths import is_by_product
-from fusegen.render.manifest import MANIFEST
+from fusegen.render.files.manifest import MANIFEST
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from fusegen.check.disk import reading
 from fusegen.check.findings import Finding
 from fusegen.files import parse_json
 from fusegen.paths import EXTENSION
-from fusegen.render.manifest import digest
+from fusegen.render.files.manifest import digest
+from fusegen.render.files.support import library_digests
 from fusegen.render.package import Files
-from fusegen.render.support import library_digests
 
 
 def stale_libraries(rendered: Files, directory: Path, specs: Mapping[str, str]) -> list[Finding]:

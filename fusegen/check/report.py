@@ -33,7 +33,7 @@ from fusegen.check.diff import first_difference
 from fusegen.check.findings import Finding
 from fusegen.check.run import Report, from_root
 from fusegen.errors import SpecError, printable
-from fusegen.render.manifest import MANIFEST
+from fusegen.render.files.manifest import MANIFEST
 
 # Of one file's diff; where every line is new, gone or changed, the first ones tell enough.
 SHOWN_LINES = 80

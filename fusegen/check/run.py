@@ -17,7 +17,7 @@ from fusegen.check.repair import repair_command
 from fusegen.errors import SpecError
 from fusegen.files import write_output
 from fusegen.plan.load import planned_files
-from fusegen.render.manifest import MANIFEST
+from fusegen.render.files.manifest import MANIFEST
 from fusegen.render.package import render_all
 from fusegen.spec.find import spec_files
 

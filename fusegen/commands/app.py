@@ -63,7 +63,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file tha
 
 def refuse_unknown(targets: list[str] | None) -> None:
     """Raises typer.BadParameter for a target that nothing can be built for."""
-    from fusegen.plan.devices import unknown_targets
+    from fusegen.plan.launches.devices import unknown_targets
 
     for reason in unknown_targets(targets):
         raise typer.BadParameter(reason, param_hint="--target")

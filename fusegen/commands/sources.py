@@ -43,7 +43,7 @@ def build(
     """Render SPECS into packages and compile them."""
     from fusegen.build.progress import shown
     from fusegen.plan.load import planned_files
-    from fusegen.plan.module import compiled
+    from fusegen.plan.modules.module import compiled
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
     from fusegen.spec.find import spec_files

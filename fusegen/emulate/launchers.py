@@ -17,7 +17,7 @@ from typing import Any
 
 from fusegen.emulate.compiler import compile_kernels, engine_library
 from fusegen.emulate.library import EmulatedLibrary
-from fusegen.render.includes import included_files
+from fusegen.render.files.includes import included_files
 
 _DECLARATION = re.compile(r"^(const char\*|int|int64_t) (\w+)\(\s*([^)]*)\);", re.MULTILINE)
 _FORWARDED = """\

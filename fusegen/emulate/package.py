@@ -23,8 +23,8 @@ from fusegen.emulate.errors import EmulationBuildError
 from fusegen.emulate.launchers import Kernels
 from fusegen.emulate.precompiled import precompiled
 from fusegen.paths import AUTOGRAD, MODULE_SOURCE, SUPPORT
-from fusegen.render.includes import included_files
-from fusegen.render.manifest import MANIFEST, digest, listed_sources, manifest_text, read_manifest
+from fusegen.render.files.includes import included_files
+from fusegen.render.files.manifest import MANIFEST, digest, listed_sources, manifest_text, read_manifest
 
 # Held while a package is imported: a thread that finds one finds the whole of it.
 _importing = threading.RLock()

@@ -10,7 +10,7 @@ from typing import Literal
 
 from fusegen.explain import model
 from fusegen.explain.wording import size, time
-from fusegen.plan.epilogue import EPILOGUE
+from fusegen.plan.programs.epilogue import EPILOGUE
 
 COLUMNS = 42
 """Characters of a line in a box."""

@@ -13,11 +13,11 @@ from fusegen.explain.choices import Question, choices, device_of, mode_of, size_
 from fusegen.explain.times import of_bytes
 from fusegen.explain.totals import operators_and_totals
 from fusegen.ir.rewrites import REWRITES
-from fusegen.plan.devices import Device
-from fusegen.plan.epilogue import EPILOGUE
-from fusegen.plan.model import Kernel, Mode, Program, Tensor, Variant
-from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import (
+from fusegen.plan.launches.devices import Device
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.epilogue import EPILOGUE
+from fusegen.plan.programs.model import Kernel, Mode, Program, Tensor, Variant
+from fusegen.plan.sizes.bytes import (
     FIXED_WIDTH,
     is_read,
     moved_by,
@@ -27,9 +27,9 @@ from fusegen.plan.sizes import (
     tensor_bytes,
     typical_symbols,
 )
+from fusegen.plan.sizes.chain_sizes import Sizes, typical
 from fusegen.plan.summary import summary
 from fusegen.runtime.choice import Choice
-from fusegen.verify.sizes import Sizes, typical
 
 IN_EPILOGUE = "the operators of the chain, in the product's epilogue"
 

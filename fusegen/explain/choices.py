@@ -11,19 +11,19 @@ from pathlib import Path
 from fusegen.emulate import compile_kernels
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.explain.times import capability, is_worth_splitting, product_sizes
-from fusegen.plan import modes
-from fusegen.plan.devices import DEVICES, Device, fastest
-from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
-from fusegen.plan.model import Mode, Program, Variant
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import samples_of
+from fusegen.plan.launches.devices import DEVICES, Device, fastest
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs import modes
+from fusegen.plan.programs.epilogue import EPILOGUE, TARGET, is_split, why_after_product
+from fusegen.plan.programs.model import Mode, Program, Variant
+from fusegen.plan.sizes.bytes import samples_of
+from fusegen.plan.sizes.chain_sizes import Sizes, sizes, typical, with_rows
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.choice import Choice, Considered, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import EmulatedLaunchers
-from fusegen.verify.sizes import Sizes, sizes, typical, with_rows
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def choices(
                     why = why_not_in_epilogue(device, variant, size)
                     made = _with_epilogue(why, symbol, made, launchers, call)
                 tiles = None
-                if program.outer:
+                if program.contiguous_layout:
                     positions = math.prod(size.made[2:])
                     tiles = choice(launchers.explain(symbol, replace(call, positions=positions)))
                 yield program, made, tiles

@@ -16,9 +16,9 @@ from fusegen.ir.autodiff import differentiate
 from fusegen.ir.axes import Axes
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ops.norms import Norm
-from fusegen.plan.ingredients import saved_nodes
-from fusegen.plan.model import Role, Variant
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Role, Variant
+from fusegen.plan.programs.program_io import saved_nodes
 from fusegen.spec.document import Document
 
 

@@ -13,8 +13,8 @@ from fusegen.explain.formats import write
 from fusegen.explain.page import Shown
 from fusegen.explain.picture import picture_of_regions
 from fusegen.explain.whole import whole_of
-from fusegen.plan.module import ModulePlan, module_of
-from fusegen.render.regions import module_summary
+from fusegen.plan.modules.module import ModulePlan, module_of
+from fusegen.render.python.regions import module_summary
 
 
 def region_of(planned: Sequence[ModulePlan], name: str) -> ModulePlan:

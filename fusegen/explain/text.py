@@ -10,7 +10,7 @@ from fusegen.explain import model
 from fusegen.explain.build import build
 from fusegen.explain.choices import Question
 from fusegen.explain.wording import enumeration, launch, size, time
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
 
 
 def report(plan: Plan) -> str:

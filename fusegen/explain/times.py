@@ -10,11 +10,11 @@ from types import ModuleType
 from fusegen.errors import InternalError
 from fusegen.ops.step import WIDTH
 from fusegen.paths import SUPPORT, templates_directory
-from fusegen.plan.devices import Device
-from fusegen.plan.model import Mode
-from fusegen.plan.plan import Plan
+from fusegen.plan.launches.devices import Device
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Mode
+from fusegen.plan.sizes.chain_sizes import Sizes
 from fusegen.plan.summary import has_bias, made_by
-from fusegen.verify.sizes import Sizes
 
 LEAST = 2.5
 """Microseconds of a kernel with next to nothing to do; benchmarks/results/kernel_times_h200.csv has such."""

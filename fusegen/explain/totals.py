@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from fusegen.explain import model, wording
 from fusegen.explain.eager import Tensor, Traffic, operators
 from fusegen.explain.times import of_bytes, of_products
-from fusegen.plan.devices import Device
-from fusegen.plan.epilogue import EPILOGUE
-from fusegen.plan.model import Mode, Program, Variant
-from fusegen.plan.plan import Plan
-from fusegen.plan.same import is_written
-from fusegen.plan.sizes import bytes_of, is_read, read_of
-from fusegen.verify.sizes import Sizes
+from fusegen.plan.launches.devices import Device
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.epilogue import EPILOGUE
+from fusegen.plan.programs.gradient_aliases import is_written
+from fusegen.plan.programs.model import Mode, Program, Variant
+from fusegen.plan.sizes.bytes import bytes_of, is_read, read_of
+from fusegen.plan.sizes.chain_sizes import Sizes
 
 
 def operators_and_totals(

@@ -8,8 +8,8 @@ from typing import Any
 
 from fusegen.explain import model
 from fusegen.explain.wording import enumeration
-from fusegen.plan.module import ModulePlan
-from fusegen.render.regions import module_summary
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.render.python.regions import module_summary
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 from fusegen.explain import model
 from fusegen.explain.times import LEAST, capability, product_route
 from fusegen.ops.step import WIDTH
-from fusegen.plan.devices import Device
-from fusegen.plan.model import Tensor, Variant
-from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import is_built, is_read
-from fusegen.plan.tuning import Architecture, Measurement, Range, ranges
+from fusegen.plan.launches.devices import Device
+from fusegen.plan.launches.tuning import Architecture, Measurement, Range, ranges
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Tensor, Variant
+from fusegen.plan.sizes.bytes import is_built, is_read
 from fusegen.spec.text import flow
 
 

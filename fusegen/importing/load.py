@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.files import refuse_output, write_output, writing
 from fusegen.importing.module import from_module
-from fusegen.importing.places import of_error, refusal
+from fusegen.importing.traces.source_locations import of_error, refusal
 from fusegen.progress import tell
 from fusegen.spec.wording import suggest
 

@@ -12,22 +12,22 @@ from torch import Tensor, nn
 
 from fusegen.aten.nodes import shape
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.importing.arguments import Arguments
-from fusegen.importing.chain import Steps
-from fusegen.importing.check import NotFollowed, compare
-from fusegen.importing.constructor import Constructor
-from fusegen.importing.draft import Sheet, check_parametrised, check_tied, sheet
-from fusegen.importing.dropped import without_drops
-from fusegen.importing.forms import owned, recognised
-from fusegen.importing.places import of_error, refusal
-from fusegen.importing.positions import Positions
-from fusegen.importing.read import Reader
-from fusegen.importing.told_apart import told_apart
-from fusegen.importing.trace import Trace, forward_of, trace
-from fusegen.importing.values import Values
-from fusegen.importing.write import sheet_text
+from fusegen.importing.checks.check import NotFollowed, compare
+from fusegen.importing.drafts.spec_draft import SpecDraft, check_parametrised, check_tied, make_spec_draft
+from fusegen.importing.drafts.write import spec_draft_text
+from fusegen.importing.reading.dropouts import without_drops
+from fusegen.importing.reading.forms import owned, recognised
+from fusegen.importing.reading.read import Reader
+from fusegen.importing.reading.values import Values
+from fusegen.importing.steps.chain import Steps
+from fusegen.importing.traces.arguments import Arguments
+from fusegen.importing.traces.constructor import Constructor
+from fusegen.importing.traces.distinct_sizes import distinct_sizes
+from fusegen.importing.traces.positions import Positions
+from fusegen.importing.traces.source_locations import of_error, refusal
+from fusegen.importing.traces.trace import Trace, forward_of, trace
 from fusegen.plan.load import planned_document
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.progress import tell, within
 from fusegen.spec.yaml import parse_yaml
 
@@ -69,7 +69,7 @@ def _imported(
     constructor = None if arguments is None else _constructor(type(module), arguments)
     inputs = [x.detach() for x in example_inputs]
     positions = Positions.of(module, inputs)
-    apart = positions.small(module, inputs) if positions else told_apart(module, inputs)
+    apart = positions.small(module, inputs) if positions else distinct_sizes(module, inputs)
     chosen = name or snake_case(type(module).__name__)
     try:
         return _read(module, apart, Arguments(module, apart, constructor, positions, inputs), chosen)
@@ -103,8 +103,8 @@ def _read(module: nn.Module, inputs: Sequence[Tensor], known: Arguments, chosen:
     origin = _origin(type(module))
     while True:
         tell("reading and planning", 1, _STAGES)
-        found = sheet(traces[0], _steps(*traces, known), known)
-        text = sheet_text(found, chosen, origin, [])
+        found = make_spec_draft(traces[0], _steps(*traces, known), known)
+        text = spec_draft_text(found, chosen, origin, [])
         planned = _plan(text, found)
         try:
             with within("comparing", 2, _STAGES):
@@ -112,7 +112,7 @@ def _read(module: nn.Module, inputs: Sequence[Tensor], known: Arguments, chosen:
         except NotFollowed as more:
             known.fix(more.names)
             continue
-        return sheet_text(found, chosen, origin, remarks) if remarks else text
+        return spec_draft_text(found, chosen, origin, remarks) if remarks else text
 
 
 def snake_case(name: str) -> str:
@@ -154,7 +154,7 @@ def _steps(training: Trace, evaluation: Trace, known: Arguments) -> Steps:
     return found
 
 
-def _plan(text: str, found: Sheet) -> ModulePlan:
+def _plan(text: str, found: SpecDraft) -> ModulePlan:
     """The plan of the text. What it refuses of a step is told with the line of the module that is the step."""
     document = parse_yaml(text, "the imported spec")
     try:

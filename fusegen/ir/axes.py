@@ -2,7 +2,7 @@
 
 A view is a set of named axes: N, the rows, C, the channels, and where a chain has it S, the positions of a row. What a
 step broadcasts is the union of its operands' axes; what a reduction gives is their difference to the axes that it
-reduces. The order of axes in memory is no property of a value: `fusegen.plan.units` has it.
+reduces. The order of axes in memory is no property of a value: `fusegen.plan.programs.units` has it.
 """
 
 from __future__ import annotations

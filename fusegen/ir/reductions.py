@@ -1,6 +1,6 @@
 """What is known of a reduction: its C++ type and its gradient. A reduction gives one value for each element of its
 axes, of all elements of its operand that this element stands for. A sample_sum has one for each sample besides
-(fusegen/plan/samples.py)."""
+(fusegen/plan/programs/samples.py)."""
 
 from __future__ import annotations
 

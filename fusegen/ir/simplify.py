@@ -11,7 +11,7 @@ spec may switch it off:
 - norm_gradients: the gradient through a normalisation takes its sums as coefficients, see `fold_norms`.
 
 A fold that saves nothing, because a value between is needed as it is or because the coefficient costs as much as what
-it replaces, only moves work. `barriers` names the nodes that stay values of their own; `fusegen.plan.folding`
+it replaces, only moves work. `barriers` names the nodes that stay values of their own; `fusegen.plan.schedules.folding`
 chooses them.
 """
 

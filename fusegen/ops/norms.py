@@ -75,7 +75,7 @@ class BatchNorm(Norm):
     def build(self, chain: ChainBuilder, x: Node) -> Node:
         eps = self._eps(chain)
         chain.uses_batch_statistics(self.name, self.track_running_stats)
-        if chain.over_ranks and self.sync:
+        if chain.sync_batch_norm and self.sync:
             return self._affine(chain, chain.normalise_over_ranks(self.name, x, eps))
         if chain.training or not self.track_running_stats:
             xhat, mean, variance = normalisation.centred(chain.graph, x, CHANNEL, eps, self.name)

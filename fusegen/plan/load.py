@@ -10,13 +10,13 @@ from fusegen.chain.images import with_layers_over_channels
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.ops.catalogue import PLUGINS, STEPS
 from fusegen.ops.lacking import unknown_op
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
-from fusegen.plan.plan_module import plan_module
-from fusegen.plan.refusals import refusals
-from fusegen.plan.region import is_single
-from fusegen.plan.tuning_file import tuned
-from fusegen.plan.wiring import prove_wiring
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.modules.plan_module import plan_module
+from fusegen.plan.modules.refusals import refusals
+from fusegen.plan.modules.wiring import prove_wiring
+from fusegen.plan.regions.region import is_single
+from fusegen.plan.tunings.tuning_file import tuned
 from fusegen.progress import tell
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel, spec_model

@@ -7,10 +7,10 @@ from typing import Any
 
 from fusegen.chain.anchors import Convolution
 from fusegen.ops.step import WIDTH, Step
-from fusegen.plan.model import Mode, Program, Schedule, Variant
-from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import is_built, kernel_bytes, positions_of, program_bytes, read_of, typical_symbols
-from fusegen.plan.tuning import Architecture, ranges
+from fusegen.plan.launches.tuning import Architecture, ranges
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Mode, Program, Schedule, Variant
+from fusegen.plan.sizes.bytes import is_built, kernel_bytes, positions_of, program_bytes, read_of, typical_symbols
 
 # How a float32 product is made, unless the module is told otherwise.
 _IN_FLOAT32 = {
@@ -38,8 +38,8 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
         **({"convolution": _convolution(plan, sizes, plan.chain.convolution)} if plan.chain.convolution else {}),
         "variants": [_variant(plan, mode, sizes, variant) for variant in plan.variants],
     }
-    if plan.over_ranks:
-        data["over_ranks"] = {"programs": [_program(plan, mode, sizes, each) for each in plan.over_ranks.programs]}
+    if plan.sync_batch_norm:
+        data["over_ranks"] = {"programs": [_program(plan, mode, sizes, each) for each in plan.sync_batch_norm.programs]}
     return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import LACKING
 from fusegen.ops.step import Step
-from fusegen.plan.devices import DEVICES
+from fusegen.plan.launches.devices import DEVICES
 from fusegen.reference.keys import Key, keys_of
 from fusegen.reference.ops import example, own_keys, remarks
 from fusegen.spec.arguments import ARGUMENTS

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusegen.files import parse_json, write_output, writing
 from fusegen.ops.catalogue import STEPS
-from fusegen.plan.devices import all_targets
+from fusegen.plan.launches.devices import all_targets
 from fusegen.reference.ops import remarks
 from fusegen.spec.model import spec_model
 

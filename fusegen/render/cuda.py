@@ -8,17 +8,24 @@ from dataclasses import dataclass
 
 from fusegen.ir.functions.catalogue import FUNCTIONS, known_of
 from fusegen.ir.graph import Node, ancestors
-from fusegen.plan.model import Program, Variant
-from fusegen.plan.plan import Plan
-from fusegen.render.environment import render
-from fusegen.render.launchers_header import copy_symbol, mean_loss_symbol, merge_symbol, namespace, struct, symbol
-from fusegen.render.layout import tidy
-from fusegen.render.original import batched_lines, returned
-from fusegen.render.program import StructRenderer
-from fusegen.render.program_text import StructText
-from fusegen.render.spelling import type_name
-from fusegen.render.tuning import Table, table
-from fusegen.render.types import type_parameter, type_roles
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Program, Variant
+from fusegen.render.programs.launchers_header import (
+    copy_symbol,
+    mean_loss_symbol,
+    merge_symbol,
+    namespace,
+    struct,
+    symbol,
+)
+from fusegen.render.programs.program import StructRenderer
+from fusegen.render.programs.program_text import StructText
+from fusegen.render.programs.tuning import Table, table
+from fusegen.render.programs.types import type_parameter, type_roles
+from fusegen.render.python.reference_module import batched_lines, returned
+from fusegen.render.text.environment import render
+from fusegen.render.text.identifiers import type_name
+from fusegen.render.text.layout import tidy
 
 # What kernels/entry.cuh includes for every program: the kernel of passes over memory, and the schedules of these.
 _IN_ENTRY = {"pointwise", "two_pass"}
@@ -103,7 +110,7 @@ def lines_of_steps(plan: Plan) -> tuple[list[list[str]], str]:
 
 def _ranks(plan: Plan) -> dict[str, str]:
     """What merges the statistics of several ranks: its launcher, and the parameters of a template over dtypes."""
-    if plan.over_ranks is None:
+    if plan.sync_batch_norm is None:
         return {}
     return {"symbol": merge_symbol(plan.spec.name), "types": _type_parameters(plan, "activation", "parameter")}
 
@@ -131,7 +138,7 @@ def _programs(plan: Plan) -> Iterator[ProgramText]:
     for variant in plan.variants:
         yield _program(plan, variant, variant.forward, forward=True)
         yield _program(plan, variant, variant.backward, forward=False)
-    ranks = plan.over_ranks
+    ranks = plan.sync_batch_norm
     if ranks:
         for program in ranks.programs:
             forward = program in (ranks.statistics, ranks.variant.forward)

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.chain.shape import Role
-from fusegen.plan.dimensions import dimensions, fixed_dimensions
-from fusegen.plan.modes import VERIFICATION_DTYPE, alike
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
-from fusegen.render.alignment import eager_lines
-from fusegen.render.call import CallRenderer
-from fusegen.render.call_ranks import operator_arguments
+from fusegen.plan.modules.dimensions import dimensions, fixed_dimensions
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.modes import VERIFICATION_DTYPE, alike
 from fusegen.render.cuda import chain_lines
-from fusegen.render.environment import render
-from fusegen.render.functions import as_tuple, gradients, repr_double, roles, variant_text
-from fusegen.render.op import dtype_field
-from fusegen.render.operators import OpRenderer
-from fusegen.render.original import construct, dimensions_text, extra_repr, reset, signature
-from fusegen.render.regions import base, packages_context, regions_context
-from fusegen.render.shape_lines import shape_lines
-from fusegen.render.types import TORCH, type_roles
+from fusegen.render.ops.functions import as_tuple, gradients, repr_double, roles, variant_text
+from fusegen.render.ops.op import dtype_field
+from fusegen.render.ops.operators import OpRenderer
+from fusegen.render.programs.types import TORCH, type_roles
+from fusegen.render.python.broadcast_lines import eager_lines
+from fusegen.render.python.call import CallRenderer
+from fusegen.render.python.call_ranks import operator_arguments
+from fusegen.render.python.reference_module import construct, dimensions_text, extra_repr, reset, signature
+from fusegen.render.python.regions import base, packages_context, regions_context
+from fusegen.render.python.shape_lines import shape_lines
+from fusegen.render.text.environment import render
 from fusegen.spec.model import SpecModel
 
 _SIZES = {Role.ROW: '"rows"', Role.CHANNEL: '"channels"', Role.ONE: "1"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.files import remove_left_over, write
-from fusegen.render.manifest import (
+from fusegen.render.files.manifest import (
     MANIFEST,
     digest,
     has_conflict,
@@ -17,8 +17,8 @@ from fusegen.render.manifest import (
     manifest_text,
     read_manifest,
 )
+from fusegen.render.files.support import COMPILED, library_digests, support_files
 from fusegen.render.package import Files
-from fusegen.render.support import COMPILED, library_digests, support_files
 
 
 def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), overwrite: bool = False) -> list[str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.progress import tell
-from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
-from fusegen.render.git_files import git_files
-from fusegen.render.launchers_header import render_launchers_header
+from fusegen.render.files.git_files import git_files
+from fusegen.render.files.support import used_support
 from fusegen.render.module import render_module
-from fusegen.render.regions import module_summary
-from fusegen.render.support import used_support
+from fusegen.render.ops.binding import render_bindings
+from fusegen.render.programs.launchers_header import render_launchers_header
+from fusegen.render.python.regions import module_summary
 
 Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fusegen.plan.model import Program
-from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import SCHEDULES, Shapes
-from fusegen.render.launchers_header import arguments, struct, symbol
+from fusegen.plan.launches.shapes import SCHEDULES, Shapes
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Program
+from fusegen.render.programs.launchers_header import arguments, struct, symbol
 from fusegen.runtime.structs import Struct
 
 _NUMBERS = {"double": ctypes.c_double, "int64_t": ctypes.c_int64}

@@ -31,7 +31,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # The number comes first, as in PyTorch's own modules, and has at most four digits.
 _MULTIPLE = re.compile(r"([1-9][0-9]{0,3}) *\* *([A-Za-z][A-Za-z0-9_]*)")
 
-# C++ has no say: fusegen/render/spelling.py writes names so that they mean nothing else there.
+# C++ has no say: fusegen/render/text/identifiers.py writes names so that they mean nothing else there.
 _RESERVED = (
     (PYTHON_KEYWORDS, "is a keyword of Python"),
     (PYTHON_NAMES, "is used by the generated code itself"),

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from fusegen.ir.axes import MATRIX
 from fusegen.ops.step import Step
-from fusegen.plan.model import Program
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import bytes_of, typical_symbols
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Program
+from fusegen.plan.sizes.bytes import bytes_of, typical_symbols
 from fusegen.plan.summary import summary
 from fusegen.render.cuda import lines_of_steps
 from fusegen.standalone.sources import bare

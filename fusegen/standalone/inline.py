@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from fusegen.render.includes import QUOTED, beside
+from fusegen.render.files.includes import QUOTED, include_path
 
 _ONCE = "#pragma once"
 
@@ -25,7 +25,7 @@ def inline(root: str, files: Mapping[str, str]) -> str:
             if found is None:
                 lines += [] if line == _ONCE else [line]
                 continue
-            header = beside(path, found[1])
+            header = include_path(path, found[1])
             if header not in seen:
                 seen.add(header)
                 lines += ["", f"// ---- {header} {'-' * max(1, 90 - len(header))}", *expand(header)]

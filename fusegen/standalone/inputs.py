@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fusegen.ir.multiples import value_of
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 
 
 @dataclass(frozen=True)

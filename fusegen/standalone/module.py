@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.plan.module import ModulePlan
-from fusegen.render.alignment import eager_lines
-from fusegen.render.environment import render
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.render.module import call_context, formula, returns
-from fusegen.render.original import construct, signature
-from fusegen.render.regions import base, regions_context
+from fusegen.render.python.broadcast_lines import eager_lines
+from fusegen.render.python.reference_module import construct, signature
+from fusegen.render.python.regions import base, regions_context
+from fusegen.render.text.environment import render
 from fusegen.standalone.header import header
 from fusegen.standalone.inputs import Inputs
 from fusegen.standalone.named import NamedPlan, named_plans

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
 
 
 @dataclass(frozen=True)

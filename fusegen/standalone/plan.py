@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError, quote
-from fusegen.plan.epilogue import SPLIT, is_split
 from fusegen.plan.load import planned_files, planned_spec
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
-from fusegen.plan.refusals import synchronised
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.modules.refusals import synchronised
+from fusegen.plan.programs.epilogue import SPLIT, is_split
 from fusegen.plan.summary import is_built
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fusegen.paths import SUPPORT, templates_directory
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
-from fusegen.render.binding import ops_context
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
 from fusegen.render.cuda import render_definitions, render_kernels
-from fusegen.render.environment import render
-from fusegen.render.includes import included
-from fusegen.render.launchers_header import render_launchers_header
-from fusegen.render.layout import tidy
-from fusegen.render.support import support_files
+from fusegen.render.files.includes import included
+from fusegen.render.files.support import support_files
+from fusegen.render.ops.binding import ops_context
+from fusegen.render.programs.launchers_header import render_launchers_header
+from fusegen.render.text.environment import render
+from fusegen.render.text.layout import tidy
 from fusegen.standalone.inline import inline
 from fusegen.standalone.named import NamedPlan, named_plans
 

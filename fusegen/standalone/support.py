@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from fusegen.paths import SUPPORT, templates_directory
-from fusegen.render.support import public_names
+from fusegen.render.files.support import public_names
 from fusegen.standalone.statements import Statement, statements
 
 _NOQA = re.compile(r"  # noqa\b.*$", re.MULTILINE)

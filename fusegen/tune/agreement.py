@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fusegen.plan.shapes import Shapes
+from fusegen.plan.launches.shapes import Shapes
 from fusegen.tune.launchers import DOES_NOT_FIT
 from fusegen.tune.tail import Launch, TailError, TailProgram
 

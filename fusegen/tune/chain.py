@@ -8,13 +8,13 @@ from types import ModuleType
 
 import torch
 
-from fusegen.plan.model import Mode
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Mode
+from fusegen.plan.sizes.chain_sizes import Sizes
 from fusegen.tune.launchers import Launchers
 from fusegen.tune.tail import Tail, TailProgram
-from fusegen.verify.sizes import Sizes
-from fusegen.verify.subject import Subject, spread_out
+from fusegen.verify.subjects.subject import Subject, spread_out
 
 
 @dataclass(frozen=True)

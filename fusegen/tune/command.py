@@ -13,14 +13,15 @@ import torch
 from rich.console import Console
 
 from fusegen.errors import Diagnostic, SpecError, quote
-from fusegen.plan.candidates import candidates
+from fusegen.plan.launches.shapes import DEFAULT
+from fusegen.plan.launches.tuning import Architecture, Measurement
 from fusegen.plan.load import planned_files
-from fusegen.plan.modes import mode_of
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import DEFAULT
-from fusegen.plan.tuning import Architecture, Measurement
-from fusegen.plan.tuning_file import tuning_path
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.modes import mode_of
+from fusegen.plan.sizes.chain_sizes import Sizes, of_input, sizes, typical, with_rows
+from fusegen.plan.tunings.tuning_file import tuning_path
+from fusegen.plan.tunings.tuning_space import tuning_space
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.importing import import_package
@@ -32,7 +33,6 @@ from fusegen.tune.measure import fastest, measure
 from fusegen.tune.options import Options
 from fusegen.tune.tail import TailProgram
 from fusegen.tune.text import table
-from fusegen.verify.sizes import Sizes, of_input, sizes, typical, with_rows
 
 # The typical rows, and what is far from them on either side: between these the default serves, see `ranges`.
 _TIMES = (1 / 8, 1, 8)
@@ -134,7 +134,7 @@ def _measured(chain: Chain, size: Sizes, device: Device, say: Say) -> list[Measu
     try:
         with torch.no_grad(), _no_collection():
             for program in programs:
-                if len(candidates(program.program)) > 1:
+                if len(tuning_space(program.program)) > 1:
                     found.append(_measurement(program, dtype, device))
                 del program  # its memory is needed for the next
     except torch.OutOfMemoryError:
@@ -148,7 +148,7 @@ def _measured(chain: Chain, size: Sizes, device: Device, say: Say) -> list[Measu
 def _measurement(program: TailProgram, dtype: str, device: Device) -> Measurement:
     """One program, all its candidates in the same rounds, the fastest beside the default in rounds of their own. Raises
     TailError where they disagree."""
-    launches = agreeing(program, {shapes: shapes for shapes in candidates(program.program)})
+    launches = agreeing(program, {shapes: shapes for shapes in tuning_space(program.program)})
     times = measure(device.clock, launches, most=_SAMPLES, budget_ms=_BUDGET_MS)
     best, tail, groups = fastest(times), program.tail, program.program.groups
     if best != DEFAULT:  # of so many one is fast by chance: it has to be so again

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fusegen.files import write, writing
-from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import DEFAULT
-from fusegen.plan.tuning import Architecture, Measurement, Tuning
-from fusegen.plan.tuning_file import FORMAT_VERSION
+from fusegen.plan.launches.shapes import DEFAULT
+from fusegen.plan.launches.tuning import Architecture, Measurement, Tuning
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.tunings.tuning_file import FORMAT_VERSION
 
 
 def merged(plan: Plan, new: Architecture) -> Tuning:

@@ -20,7 +20,7 @@ from typing import Protocol
 from fusegen.build.errors import BuildError
 from fusegen.build.toolchain import find_toolchain
 from fusegen.emulate import EmulatedLibrary, EmulationError
-from fusegen.render.includes import included_files
+from fusegen.render.files.includes import included_files
 from fusegen.runtime.launchers import Call, text_of
 from fusegen.runtime.structs import Struct
 

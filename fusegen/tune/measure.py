@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from fusegen.bench.clock import Clock
 from fusegen.bench.rounds import Spread
-from fusegen.plan.shapes import DEFAULT, Shapes
+from fusegen.plan.launches.shapes import DEFAULT, Shapes
 
 # A tuning is worth a line in a table where it saves more than this.
 LEAST_GAIN = 0.03

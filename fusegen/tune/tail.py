@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError
-from fusegen.plan.model import Mode, Program, Variant
-from fusegen.plan.model import Tensor as PlanTensor
-from fusegen.plan.plan import Plan
-from fusegen.plan.same import is_written
-from fusegen.plan.shapes import Shapes
-from fusegen.plan.sizes import samples_of
-from fusegen.render.launchers_header import SAMPLE_ROWS
+from fusegen.plan.launches.shapes import Shapes
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.gradient_aliases import is_written
+from fusegen.plan.programs.model import Mode, Program, Variant
+from fusegen.plan.programs.model import Tensor as PlanTensor
+from fusegen.plan.sizes.bytes import samples_of
+from fusegen.plan.sizes.chain_sizes import Sizes
+from fusegen.render.programs.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import Launchers
-from fusegen.verify.emulated import constant, dtype_of, in_product, trailing_of
-from fusegen.verify.sizes import Sizes
+from fusegen.verify.subjects.emulated import constant, dtype_of, in_product, trailing_of
 
 
 class TailError(FusegenError):

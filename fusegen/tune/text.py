@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from fusegen.plan.tuning import Architecture, Measurement
+from fusegen.plan.launches.tuning import Architecture, Measurement
 
 _HEADINGS = ("program", "dtype", "rows", "channels", "default us", "fastest us", "gain", "schedule", "launch shapes")
 

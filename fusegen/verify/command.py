@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 
 from fusegen.plan.load import planned_files
-from fusegen.verify.packages import choose_device, open_subject
-from fusegen.verify.report import table, to_json
+from fusegen.verify.judgement.report import table, to_json
+from fusegen.verify.subjects.packages import choose_device, open_subject
 from fusegen.verify.suite import Suite
 
 MIN_WIDTH = 120

@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
 from fusegen.ops.reductions import OverChannels
-from fusegen.plan.dimensions import fixed_dimensions, has_free_rows
-from fusegen.plan.epilogue import SPLIT
-from fusegen.plan.model import Mode
-from fusegen.verify import (
+from fusegen.plan.modules.dimensions import fixed_dimensions, has_free_rows
+from fusegen.plan.programs.epilogue import SPLIT
+from fusegen.plan.programs.model import Mode
+from fusegen.plan.sizes.chain_sizes import L2, LARGE, SMALL, Shape, Sizes
+from fusegen.plan.sizes.module_sizes import module_sizes, module_typical, several
+from fusegen.verify.checks import (
     batches,
     behaviour,
     execution,
@@ -30,16 +32,14 @@ from fusegen.verify import (
     precisions,
     tails,
 )
-from fusegen.verify.capacity import Bytes, capacity, comparison_bytes, fitting, training_bytes, why_too_large
-from fusegen.verify.compared import compare_module
-from fusegen.verify.findings import Finding, Report
-from fusegen.verify.policy import Comparison
-from fusegen.verify.region_sizes import module_sizes, module_typical, several
-from fusegen.verify.run import drawn_like
-from fusegen.verify.sizes import L2, LARGE, SMALL, Shape, Sizes
-from fusegen.verify.subject import Subject
-from fusegen.verify.targets import loss_chain
-from fusegen.verify.training import compare_steps
+from fusegen.verify.checks.compared import compare_module
+from fusegen.verify.checks.training import compare_steps
+from fusegen.verify.judgement.findings import Finding, Report
+from fusegen.verify.judgement.policy import Comparison
+from fusegen.verify.runs.run import drawn_like
+from fusegen.verify.runs.targets import loss_chain
+from fusegen.verify.subjects.capacity import Bytes, capacity, comparison_bytes, fitting, training_bytes, why_too_large
+from fusegen.verify.subjects.subject import Subject
 
 # rows, channels of the input, channels, groups
 GRADCHECK_SIZE = (5, 7, 12, 3)
@@ -140,7 +140,7 @@ class Suite:
     def numerics(self, mode: Mode, shapes: Sequence[Shape] | None = None) -> Iterator[Finding]:
         """Output, gradients and buffers against double precision at every size, in train and eval.
 
-        shapes: other ones than all of verify/sizes.py and the typical one.
+        shapes: other ones than all of plan/sizes/chain_sizes.py and the typical one.
         """
         chosen = several(self.subject.plan, shapes or self._shapes())
         if self.full and shapes is None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from fusegen.build.lock import held
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.paths import BUILD_STORE
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.wheel.project import Wheel, pack
 from fusegen.wheel.stage import stage
 from fusegen.wheel.tools import require

@@ -16,8 +16,8 @@ from pathlib import Path
 from fusegen.build.libraries import OLDEST_TORCH
 from fusegen.files import write_output
 from fusegen.paths import templates_directory
-from fusegen.plan.module import ModulePlan
-from fusegen.render.environment import render
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.render.text.environment import render
 from fusegen.version import __version__
 from fusegen.wheel.errors import WheelError
 from fusegen.wheel.platform import platform_tag

@@ -10,11 +10,11 @@ from rich.console import Console
 from fusegen.build import Request, build_extensions
 from fusegen.build.key import OUTPUT
 from fusegen.build.progress import shown
-from fusegen.plan.module import ModulePlan, compiled
-from fusegen.render.manifest import MANIFEST, digest, manifest_text
+from fusegen.plan.modules.module import ModulePlan, compiled
+from fusegen.render.files.manifest import MANIFEST, digest, manifest_text
+from fusegen.render.files.support import library_digests
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
-from fusegen.render.support import library_digests
 from fusegen.wheel.symbols import require_portable
 
 _SHIPPED = ".shipped"  # in the directory of a stage: what differs from what lies there

@@ -78,7 +78,7 @@ _train = _support.Operator(
     ),
     gradients=_gradients,
     linear=False,
-    tiled=True,
+    has_contiguous_layout=True,
     own_source=True,
 )
 
@@ -91,7 +91,7 @@ _eval = _support.Operator(
     ),
     gradients=_gradients,
     linear=False,
-    tiled=True,
+    has_contiguous_layout=True,
     own_source=True,
 )
 

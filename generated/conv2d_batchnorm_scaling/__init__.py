@@ -73,7 +73,7 @@ _train = _support.Operator(
     ),
     gradients=_gradients,
     linear=False,
-    tiled=True,
+    has_contiguous_layout=True,
 )
 
 # Normalises with the running statistics.
@@ -85,7 +85,7 @@ _eval = _support.Operator(
     ),
     gradients=_gradients,
     linear=False,
-    tiled=True,
+    has_contiguous_layout=True,
 )
 
 

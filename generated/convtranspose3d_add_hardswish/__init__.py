@@ -74,7 +74,7 @@ _fused = _support.Operator(
     ),
     gradients=_gradients,
     linear=False,
-    tiled=True,
+    has_contiguous_layout=True,
 )
 
 

@@ -74,7 +74,7 @@ _train = _support.Operator(
     ),
     gradients=_gradients,
     linear=True,
-    same={2: -1},
+    gradient_aliases={2: -1},
     precisions=True,
 )
 
@@ -87,7 +87,7 @@ _eval = _support.Operator(
     ),
     gradients=_gradients,
     linear=True,
-    same={2: -1},
+    gradient_aliases={2: -1},
     precisions=True,
 )
 

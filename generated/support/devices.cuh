@@ -1,7 +1,8 @@
 // The GPUs that launch shapes are made for, and which of them runs a call.
 //
 // A line of the table serves all GPUs of a compute capability, so that all of these have the same
-// launch shapes, and results have the same bits. fusegen/plan/devices.py names a part of each.
+// launch shapes, and results have the same bits. fusegen/plan/launches/devices.py names a part of
+// each.
 #pragma once
 
 #include <cstdint>

@@ -77,12 +77,12 @@ class Incoming {
 };
 
 // Of a tensor with fewer rows, which is in the L1 or the L2 most of the time.
-template <typename T, bool kAgain, int N, bool kPacked>
-class Incoming<Spread<T, kAgain>, N, kPacked> {
+template <typename T, bool kRepeats, int N, bool kPacked>
+class Incoming<Spread<T, kRepeats>, N, kPacked> {
  public:
   template <typename Slot>
   __device__ __forceinline__ void fetch(
-      const Columns<N, kPacked>& columns, Slot* slot, const SpreadPointer<T, kAgain>& row) {
+      const Columns<N, kPacked>& columns, Slot* slot, const SpreadPointer<T, kRepeats>& row) {
     static_assert(sizeof(Slot) >= sizeof(Loaded<T, N, kPacked>));
     *reinterpret_cast<Loaded<T, N, kPacked>*>(slot) = load_pack(columns, row);
   }

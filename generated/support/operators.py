@@ -14,26 +14,25 @@ class Operator(TracedOperator):
 
     results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a
     size is a number, one of rows, channels, in_features, groups, or a pair of both, for so many
-    times that. The gradients are those of the
-    first arguments, in order; the backward op returns the ones that its last argument wants. What
-    has rows among them is an input of the module, or a parameter that differs from row to row.
-    masks: the sizes of the arguments of bool, which come next. order: which of the results the
-    module returns, as a tuple; None: the first alone. They are the first ones, and the backward
-    op's first arguments are the gradients that come to them. linear: whether the first two
-    arguments are the operands of a matrix product. drops_channels: whether the first result, [rows,
-    1] of the op, is [rows] for the caller. precisions: whether the product is made in several; the
-    last three arguments are then the precision and the pieces of both operands, which the op
-    `split` makes. tiled: whether the ops take images, too: [batch, positions, channels] as the
-    first argument, [batch, channels, positions] elsewhere where tensors have rows. The first
-    gradient is that of the first argument. own_source: whether the first argument is one of the
-    module's, and [batch, channels, positions] then. same: gradients by their place, each with the
-    place of what it equals: a gradient before it, or as a negative number one that comes to a
-    result, of which -1 is the last. Where both have one dtype, the op is not asked for it, and
-    autograd gets one tensor for both.
+    times that. The gradients are those of the first arguments, in order; the backward op returns
+    the ones that its last argument wants. What has rows among them is an input of the module, or a
+    parameter that differs from row to row. masks: the sizes of the arguments of bool, which come
+    next. order: which of the results the module returns, as a tuple; None: the first alone. They
+    are the first ones, and the backward op's first arguments are the gradients that come to them.
+    linear: whether the first two arguments are the operands of a matrix product. drops_channels:
+    whether the first result, [rows, 1] of the op, is [rows] for the caller. precisions: whether the
+    product is made in several; the last three arguments are then the precision and the pieces of
+    both operands, which the op `split` makes. has_contiguous_layout: whether the ops take images,
+    too: [batch, positions, channels] as the first argument, [batch, channels, positions] elsewhere
+    where tensors have rows. The first gradient is that of the first argument. own_source: whether
+    the first argument is one of the module's, and [batch, channels, positions] then.
+    gradient_aliases: gradients by their place, each with the place of what it equals: a gradient
+    before it, or as a negative number one that comes to a result, of which -1 is the last. Where
+    both have one dtype, the op is not asked for it, and autograd gets one tensor for both.
     """
 
     split = None
-    over_ranks = False
+    sync_batch_norm = False
 
     def __init__(
         self,
@@ -45,18 +44,18 @@ class Operator(TracedOperator):
         drops_channels=False,
         precisions=False,
         order=None,
-        tiled=False,
+        has_contiguous_layout=False,
         own_source=False,
         masks=(),
-        same=None,
+        gradient_aliases=None,
     ):
-        self.tiled, self.own_source = tiled, own_source
+        self.has_contiguous_layout, self.own_source = has_contiguous_layout, own_source
         self.package, self.results, self.single = package, results, len(results) == 1
         # The place of what has no dimension for the channels among the results that are returned.
         self.dropped = (order.index(0) if order else 0) if drops_channels else None
         self.gradients, self.linear, self.order = gradients, linear, order
         self.given = 1 if order is None else len(order)
-        self.same = [(same or {}).get(index) for index in range(len(gradients))]
+        self.gradient_aliases = [(gradient_aliases or {}).get(i) for i in range(len(gradients))]
         # The source of the kernels may have the channels several times.
         source = gradients[1][1] if linear else gradients[0][2]
         self.parts = source[0] if isinstance(source, tuple) else 1
@@ -90,7 +89,7 @@ class Operator(TracedOperator):
         if not isinstance(result, tuple):
             return result.squeeze(at)
         return tuple(
-            each.squeeze(at) if index == self.dropped else each for index, each in enumerate(result)
+            each.squeeze(at) if i == self.dropped else each for i, each in enumerate(result)
         )
 
     def run(self, arguments):
@@ -111,12 +110,12 @@ class Operator(TracedOperator):
         results = (results,) if isinstance(results, Tensor) else results
         if self.order is None:
             return results[0]
-        return tuple(results[index] for index in self.order)
+        return tuple(results[i] for i in self.order)
 
     def _call_on_rows(self, arguments):
         given = list(arguments)
-        for index in self.with_rows:
-            given[index] = as_rows(given[index])
+        for i in self.with_rows:
+            given[i] = as_rows(given[i])
         result = self.run(given)
         shape = arguments[0].shape[:-1]
         if self.order is not None:

@@ -78,8 +78,9 @@ enum Schedule : int64_t {
   kL2IfItFits = 5,          // else likewise
 };
 
-// What a launch leaves open: how much is in flight, never what is computed. fusegen/plan/shapes.py
-// has the same fields, with the values that are measured and verified.
+// What a launch leaves open: how much is in flight, never what is computed.
+// fusegen/plan/launches/shapes.py has the same fields, with the values that are measured and
+// verified.
 struct Shapes {
   int64_t schedule = kAutomatic;
   int64_t pointwise_blocks = 0;        // blocks per multiprocessor of a pass with sums; 0 the best

@@ -20,8 +20,8 @@ class TracedOperator:
     def described(self, arguments, x):
         """What a call with these arguments gives, as tensors without values. x: its first input."""
         if isinstance(arguments[0], Flattened):
-            flat, trailing = arguments[0].flat(), arguments[0].trailing
-            return with_trailing(self.described((flat, *arguments[1:]), flat), trailing)
+            flattened, trailing = arguments[0].flatten(), arguments[0].trailing
+            return with_trailing(self.described((flattened, *arguments[1:]), flattened), trailing)
         dtypes = self.package.dtypes[named(self.forward, arguments)["_dtype_mode"]]
         at, shape = -1, list(x.shape)
         if not isinstance(arguments[0], Tensor):  # of images

@@ -26,12 +26,12 @@ class Flattened(NamedTuple):
     def detach(self):
         return Flattened(self.x.detach(), self.trailing)
 
-    def flat(self):
+    def flatten(self):
         return self.x.flatten(-len(self.trailing))
 
     def call(self, module, operator, arguments, last):
         """As FusedModule._fusegen_run_part() calls it."""
-        result = call_operator(module, operator, (self.flat(), *arguments[1:]))
+        result = call_operator(module, operator, (self.flatten(), *arguments[1:]))
         return with_trailing(result, self.trailing)
 
 

@@ -73,7 +73,7 @@ _fused = _support.Operator(
     ),
     gradients=_gradients,
     linear=True,
-    same={2: -1},
+    gradient_aliases={2: -1},
     precisions=True,
 )
 

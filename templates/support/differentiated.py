@@ -24,9 +24,9 @@ def differentiate_in_cpp(operator):
     refusal = operator.package.no_second_derivative().encode()
     counts = ctypes.c_size_t(len(operator.gradients)), ctypes.c_size_t(operator.given)
     # As C++ counts: the gradients of results come first.
-    places = [-1 if each is None else each + operator.given for each in operator.same]
-    same = (ctypes.c_int64 * len(places))(*places)
-    reason = call(*names, *counts, same, refusal)
+    places = [-1 if each is None else each + operator.given for each in operator.gradient_aliases]
+    alias = (ctypes.c_int64 * len(places))(*places)
+    reason = call(*names, *counts, alias, refusal)
     if reason is not None:
         raise ImportError(f"{operator.package.name}: {reason.decode()}")
     return True
@@ -82,9 +82,9 @@ def _owners(operator, grads, dtypes):
     """The place of what is each gradient: its own, or that of what it is the same as."""
     given = [grad.dtype for grad in grads]
     found = []
-    for index, same in enumerate(operator.same):
-        equal = same is not None and (dtypes if same >= 0 else given)[same] == dtypes[index]
-        found.append(same if equal else index)
+    for index, alias in enumerate(operator.gradient_aliases):
+        equal = alias is not None and (dtypes if alias >= 0 else given)[alias] == dtypes[index]
+        found.append(alias if equal else index)
     return found
 
 

@@ -88,7 +88,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
             return operator, found
         if device != package.device:
             return None, elsewhere(package.name, self, x)
-        if x.numel() == 0 and (x.shape[0] or not operator.over_ranks):
+        if x.numel() == 0 and (x.shape[0] or not operator.sync_batch_norm):
             return None, NO_ROWS
         if package.built:
             return operator, found  # other ranks wait for this one, which has no rows

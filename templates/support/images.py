@@ -63,8 +63,8 @@ def call_on_images(operator, given, stays_last):
     batch, channels, *positions = given[0].shape
     channels //= operator.parts
     further = operator.with_rows[0 if operator.own_source else 1 :]
-    is_tiled = operator.tiled and not stays_last and channels > 1 and max(positions) > 1
-    if is_tiled and not any(is_only_last(given[index]) for index in further):
+    kept = operator.has_contiguous_layout and not stays_last and channels > 1 and max(positions) > 1
+    if kept and not any(is_only_last(given[index]) for index in further):
         for index in operator.with_rows:
             given[index] = given[index].flatten(2)
         if not operator.own_source:  # the convolution's result is in channels_last

@@ -57,8 +57,8 @@ class RankOperator:
     """
 
     split = None
-    over_ranks = True
-    tiled = own_source = False
+    sync_batch_norm = True
+    has_contiguous_layout = own_source = False
     dropped = None
     parts = 1
 

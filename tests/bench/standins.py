@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fusegen.bench.clock import Machine
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
+from fusegen.plan.modules.module import module_of
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.importing import import_package
-from fusegen.verify.subject import Subject
+from fusegen.verify.subjects.subject import Subject
 
 CHAIN = """\
 fusegen: 1

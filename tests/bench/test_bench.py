@@ -20,8 +20,8 @@ from fusegen.bench.options import Options
 from fusegen.bench.rows import Row
 from fusegen.bench.shapes import sizes_of
 from fusegen.errors import FusegenError
-from fusegen.verify.sizes import typical
-from fusegen.verify.subject import Subject
+from fusegen.plan.sizes.chain_sizes import typical
+from fusegen.verify.subjects.subject import Subject
 from tests.bench.standins import GROUPS, ScriptedClock, stand_in
 from tests.verify.chains import emulated
 

@@ -10,7 +10,7 @@ from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.names import EVAL, STEP, TRAIN
 from fusegen.bench.shapes import sizes_of
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
+from fusegen.plan.modules.module import module_of
 from fusegen.plan.summary import summary
 from tests.bench.standins import CHAIN, GROUPS
 

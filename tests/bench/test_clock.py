@@ -14,7 +14,7 @@ from fusegen.bench.clock import CudaClock
 from fusegen.bench.names import MODES, PEERS
 from fusegen.bench.options import Options
 from fusegen.bench.shapes import sizes_of
-from fusegen.verify.subject import Subject
+from fusegen.verify.subjects.subject import Subject
 from tests.bench.standins import stand_in
 
 

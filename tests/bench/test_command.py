@@ -103,7 +103,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """bench_specs on a chain of which PyTorch's operators stand in for the kernels."""
     import fusegen.bench.ceilings as ceilings
     import fusegen.bench.clock as clock
-    import fusegen.verify.packages as packages
+    import fusegen.verify.subjects.packages as packages
 
     subject = stand_in(tmp_path, "bench_command")
     monkeypatch.setattr(command, "require_cuda", lambda: None)

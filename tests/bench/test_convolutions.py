@@ -14,7 +14,7 @@ from fusegen.bench.names import EVAL, STEP
 from fusegen.bench.options import Options
 from fusegen.bench.shapes import sizes_of
 from fusegen.bench.work import contraction_work, convolution_work
-from fusegen.verify.sizes import typical
+from fusegen.plan.sizes.chain_sizes import typical
 from tests.bench.standins import ScriptedClock, stand_in
 from tests.chains.convolutions import EXPRESSIBLE
 

@@ -11,7 +11,7 @@ from fusegen.bench.names import MODES, PEERS
 from fusegen.bench.options import Options, names, read, shapes
 from fusegen.bench.shapes import sizes_of
 from fusegen.plan.load import plan_file, planned_file
-from fusegen.plan.module import module_of
+from fusegen.plan.modules.module import module_of
 from tests.bench.standins import CHAIN, GROUPS
 
 pytestmark = pytest.mark.torch

@@ -22,7 +22,7 @@ from fusegen.plan.load import planned_file
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.importing import import_package
-from fusegen.verify.subject import Subject
+from fusegen.verify.subjects.subject import Subject
 from tests.bench.standins import ScriptedClock
 from tests.bench.test_schedules import Extension, Told
 

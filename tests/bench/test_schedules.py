@@ -12,8 +12,8 @@ from torch import nn
 
 from fusegen.bench.names import EVAL, STEP, TRAIN
 from fusegen.bench.schedules import Ran, ran
-from fusegen.verify.sizes import Sizes, sizes
-from fusegen.verify.subject import Subject
+from fusegen.plan.sizes.chain_sizes import Sizes, sizes
+from fusegen.verify.subjects.subject import Subject
 from tests.bench.standins import CHAIN, GROUPS, stand_in
 
 

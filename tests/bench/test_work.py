@@ -10,8 +10,8 @@ import torch
 from fusegen.bench.names import EVAL, STEP, TRAIN
 from fusegen.bench.peers import compiling, is_compiled, make_peer, uses_graphs
 from fusegen.bench.work import contraction_work, copy_work, module_work
-from fusegen.verify.sizes import typical
-from fusegen.verify.subject import Subject
+from fusegen.plan.sizes.chain_sizes import typical
+from fusegen.verify.subjects.subject import Subject
 from tests.bench.standins import GROUPS, stand_in
 
 

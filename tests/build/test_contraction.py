@@ -11,7 +11,7 @@ from fusegen.build import BuildError, Request, build_extensions, find_toolchain
 from fusegen.build.flags import contraction_flags
 from fusegen.build.key import CONTRACTION_HEADER, CONTRACTION_SOURCE, PRODUCT_LAUNCHER, collect_inputs
 from fusegen.paths import templates_directory
-from fusegen.plan.devices import DEVICES
+from fusegen.plan.launches.devices import DEVICES
 
 NAME = "contraction.cu"
 SOURCE = '#include "../launch.cuh"\n#include "split.cuh"\ncontraction\n'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.build.toolchain import find_toolchain
-from fusegen.plan.devices import DEVICES
+from fusegen.plan.launches.devices import DEVICES
 
 pytestmark = pytest.mark.nvcc
 

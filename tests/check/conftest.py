@@ -12,7 +12,7 @@ import pytest
 
 from fusegen.check.run import Report, check
 from fusegen.plan.load import planned_files
-from fusegen.render.manifest import MANIFEST, digest, listed_sources, manifest_text, read_manifest
+from fusegen.render.files.manifest import MANIFEST, digest, listed_sources, manifest_text, read_manifest
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.spec.find import spec_files

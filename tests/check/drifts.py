@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
-from fusegen.render.manifest import digest
+from fusegen.plan.modules.module import module_of
+from fusegen.render.files.manifest import digest
 from fusegen.render.package import render_all
 
 A, B = "gemm_add_relu", "gemm_scale_bn"

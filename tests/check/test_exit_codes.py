@@ -20,9 +20,9 @@ def broken(project, command: list[str], raised: str, **environment: str) -> subp
     """The command, where planning runs `raised`."""
     script = (
         "import os, signal, sys\n"
-        "import fusegen.errors, fusegen.plan.plan\n"
+        "import fusegen.errors, fusegen.plan.modules.plan\n"
         f"def make_plan(*arguments):\n    {raised}\n"
-        "fusegen.plan.plan.make_plan = make_plan\n"
+        "fusegen.plan.modules.plan.make_plan = make_plan\n"
         "from fusegen.cli import main\n"
         f"main({command!r})\n"
     )

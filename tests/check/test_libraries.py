@@ -9,7 +9,7 @@ import pytest
 from fusegen.build.key import key_text
 from fusegen.check.report import formatted
 from fusegen.check.run import write_patch
-from fusegen.render.manifest import MANIFEST, listed_sources
+from fusegen.render.files.manifest import MANIFEST, listed_sources
 from tests.check.drifts import DRIFTS, A, B
 
 LIBRARY = f"{A}/_C.so"

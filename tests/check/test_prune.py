@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.render.manifest import digest, manifest_text, read_manifest
+from fusegen.render.files.manifest import digest, manifest_text, read_manifest
 from fusegen.render.output import orphans, write_files
 from tests.check.drifts import OF_B_ALONE, A, B
 

@@ -144,9 +144,9 @@ def test_shell_completion() -> None:
 def test_a_bug_is_told_as_one() -> None:
     """Exit code 3, and a message that asks for a report."""
     script = (
-        "import fusegen.plan.plan, fusegen.errors\n"
+        "import fusegen.plan.modules.plan, fusegen.errors\n"
         "def broken(*arguments): raise fusegen.errors.InternalError('two kernels of one name')\n"
-        "fusegen.plan.plan.make_plan = broken\n"
+        "fusegen.plan.modules.plan.make_plan = broken\n"
         "import fusegen.cli\n"
         f"fusegen.cli.main(['plan', {str(SPEC)!r}])\n"
     )

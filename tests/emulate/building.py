@@ -15,11 +15,11 @@ from torch import nn
 from fusegen.emulate import EmulatedLibrary, compile_kernels
 from fusegen.ir.axes import Dim
 from fusegen.paths import templates_directory
+from fusegen.plan.launches.shapes import Shapes
 from fusegen.plan.load import plan_document
-from fusegen.plan.model import Mode
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import Shapes
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Mode
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
 from fusegen.spec.yaml import parse_yaml

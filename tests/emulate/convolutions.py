@@ -10,8 +10,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.emulate.package import emulate_package
-from fusegen.verify.positions import result_positions
-from fusegen.verify.subject import spread_out
+from fusegen.plan.sizes.positions import result_positions
+from fusegen.verify.subjects.subject import spread_out
 from tests.chains.convolutions import EXPRESSIBLE
 from tests.emulate.building import write
 

@@ -9,7 +9,7 @@ import torch
 
 from fusegen.emulate import Buffer, EmulatedLibrary
 from fusegen.runtime.launchers import Call, Launcher
-from fusegen.verify.emulated import EmulatedTail, constant
+from fusegen.verify.subjects.emulated import EmulatedTail, constant
 from tests.emulate.other_chains import Other
 from tests.emulate.split import Emulated, product_of
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 
 import fusegen
-from fusegen.verify.emulated import EmulatedTail
-from fusegen.verify.policy import Comparison, compare
-from fusegen.verify.reference import reference
+from fusegen.verify.judgement.policy import Comparison, compare
+from fusegen.verify.references.reference import reference
+from fusegen.verify.subjects.emulated import EmulatedTail
 from tests.emulate.building import forced_shapes, kernels_of, write
 from tests.emulate.moment_cases import GROUPS, Case, by_rows, sets_of, spread, unset
 from tests.emulate.mutants.scenario import add_mutants

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fusegen.emulate import Buffer
-from fusegen.plan.shapes import SCHEDULES
+from fusegen.plan.launches.shapes import SCHEDULES
 from tests.emulate.building import compiled_shapes
 
 _SOURCE = """

@@ -9,13 +9,13 @@ import torch
 
 from fusegen.emulate import compile_kernels
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
+from fusegen.plan.modules.module import module_of
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import EmulatedLaunchers
-from fusegen.verify.emulated import EmulatedTail, tail_reference
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference
 from tests.emulate.building import module_class, on_another_device
 from tests.emulate.mutants.mutant import Mutant
 from tests.emulate.mutants.scenario import add_mutants

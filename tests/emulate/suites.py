@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.emulate.package import emulate_package
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
-from fusegen.verify.findings import Finding
-from fusegen.verify.subject import Subject
+from fusegen.verify.judgement.findings import Finding
+from fusegen.verify.subjects.subject import Subject
 from fusegen.verify.suite import Suite
 
 

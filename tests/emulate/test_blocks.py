@@ -15,11 +15,11 @@ from torch.nn import functional as F  # noqa: E402
 from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
-from fusegen.verify.region_sizes import several  # noqa: E402
-from fusegen.verify.sizes import SMALL  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import SMALL  # noqa: E402
+from fusegen.plan.sizes.module_sizes import several  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import module_class, write  # noqa: E402
 from tests.emulate.test_chains import agreement, schedules_of  # noqa: E402

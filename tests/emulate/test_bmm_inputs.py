@@ -11,12 +11,12 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.verify import behaviour  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.region_sizes import module_sizes, module_typical  # noqa: E402
-from fusegen.verify.sizes import typical  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import typical  # noqa: E402
+from fusegen.plan.sizes.module_sizes import module_sizes, module_typical  # noqa: E402
+from fusegen.verify.checks import behaviour  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate import EmulationError  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail  # noqa: E402
 from tests.emulate.building import forced_shapes, kernels_of, module_class, write  # noqa: E402
 from tests.emulate.mutants.samples import SAMPLES  # noqa: E402
 from tests.emulate.mutants.scenario import add_mutants, choose  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate import EmulationError  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.chains.originals import CHAINS  # noqa: E402
 from tests.emulate.building import forced_shapes, kernels_of  # noqa: E402
 from tests.plan.planning import committed  # noqa: E402

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer
-from fusegen.plan.kinds import TUNABLES
-from fusegen.plan.shapes import SCHEDULES
+from fusegen.plan.launches.kinds import TUNABLES
+from fusegen.plan.launches.shapes import SCHEDULES
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """

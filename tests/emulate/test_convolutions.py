@@ -8,10 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.verify import behaviour, memory, operators  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.formats import memory_formats  # noqa: E402
-from fusegen.verify.training import compare_steps  # noqa: E402
+from fusegen.verify.checks import behaviour, memory, operators  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.checks.formats import memory_formats  # noqa: E402
+from fusegen.verify.checks.training import compare_steps  # noqa: E402
 from tests.chains.convolutions import EXPRESSIBLE  # noqa: E402
 from tests.emulate.convolutions import NARROW, SIZES, Calls, drawn, failures, packages, pair  # noqa: E402
 

@@ -17,15 +17,15 @@ from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
 from fusegen.plan.load import planned_document  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import SMALL  # noqa: E402
+from fusegen.plan.sizes.module_sizes import several  # noqa: E402
 from fusegen.spec.yaml import parse_yaml  # noqa: E402
-from fusegen.verify import execution  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
-from fusegen.verify.region_sizes import several  # noqa: E402
-from fusegen.verify.sizes import SMALL  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.checks import execution  # noqa: E402
+from fusegen.verify.runs.targets import make_targets  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
-from fusegen.verify.targets import make_targets  # noqa: E402
 from tests.emulate.building import forced_shapes, module_class, write  # noqa: E402
 from tests.emulate.convolutions import part_of_support  # noqa: E402
 from tests.emulate.suites import emulated_suite  # noqa: E402

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer, EmulatedLibrary, compile_kernels
-from fusegen.plan.devices import DEVICES
+from fusegen.plan.launches.devices import DEVICES
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
 from fusegen.render.cuda import render_kernels
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.plan.load import plan_document  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
 from fusegen.spec.yaml import parse_yaml  # noqa: E402
 from tests.emulate.suites import compared, emulated_suite  # noqa: E402
 

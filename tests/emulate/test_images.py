@@ -13,11 +13,11 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.verify import behaviour, formats, memory, operators  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.run import mark_images, run  # noqa: E402
-from fusegen.verify.subject import spread_out  # noqa: E402
-from fusegen.verify.training import compare_steps  # noqa: E402
+from fusegen.verify.checks import behaviour, formats, memory, operators  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.checks.training import compare_steps  # noqa: E402
+from fusegen.verify.runs.run import mark_images, run  # noqa: E402
+from fusegen.verify.subjects.subject import spread_out  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -40,8 +40,8 @@ class Original(nn.Module):
 @dataclass(frozen=True)
 class Chain:
     """spatial: dimensions of positions. inputs: of the spec, besides x. sizes: of the inputs, for a batch, channels and
-    positions. tail: the original's forward. tiled: whether kernels read and write contiguous images themselves.
-    keeps_format: whether PyTorch's result has the strides of x: a softmax's is contiguous."""
+    positions. tail: the original's forward. has_contiguous_layout: whether kernels read and write contiguous images
+    themselves. keeps_format: whether PyTorch's result has the strides of x: a softmax's is contiguous."""
 
     spatial: int
     steps: tuple[str, ...]
@@ -50,7 +50,7 @@ class Chain:
     inputs: tuple[str, ...] = ()
     parts: int = 1
     dtypes: str = "float32"
-    tiled: bool = True
+    has_contiguous_layout: bool = True
     keeps_format: bool = True
 
     @property
@@ -98,11 +98,11 @@ CHAINS = {
     "rows": Chain(
         2, ("prelu, name: act, num_parameters: c", "mul, input: rows", "softmax, dim: 1"),
         lambda c: {"act": nn.PReLU(c)}, lambda m, x, rows: (m.act(x) * rows).softmax(1), ("rows: [n, 1, ...]",),
-        tiled=False, keeps_format=False,
+        has_contiguous_layout=False, keeps_format=False,
     ),
     "halves": Chain(
         2, ("glu", "batch_norm, name: bn"), lambda c: {"bn": nn.BatchNorm2d(c)},
-        lambda m, x: m.bn(F.glu(x, 1)), parts=2, tiled=False,
+        lambda m, x: m.bn(F.glu(x, 1)), parts=2, has_contiguous_layout=False,
     ),
 }  # fmt: skip
 SIZES = {
@@ -202,8 +202,8 @@ def test_what_is_contiguous_is_not_copied(packages, name) -> None:
         y = fused(*inputs)
         torch.autograd.grad(y, inputs, torch.ones_like(y))
     (source, gradient) = seen
-    assert {source.dim(), gradient.dim()} == {3 if CHAINS[name].tiled else 2}
-    assert (source.data_ptr() == inputs[0].data_ptr()) == CHAINS[name].tiled and y.is_contiguous()
+    assert {source.dim(), gradient.dim()} == {3 if CHAINS[name].has_contiguous_layout else 2}
+    assert (source.data_ptr() == inputs[0].data_ptr()) == CHAINS[name].has_contiguous_layout and y.is_contiguous()
 
 
 @pytest.mark.parametrize("name", ["residual", "sequence", "halves"])

@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.render.manifest import digest, manifest_text  # noqa: E402
+from fusegen.render.files.manifest import digest, manifest_text  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

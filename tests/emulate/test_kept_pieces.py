@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.nn.utils import parametrizations, parametrize, weight_norm  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from fusegen.verify import operators  # noqa: E402
+from fusegen.verify.checks import operators  # noqa: E402
 from tests.emulate.precisions import emulated, operator_of  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer
-from fusegen.plan.shapes import SCHEDULES
+from fusegen.plan.launches.shapes import SCHEDULES
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.emulate.building import kernels_of, write  # noqa: E402
 from tests.emulate.test_chains import agreement, schedules_of  # noqa: E402
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from fusegen.verify.compared import compare_module  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
 from tests.emulate.convolutions import (  # noqa: E402
     NARROW,
     Calls,

@@ -18,9 +18,9 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify import behaviour  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.training import compare_steps  # noqa: E402
+from fusegen.verify.checks import behaviour  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.checks.training import compare_steps  # noqa: E402
 from tests.chains.originals import CHAINS  # noqa: E402
 
 pytestmark = pytest.mark.torch

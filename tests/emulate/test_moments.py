@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fusegen.verify.policy import table  # noqa: E402
+from fusegen.verify.judgement.policy import table  # noqa: E402
 from tests.emulate.moment_cases import CASES, GROUPS, SCHEDULES, fits  # noqa: E402
 from tests.emulate.moments import comparisons  # noqa: E402
 

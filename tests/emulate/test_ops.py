@@ -16,11 +16,11 @@ import fusegen  # noqa: E402
 from fusegen.ops import convolution, dropout, losses, matmul, parts, pooling  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.plan.plan import Plan  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.modules.plan import Plan  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.emulate.building import kernels_of  # noqa: E402
 from tests.emulate.test_reductions import CHAINS as OF_ROWS  # noqa: E402
 

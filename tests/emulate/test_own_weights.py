@@ -13,11 +13,11 @@ from torch.nn import functional as F  # noqa: E402
 from torch.nn.utils import parametrizations  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.verify import memory, operators, precisions  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
-from fusegen.verify.training import compare_steps  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.verify.checks import memory, operators, precisions  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.checks.training import compare_steps  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 import fusegen  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.ops.parts import STEPS  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.emulate.building import forced_shapes, kernels_of, write  # noqa: E402
 from tests.emulate.test_chains import agreement, compare, count_batch, schedules_of  # noqa: E402
 

@@ -13,9 +13,9 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.verify import operators  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.subject import spread_out  # noqa: E402
+from fusegen.verify.checks import operators  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.subjects.subject import spread_out  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 from tests.emulate.convolutions import Calls, failures  # noqa: E402
 

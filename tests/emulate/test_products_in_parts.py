@@ -12,12 +12,12 @@ from torch.nn.utils import parametrizations  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.ir.rewrites import REWRITES  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.verify.batches import batches  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.drawn import seeded  # noqa: E402
-from fusegen.verify.sizes import sizes  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import sizes  # noqa: E402
+from fusegen.verify.checks.batches import batches  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.runs.dropout_replay import seeded  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import fusegen  # noqa: E402
 from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.emulate.building import forced_shapes, write  # noqa: E402
 from tests.emulate.other_chains import BN, GELU, LN, Other, parameter  # noqa: E402
 from tests.emulate.test_chains import agreement, count_batch, schedules_of  # noqa: E402

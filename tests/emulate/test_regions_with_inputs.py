@@ -10,7 +10,7 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
 # Three dimensions: AdaLN, positions and a number in one region, a mask in two, samples dropped in a later one.

@@ -10,7 +10,7 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
 # A packed gate, a part of which is returned, too; dropouts of elements and of samples behind each layer.

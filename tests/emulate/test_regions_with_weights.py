@@ -20,7 +20,7 @@ from fusegen.ir.rewrites import REWRITES  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

@@ -16,8 +16,8 @@ from fusegen.plan.load import plan_document  # noqa: E402
 from fusegen.render.cuda import render_kernels  # noqa: E402
 from fusegen.spec.model import Rewrites  # noqa: E402
 from fusegen.spec.yaml import parse_yaml  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.subject import spread_out  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.subjects.subject import spread_out  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 
 SPEC = """\

@@ -13,12 +13,12 @@ import fusegen  # noqa: E402
 from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
-from fusegen.verify.region_sizes import several  # noqa: E402
-from fusegen.verify.sizes import SMALL  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import SMALL  # noqa: E402
+from fusegen.plan.sizes.module_sizes import several  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 from tests.emulate.other_chains import BN, Other, parameter  # noqa: E402

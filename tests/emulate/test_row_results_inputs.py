@@ -10,11 +10,11 @@ torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import SMALL  # noqa: E402
+from fusegen.plan.sizes.module_sizes import several  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.region_sizes import several  # noqa: E402
-from fusegen.verify.sizes import SMALL  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

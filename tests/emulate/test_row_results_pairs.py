@@ -9,10 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.verify.region_sizes import several  # noqa: E402
-from fusegen.verify.sizes import SMALL  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import SMALL  # noqa: E402
+from fusegen.plan.sizes.module_sizes import several  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
 

@@ -46,7 +46,7 @@ def test_full_blocks_of_which_a_multiprocessor_holds_more(shape):
     assert four == [(160, 0), (160, 0), (288, 1)]
     assert [shape(rows, 1, 4096, 8, True, sums=0)["full_block"] for rows in (6 * 264 - 1, 6 * 264)] == [0, 1]
     assert [shape(rows, 1, 3001, 8, False, sums=0)["full_block"] for rows in (2161, 2162)] == [0, 1]
-    # As many rows as test_other_chains.py has, of one multiprocessor, and as fusegen/verify/sizes.py.
+    # As many rows as test_other_chains.py has, of one multiprocessor, and as fusegen/plan/sizes/chain_sizes.py.
     assert (
         shape(30 * 132, 1, 3001, 8, False, sums=0)["full_block"]
         and shape(2200, 1, 3001, 8, False, sums=0)["full_block"]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from fusegen.emulate import compile_kernels
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.standalone.inputs import inputs_of_spec
 from fusegen.standalone.module import render_standalone
 from fusegen.standalone.plan import standalone_plan

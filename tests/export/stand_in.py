@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.plan import Plan
-from fusegen.render.op import Op
-from fusegen.render.operators import ops
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.modules.plan import Plan
+from fusegen.render.ops.op import Op
+from fusegen.render.ops.operators import ops
 from fusegen.standalone.named import named_plans
 
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils import cpp_extension  # noqa: E402
 
-from fusegen.plan.module import ModulePlan  # noqa: E402
+from fusegen.plan.modules.module import ModulePlan  # noqa: E402
 from fusegen.standalone.inputs import inputs_of_spec  # noqa: E402
 from fusegen.standalone.module import render_standalone  # noqa: E402
 from fusegen.standalone.plan import standalone_plan  # noqa: E402

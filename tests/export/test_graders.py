@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.ir.multiples import value_of  # noqa: E402
-from fusegen.plan.module import compiled  # noqa: E402
+from fusegen.plan.modules.module import compiled  # noqa: E402
 from fusegen.standalone.inputs import inputs_of_spec  # noqa: E402
 from fusegen.standalone.module import render_standalone  # noqa: E402
 from fusegen.standalone.named import named_plans  # noqa: E402

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fusegen.errors import SpecError
 from fusegen.ir.graph import verify
 from fusegen.plan.load import planned_document
-from fusegen.plan.module import ModulePlan, compiled
+from fusegen.plan.modules.module import ModulePlan, compiled
 from fusegen.render.package import Files, render_all
 from fusegen.spec.yaml import parse_yaml
 from tests.emulate.other_chains import HAND_PICKED

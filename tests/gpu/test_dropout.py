@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 import fusegen  # noqa: E402
 from fusegen.build import Request, build_extensions  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402

@@ -10,11 +10,11 @@ torch = pytest.importorskip("torch")
 
 from fusegen.build import Request, build_extensions  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402
-from fusegen.verify.packages import open_subject  # noqa: E402
+from fusegen.verify.subjects.packages import open_subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.precisions import SOURCE, SPEC, product_error  # noqa: E402
 

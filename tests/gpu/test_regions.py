@@ -8,11 +8,11 @@ torch = pytest.importorskip("torch")
 
 from fusegen.build import Request, build_extensions  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
-from fusegen.plan.module import compiled  # noqa: E402
+from fusegen.plan.modules.module import compiled  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.packages import open_subject  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.subjects.packages import open_subject  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.test_regions import BLOCK  # noqa: E402
 

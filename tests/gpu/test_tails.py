@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.build.builder import Request, build_extensions  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.tune.device import current_target  # noqa: E402
-from fusegen.verify.packages import open_subject  # noqa: E402
+from fusegen.verify.subjects.packages import open_subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.verify.functions_of_one import functions_of_one  # noqa: E402
 

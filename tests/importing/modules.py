@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from fusegen.importing.module import from_module
 from fusegen.plan.load import plan_document
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
 from fusegen.spec.yaml import parse_yaml
 
 ROWS, WIDTH, CHANNELS = 6, 16, 24

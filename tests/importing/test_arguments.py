@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from fusegen.errors import SpecError
-from fusegen.importing.chain import Steps
-from fusegen.importing.check import FIXED_ROWS, OTHER_VALUES, UNKNOWN_VALUES
-from fusegen.importing.forms import owned, recognised
+from fusegen.importing.checks.check import FIXED_ROWS, OTHER_VALUES, UNKNOWN_VALUES
 from fusegen.importing.module import from_module
-from fusegen.importing.values import CHANNELS as CHANNEL
-from fusegen.importing.values import Number, Values
+from fusegen.importing.reading.forms import owned, recognised
+from fusegen.importing.reading.values import CHANNELS as CHANNEL
+from fusegen.importing.reading.values import Number, Values
+from fusegen.importing.steps.chain import Steps
 from fusegen.spec.yaml import parse_yaml
 from tests.importing.modules import CHANNELS, WIDTH, Source, chain, imported
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from fusegen.errors import SpecError
-from fusegen.importing.drawn import DropsByPattern
+from fusegen.importing.checks.dropout_pattern import DropsByPattern
+from fusegen.importing.checks.spec_module import reference_class
 from fusegen.importing.module import from_module
-from fusegen.importing.written import reference_class
 from fusegen.plan.load import planned_document
 from fusegen.spec.yaml import parse_yaml
 from tests.importing import blocks

@@ -13,9 +13,10 @@ import torch
 
 from fusegen.aten import table as aten
 from fusegen.errors import SpecError
-from fusegen.importing import draft, module
+from fusegen.importing import module
+from fusegen.importing.drafts import spec_draft
 from fusegen.importing.load import import_spec
-from fusegen.importing.values import Number, Value, Values
+from fusegen.importing.reading.values import Number, Value, Values
 from tests.importing.modules import Source, imported
 
 SOURCE = Source(
@@ -63,7 +64,7 @@ def test_a_wrong_step_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_norm_without_its_weight_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "recognised", changed(keys("layer_norm", affine=False)))
-    monkeypatch.setattr(draft, "_check_state", lambda *_: None)
+    monkeypatch.setattr(spec_draft, "_check_state", lambda *_: None)
     with pytest.raises(SpecError, match=r"FG708.*the state_dict has n.bias, n.weight on one side alone"):
         imported(SOURCE)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fusegen.errors import SpecError
+from fusegen.importing.checks.rows import OTHER_DIMENSIONS
 from fusegen.importing.module import from_module
-from fusegen.importing.rows import OTHER_DIMENSIONS
 from fusegen.spec.yaml import parse_yaml
 from tests.chains.convolutions import EXPRESSIBLE
 from tests.importing.convolved import ORIGINALS, Convolved

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fusegen.errors import SpecError
-from fusegen.importing import forms
-from fusegen.importing.arguments import Arguments
-from fusegen.importing.chain import Steps
-from fusegen.importing.forms import FORMS, owned, recognised
-from fusegen.importing.read import Reader
-from fusegen.importing.trace import trace
-from fusegen.importing.values import Value, Values
+from fusegen.importing.reading import forms
+from fusegen.importing.reading.forms import FORMS, owned, recognised
+from fusegen.importing.reading.read import Reader
+from fusegen.importing.reading.values import Value, Values
+from fusegen.importing.steps.chain import Steps
+from fusegen.importing.traces.arguments import Arguments
+from fusegen.importing.traces.trace import trace
 from tests.importing.modules import ROWS, WIDTH, Source, chain, imported
 
 pytestmark = pytest.mark.torch

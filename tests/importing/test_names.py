@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from fusegen.importing.arguments import Arguments
-from fusegen.importing.read import Reader
-from fusegen.importing.trace import trace
-from fusegen.importing.values import HIDDEN, Value, Values
+from fusegen.importing.reading.read import Reader
+from fusegen.importing.reading.values import HIDDEN, Value, Values
+from fusegen.importing.traces.arguments import Arguments
+from fusegen.importing.traces.trace import trace
 from fusegen.ops.catalogue import STEPS
 from tests.importing.names import CALLS, NO_CALLS, PARAMETERS, Call, called, names, tensors
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from fusegen.errors import SpecError
-from fusegen.importing.check import reference_class
+from fusegen.importing.checks.check import reference_class
 from fusegen.importing.module import from_module
-from fusegen.plan.module import module_of
+from fusegen.plan.modules.module import module_of
 from tests.importing.modules import CHANNELS, ROWS, WIDTH, Source, chain, imported, plan
 
 

@@ -12,7 +12,7 @@ import torch
 from fusegen.importing.load import import_spec
 from fusegen.importing.module import from_module
 from fusegen.plan.load import plan_file
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
 from fusegen.plan.summary import summary
 from tests.chains.originals import CHAINS, SEEDS
 from tests.importing.modules import plan

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from fusegen.errors import SpecError
 from fusegen.importing.module import from_module
-from fusegen.importing.told_apart import told_apart
+from fusegen.importing.traces.distinct_sizes import distinct_sizes
 from tests.importing.modules import plan
 
 pytestmark = pytest.mark.torch
@@ -105,5 +105,5 @@ def test_refusals_of_equal_sizes(module: nn.Module, shapes: list[tuple], message
 
 def test_rows_of_one_input_of_a_product_are_changed_alone() -> None:
     module = OfTwo(lambda m, x, other: torch.bmm(x, other.transpose(1, 2)))
-    x, other = told_apart(module, [torch.randn(4, 8, 16), torch.randn(4, 8, 16)])
+    x, other = distinct_sizes(module, [torch.randn(4, 8, 16), torch.randn(4, 8, 16)])
     assert x.shape[1] != other.shape[1] and (x.shape[0], x.shape[2]) == (other.shape[0], other.shape[2]) == (4, 16)

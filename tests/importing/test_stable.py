@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from fusegen.importing.check import reference_class
+from fusegen.importing.checks.check import reference_class
 from fusegen.importing.module import from_module
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
 from tests.emulate.other_chains import HAND_PICKED, RandomChain
 from tests.importing.modules import plan
 

@@ -11,13 +11,13 @@ from torch import nn
 
 from fusegen.errors import SpecError
 from fusegen.importing import module as importing
-from fusegen.importing.check import FIXED_ROWS
+from fusegen.importing.checks.check import FIXED_ROWS
+from fusegen.importing.checks.pairs import Differs, Pair
+from fusegen.importing.checks.rows import OTHER_DIMENSIONS
+from fusegen.importing.checks.variants import AUTOCAST
 from fusegen.importing.module import from_module
-from fusegen.importing.pairs import Differs, Pair
-from fusegen.importing.read import Reader
-from fusegen.importing.rows import OTHER_DIMENSIONS
-from fusegen.importing.values import Number
-from fusegen.importing.variants import AUTOCAST
+from fusegen.importing.reading.read import Reader
+from fusegen.importing.reading.values import Number
 from tests.importing.modules import CHANNELS, ROWS, WIDTH, Source, chain, imported, plan
 from tests.importing.test_check import changed, keys
 

@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch")
 
 from fusegen.ir import fold_arithmetic, fold_norms, fold_reductions, rewriter  # noqa: E402
 from fusegen.ir.affine import written  # noqa: E402
-from fusegen.plan.folding import Folding  # noqa: E402
-from fusegen.plan.plan import Plan  # noqa: E402
+from fusegen.plan.modules.plan import Plan  # noqa: E402
+from fusegen.plan.schedules.folding import Folding  # noqa: E402
 from tests.ir.evaluate import Values  # noqa: E402
 from tests.plan.planning import LINEAR, planned  # noqa: E402
 

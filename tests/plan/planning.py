@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from fusegen.plan.load import plan_file
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSED = {"transformer_mlp_prenorm"}  # of several regions: a plan for each

@@ -8,7 +8,7 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.plan.load import planned_document
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
 
@@ -76,7 +76,7 @@ def test_a_condition_is_a_chain_of_its_own_rows(shape: str, own: tuple, made: tu
     found = region_inputs(plan)
     assert found[0] == {"c": own}
     assert found[2] == {"x": ("batch", "seq", "width"), "scale": made, "shift": made}
-    assert [region.beside for region in plan.regions] == [True, True, False, False]
+    assert [region.is_broadcast for region in plan.regions] == [True, True, False, False]
     assert (plan.dimensions.least, plan.dimensions.most) == (3, 3)
     assert plan.fixed_dimensions["c"] == shape.count(",") + 1
 

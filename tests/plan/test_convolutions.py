@@ -13,9 +13,9 @@ from fusegen.errors import SpecError
 from fusegen.explain.text import report
 from fusegen.ops.step import Step
 from fusegen.plan.load import plan_document, plan_file
-from fusegen.plan.outer import AS_SUCH
-from fusegen.plan.plan import Plan
-from fusegen.plan.sizes import positions_of, typical_symbols
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.contiguous_layout import AS_SUCH
+from fusegen.plan.sizes.bytes import positions_of, typical_symbols
 from fusegen.plan.summary import summary
 from fusegen.spec.yaml import parse_yaml
 from tests.chains.convolutions import EXPRESSIBLE, REFUSED, refused_spec
@@ -107,13 +107,13 @@ def test_what_may_be_contiguous(name: str, tmp_path: Path) -> None:
         if name in ("one_dimension", "smallest_tanh"):
             of_rows = "the result has one value for each row"
             why = f"are copied: {of_rows if name == 'smallest_tanh' else f'{variant.forward.name} reduces each row'}"
-            assert all(not program.outer and why in program.reasons[-1] for program in programs)
+            assert all(not program.contiguous_layout and why in program.reasons[-1] for program in programs)
             continue
         assert all(AS_SUCH in program.reasons[-1] for program in programs)
-        assert variant.forward.outer == (*further, variant.result)
+        assert variant.forward.contiguous_layout == (*further, variant.result)
         gradients = {variant.gradients[each].name for each in further}
         read = {tensor.name for tensor in variant.backward.inputs} & {*further}
-        assert {*variant.backward.outer} == {variant.result_gradient, *read, *gradients}
+        assert {*variant.backward.contiguous_layout} == {variant.result_gradient, *read, *gradients}
 
 
 @pytest.mark.parametrize(

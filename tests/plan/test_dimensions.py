@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
-from fusegen.plan.dimensions import dimensions  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
+from fusegen.plan.modules.dimensions import dimensions  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
 from fusegen.reference.ops import example, known_ops  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402

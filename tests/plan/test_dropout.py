@@ -6,9 +6,9 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.explain.eager import operators
-from fusegen.plan.dimensions import dimensions
-from fusegen.plan.epilogue import why_after_product
-from fusegen.plan.model import draw_of
+from fusegen.plan.modules.dimensions import dimensions
+from fusegen.plan.programs.epilogue import why_after_product
+from fusegen.plan.programs.model import draw_of
 from tests.plan.planning import planned
 
 PARAMETER = "op: add, parameter: bias, shape: [width], init: zeros"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.plan.cost import program_operations
-from fusegen.plan.folding import Folding
 from fusegen.plan.load import plan_file
-from fusegen.plan.model import Program
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Program
+from fusegen.plan.schedules.cost import program_operations
+from fusegen.plan.schedules.folding import Folding
 from tests.emulate.other_chains import HAND_PICKED, RandomChain
 from tests.plan.planning import LINEAR, ROOT, SPECS, committed, planned
 

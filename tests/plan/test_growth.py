@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
 from fusegen.render.cuda import render_kernels
 from tests.plan.planning import LINEAR, planned
 

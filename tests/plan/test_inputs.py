@@ -8,7 +8,7 @@ from fusegen.chain.shape import Broadcast, Shape
 from fusegen.explain.text import report
 from fusegen.ir.axes import CHANNEL, MATRIX, ROW, SCALAR
 from fusegen.plan.load import plan_document
-from fusegen.plan.outer import AS_SUCH
+from fusegen.plan.programs.contiguous_layout import AS_SUCH
 from fusegen.plan.summary import summary
 from fusegen.spec.yaml import parse_yaml
 
@@ -148,7 +148,7 @@ chain:
   - {step}
 """
     plan = plan_document(parse_yaml(text, "demo.yaml"))
-    assert all(bool(program.outer) == (why is None) for program in plan.programs)
+    assert all(bool(program.contiguous_layout) == (why is None) for program in plan.programs)
     fewer_rows = shape in ("[batch, hidden, 1, 1]", "[1, hidden, height, width]")
-    assert all(not fewer_rows or {"r", "grad_r"}.isdisjoint(program.outer) for program in plan.programs)
+    assert all(not fewer_rows or {"r", "grad_r"}.isdisjoint(program.contiguous_layout) for program in plan.programs)
     assert (why or AS_SUCH) in report(plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fusegen.plan.load import planned_file
-from fusegen.plan.module import compiled
+from fusegen.plan.modules.module import compiled
 from fusegen.render.package import render_package
 
 SPEC = """\

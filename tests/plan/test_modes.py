@@ -6,7 +6,7 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.ops.step import promote
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
 from tests.plan.planning import LINEAR, planned
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")

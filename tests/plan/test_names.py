@@ -9,11 +9,11 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
-from fusegen.render.alignment import eager_lines
-from fusegen.render.operators import ops
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.render.ops.operators import ops
 from fusegen.render.package import render_package
+from fusegen.render.python.broadcast_lines import eager_lines
 from tests.plan.planning import LINEAR, planned
 
 _HIDDEN = ", {}: [batch, hidden]"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fusegen.ir.axes import CHANNEL, ROW
-from fusegen.plan.kinds import Stays
-from fusegen.plan.passes import BEFORE, Passes
-from fusegen.plan.units import Unit
+from fusegen.plan.launches.kinds import Stays
+from fusegen.plan.programs.passes import BEFORE, Passes
+from fusegen.plan.programs.units import Unit
 from tests.plan.planning import LINEAR, planned
 
 BATCH, LAYER = "op: batch_norm, name: bn", "op: layer_norm, name: ln"

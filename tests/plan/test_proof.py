@@ -17,12 +17,12 @@ from fusegen.errors import InternalError
 from fusegen.ir import rewrites
 from fusegen.ir.affine import Form
 from fusegen.ir.axes import CHANNEL, ROW, Axes
-from fusegen.plan import plan
-from fusegen.plan.folding import Folding
-from fusegen.plan.model import Program, Tensor
-from fusegen.plan.needs import Needs
-from fusegen.plan.passes import Passes
-from fusegen.plan.proof import prove, prove_saved
+from fusegen.plan.modules import plan
+from fusegen.plan.programs.model import Program, Tensor
+from fusegen.plan.programs.passes import Passes
+from fusegen.plan.programs.phases import PhaseAnalysis
+from fusegen.plan.proofs.proof import prove, prove_saved
+from fusegen.plan.schedules.folding import Folding
 from tests.plan.planning import LINEAR, ROOT, planned
 
 CHAINS = {
@@ -241,7 +241,7 @@ def test_groups_that_wait_for_their_row(name: str, tmp_path) -> None:
 
 def test_groups_that_nothing_moves(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where these values stay where they are, the plan is refused."""
-    monkeypatch.setattr(Needs, "misplaced", frozenset())
+    monkeypatch.setattr(PhaseAnalysis, "misplaced", frozenset())
     with pytest.raises(InternalError, match=r"one value for each element of \[N\], and derives gn_mean"):
         planned(tmp_path, *waiting("the row waits for another"))
 
@@ -251,9 +251,9 @@ def test_nothing_is_written_of_a_wrong_plan(tmp_path) -> None:
     planned(tmp_path, *waiting("the row waits for another"))
     (tmp_path / "spec.yaml").rename(tmp_path / "demo.yaml")
     script = (
-        "import fusegen.plan.needs\n"
+        "import fusegen.plan.programs.phases\n"
         "from fusegen.cli import main\n"
-        "fusegen.plan.needs.Needs.misplaced = frozenset()\n"
+        "fusegen.plan.programs.phases.PhaseAnalysis.misplaced = frozenset()\n"
         "main()\n"
     )
     arguments = ["build", "--no-compile", "--output", str(tmp_path / "out"), str(tmp_path / "demo.yaml")]

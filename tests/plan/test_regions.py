@@ -12,9 +12,9 @@ from fusegen.errors import SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.plan.load import plan_document, planned_document, planned_files
-from fusegen.plan.module import ModulePlan
-from fusegen.plan.region import is_single
-from fusegen.plan.regions import Partition
+from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.regions.partition import Partition
+from fusegen.plan.regions.region import is_single
 from fusegen.render.package import render_all
 from fusegen.spec.model import spec_model
 from fusegen.spec.validate import validate

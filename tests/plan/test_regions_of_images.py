@@ -6,9 +6,9 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.plan.load import planned_document
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.render.package import render_all
-from fusegen.render.region_formats import formats, writes
+from fusegen.render.python.region_formats import formats, writes
 from fusegen.spec.yaml import parse_yaml
 
 HEAD = """\

@@ -6,7 +6,7 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.plan.load import planned_document
-from fusegen.plan.module import ModulePlan
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.render.package import render_all
 from fusegen.spec.yaml import parse_yaml
 from tests.plan.test_regions import regions

@@ -111,14 +111,14 @@ def test_each_region_has_an_exchange_between_ranks() -> None:
   - {op: linear, name: down, out_features: width}
   - {op: batch_norm, name: second, sync: true}
 """)
-    assert not made.single and all(plan.over_ranks for plan in made.plans)
+    assert not made.single and all(plan.sync_batch_norm for plan in made.plans)
 
 
 def test_a_chain_of_images_returns_several_results() -> None:
     text = IMAGES + CONV + "  - {op: relu, save: s}\n  - {op: tanh}\noutputs: [s, result]\n"
     plan = planned_document(parse_yaml(text, "demo.yaml"))
     variant = plan.plans[0].variants[0]
-    assert variant.tiled and variant.results == ("y", "s")
+    assert variant.has_contiguous_layout and variant.results == ("y", "s")
     text = render_all([plan])["demo/__init__.py"]
     form = "[batch, hidden, height, width]"
     assert "order=(1, 0)," in text and f"    Returns s {form}, result {form}.\n" in text

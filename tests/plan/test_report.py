@@ -10,7 +10,7 @@ import pytest
 
 from fusegen.explain.text import report
 from fusegen.plan.load import plan_document
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.plan import Plan
 from fusegen.plan.summary import summary
 from fusegen.spec.yaml import parse_yaml
 from tests.emulate.other_chains import HAND_PICKED

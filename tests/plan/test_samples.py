@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fusegen.plan.load import plan_document
-from fusegen.plan.plan import Plan
-from fusegen.plan.samples import summed_inputs
-from fusegen.plan.sizes import samples_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.samples import summed_inputs
+from fusegen.plan.sizes.bytes import samples_of
 from fusegen.spec.yaml import parse_yaml
 
 _ROWS = """

@@ -7,11 +7,11 @@ import pytest
 from fusegen.errors import InternalError
 from fusegen.ir.axes import CHANNEL, MATRIX, ROW
 from fusegen.ir.graph import Graph
-from fusegen.plan.devices import DEVICES, fastest, unknown_targets
-from fusegen.plan.kernel import check_stored
-from fusegen.plan.model import Program, Schedule, Tensor
-from fusegen.plan.plan import Plan
-from fusegen.plan.schedule import Scheduler
+from fusegen.plan.launches.devices import DEVICES, fastest, unknown_targets
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Program, Schedule, Tensor
+from fusegen.plan.schedules.kernel import check_stored
+from fusegen.plan.schedules.schedule import Scheduler
 from tests.plan.planning import LINEAR, SPECS, committed, planned
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.plan.dimensions import dimensions
 from fusegen.plan.load import planned_document
+from fusegen.plan.modules.dimensions import dimensions
 from fusegen.spec.yaml import parse_yaml
 
 HEAD = """\

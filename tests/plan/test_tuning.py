@@ -9,11 +9,11 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.explain.text import report
+from fusegen.plan.launches.shapes import DEFAULT, Shapes
+from fusegen.plan.launches.tuning import Measurement, Range, ranges
 from fusegen.plan.load import plan_file, planned_files
-from fusegen.plan.shapes import DEFAULT, Shapes
 from fusegen.plan.summary import summary
-from fusegen.plan.tuning import Measurement, Range, ranges
-from fusegen.plan.tuning_file import tuning_path
+from fusegen.plan.tunings.tuning_file import tuning_path
 from tests.plan.planning import LINEAR, planned
 
 TWO_PASS, WIDE = Shapes("two_pass", pointwise_blocks=16), Shapes("two_pass", pointwise_blocks=32)

@@ -6,7 +6,7 @@ import pytest
 
 from fusegen.errors import InternalError
 from fusegen.ir.axes import CHANNEL, MATRIX, ROW, SCALAR, Axes
-from fusegen.plan.units import Collapsed, Unit, collapse, unit_of
+from fusegen.plan.programs.units import Collapsed, Unit, collapse, unit_of
 
 NCHW, CHANNELS_LAST = ("N", "C", "S"), ("N", "S", "C")
 GROUP = Axes.of("N", C="groups")

@@ -12,8 +12,9 @@ import pytest
 
 from fusegen.errors import InternalError
 from fusegen.ops.step import Step
-from fusegen.plan import load, plan_module
-from fusegen.plan.region import Region
+from fusegen.plan import load
+from fusegen.plan.modules import plan_module
+from fusegen.plan.regions.region import Region
 from fusegen.spec.yaml import parse_yaml
 
 HEAD = """\

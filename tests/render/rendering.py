@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 
 from fusegen.plan.load import planned_file
-from fusegen.plan.module import ModulePlan, module_of
+from fusegen.plan.modules.module import ModulePlan, module_of
 from fusegen.render.package import Files, render_all
 from tests.plan.planning import planned
 

@@ -8,9 +8,9 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.plan.load import planned_file
-from fusegen.plan.module import compiled
-from fusegen.render.launchers_header import symbol
+from fusegen.plan.modules.module import compiled
 from fusegen.render.package import render_package
+from fusegen.render.programs.launchers_header import symbol
 from tests.chains.collection import BUILT, ENTRIES, REFUSED, Entry
 
 

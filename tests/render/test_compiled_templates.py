@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment
 
-from fusegen.render import environment as module
-from fusegen.render.environment import environment_of
+from fusegen.render.text import environment as module
+from fusegen.render.text.environment import environment_of
 
 
 @pytest.fixture

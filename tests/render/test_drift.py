@@ -12,7 +12,7 @@ import pytest
 
 from fusegen.check.report import formatted
 from fusegen.check.run import check
-from fusegen.render.manifest import MANIFEST
+from fusegen.render.files.manifest import MANIFEST
 from tests.render.rendering import ROOT, rendered
 
 

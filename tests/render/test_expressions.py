@@ -9,7 +9,7 @@ import pytest
 
 from fusegen.ir.axes import MATRIX
 from fusegen.ir.graph import Graph, Node
-from fusegen.render.expressions import Expressions
+from fusegen.render.programs.expressions import Expressions
 
 VALUES = {"a": 7.0, "b": -3.0, "c": 0.5}
 ZERO = 3.0

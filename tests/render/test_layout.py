@@ -7,7 +7,7 @@ import json
 import re
 import sys
 
-from fusegen.render.layout import tidy
+from fusegen.render.text.layout import tidy
 from tests.render.rendering import ROOT, rendered, spec_of
 
 FILES = {path: text for path, text in rendered().items() if not path.endswith("/py.typed")}  # which is empty

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from fusegen.emulate.library import INCLUDE
-from fusegen.plan.cached import MOST_CACHED
-from fusegen.plan.kinds import Stays
-from fusegen.plan.module import module_of
-from fusegen.plan.passes import Passes
-from fusegen.plan.plan import Plan
-from fusegen.plan.refusals import MAX_FULL_TENSORS
+from fusegen.plan.launches.kinds import Stays
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.modules.refusals import MAX_FULL_TENSORS
+from fusegen.plan.programs.passes import Passes
+from fusegen.plan.programs.register_cache import MOST_CACHED
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from tests.plan.planning import LINEAR, planned

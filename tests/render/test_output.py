@@ -11,7 +11,7 @@ import pytest
 
 from fusegen import __version__
 from fusegen.errors import SpecError
-from fusegen.render.manifest import MANIFEST, manifest_version, read_manifest
+from fusegen.render.files.manifest import MANIFEST, manifest_version, read_manifest
 from fusegen.render.output import _refuse_edited, write_files
 from tests.render.rendering import rendered
 

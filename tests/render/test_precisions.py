@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
-from fusegen.render import support
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.render.files import support
+from fusegen.render.files.support import library_digests
 from fusegen.render.package import render_all, render_package
-from fusegen.render.support import library_digests
 
 SPEC = """\
 fusegen: 1

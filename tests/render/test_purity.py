@@ -18,8 +18,8 @@ import pytest
 
 from fusegen.explain.text import report
 from fusegen.plan.load import planned_file
-from fusegen.plan.module import compiled
-from fusegen.render.manifest import MANIFEST
+from fusegen.plan.modules.module import compiled
+from fusegen.render.files.manifest import MANIFEST
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from tests.render.rendering import ROOT, SPECS, rendered
@@ -31,7 +31,7 @@ if sys.argv[1] == "backwards":
     listdir, iterdir = os.listdir, pathlib.Path.iterdir
     os.listdir = lambda *a: sorted(listdir(*a), reverse=True)
     pathlib.Path.iterdir = lambda path: iter(sorted(iterdir(path), reverse=True))
-from fusegen.plan.module import compiled
+from fusegen.plan.modules.module import compiled
 from fusegen.plan.load import planned_file
 from fusegen.explain.text import report
 from fusegen.render.package import render_all

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fusegen.plan.load import planned_file
-from fusegen.render.includes import included
+from fusegen.render.files.includes import included
+from fusegen.render.files.support import public_names, support_files, used_support
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
-from fusegen.render.support import public_names, support_files, used_support
 from tests.render.rendering import ROOT
 
 INIT = "support/__init__.py"

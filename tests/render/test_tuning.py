@@ -12,11 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate import EmulatedLibrary, EmulationError, compile_kernels  # noqa: E402
+from fusegen.plan.launches.shapes import Shapes  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.plan.plan import Plan  # noqa: E402
-from fusegen.plan.shapes import Shapes  # noqa: E402
-from fusegen.plan.tuning_file import tuning_path  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.modules.plan import Plan  # noqa: E402
+from fusegen.plan.tunings.tuning_file import tuning_path  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all, render_package  # noqa: E402
 from fusegen.runtime.launchers import Call, Launcher  # noqa: E402

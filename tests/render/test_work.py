@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fusegen.plan.passes import Passes
-from fusegen.render.work import work
+from fusegen.plan.programs.passes import Passes
+from fusegen.render.programs.work import work
 from tests.plan.planning import LINEAR, planned
 
 

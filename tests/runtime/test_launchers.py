@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from fusegen.plan.launches.shapes import SCHEDULES, Shapes
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import SCHEDULES, Shapes
-from fusegen.render.launchers_header import namespace, struct
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
+from fusegen.render.programs.launchers_header import namespace, struct
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.runtime.structs import Struct
 

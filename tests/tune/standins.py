@@ -8,7 +8,7 @@ from typing import Any
 
 from fusegen.bench.clock import Machine
 from fusegen.emulate import compile_kernels
-from fusegen.plan.shapes import Shapes
+from fusegen.plan.launches.shapes import Shapes
 from fusegen.runtime.launchers import Call
 from fusegen.runtime.structs import Struct
 from fusegen.tune.device import Device

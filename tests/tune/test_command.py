@@ -15,10 +15,10 @@ torch = pytest.importorskip("torch")
 from fusegen import cli  # noqa: E402
 from fusegen.bench.rounds import Spread  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
+from fusegen.plan.launches.shapes import DEFAULT, Shapes  # noqa: E402
 from fusegen.plan.load import plan_file, planned_file  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.plan.shapes import DEFAULT, Shapes  # noqa: E402
-from fusegen.plan.tuning_file import tuning_path  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.tunings.tuning_file import tuning_path  # noqa: E402
 from fusegen.render.package import render_package  # noqa: E402
 from fusegen.runtime.structs import Struct  # noqa: E402
 from fusegen.tune import command  # noqa: E402

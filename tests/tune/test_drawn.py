@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from fusegen.plan.sizes.chain_sizes import typical  # noqa: E402
 from fusegen.tune.tail import Tail, TailProgram  # noqa: E402
-from fusegen.verify.sizes import typical  # noqa: E402
 from tests.emulate.building import module_class, write  # noqa: E402
 
 pytestmark = pytest.mark.torch

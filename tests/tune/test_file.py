@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
+from fusegen.plan.launches.shapes import DEFAULT, Shapes
+from fusegen.plan.launches.tuning import Architecture, Measurement
 from fusegen.plan.load import plan_file
-from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import DEFAULT, Shapes
-from fusegen.plan.tuning import Architecture, Measurement
-from fusegen.plan.tuning_file import read_tuning, tuning_path
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.tunings.tuning_file import read_tuning, tuning_path
 from fusegen.tune.file import merged, tuning_text, write_tuning
 from tests.tune.standins import CHAIN
 

@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.errors import SpecError  # noqa: E402
+from fusegen.plan.launches.shapes import Shapes  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
-from fusegen.plan.shapes import Shapes  # noqa: E402
 from fusegen.render.package import render_package  # noqa: E402
 from fusegen.standalone.plan import standalone_plan  # noqa: E402
 from fusegen.tune.command import tune_specs  # noqa: E402

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.plan.load import plan_file
-from fusegen.plan.module import module_of
+from fusegen.plan.modules.module import module_of
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
-from fusegen.verify.packages import open_subject
-from fusegen.verify.subject import Subject
+from fusegen.verify.subjects.packages import open_subject
+from fusegen.verify.subjects.subject import Subject
 
 SPEC = """\
 fusegen: 1

@@ -13,8 +13,8 @@ from fusegen.errors import SpecError
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.step import Step
 from fusegen.plan.load import plan_file
-from fusegen.plan.plan import Plan
-from fusegen.verify.tails import applies
+from fusegen.plan.modules.plan import Plan
+from fusegen.verify.checks.tails import applies
 
 _SPEC = """\
 fusegen: 1

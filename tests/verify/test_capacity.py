@@ -15,11 +15,11 @@ from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
-from fusegen.plan.plan import Plan  # noqa: E402
-from fusegen.verify.capacity import EMULATED_BYTES, capacity, comparison_bytes, fitting, training_bytes  # noqa: E402
-from fusegen.verify.sizes import Sizes, sizes  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.modules.plan import Plan  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import Sizes, sizes  # noqa: E402
+from fusegen.verify.subjects.capacity import EMULATED_BYTES, capacity, comparison_bytes, fitting, training_bytes  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.bench.standins import stand_in  # noqa: E402
 

@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("torch")
 
 from fusegen.plan.load import plan_file, planned_file  # noqa: E402
-from fusegen.plan.module import ModulePlan, module_of  # noqa: E402
-from fusegen.verify.capacity import LIBRARY_ELEMENTS, comparison_bytes, training_bytes, why_too_large  # noqa: E402
-from fusegen.verify.region_sizes import module_sizes  # noqa: E402
-from fusegen.verify.sizes import LARGE, SMALL, sizes  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.plan.modules.module import ModulePlan, module_of  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import LARGE, SMALL, sizes  # noqa: E402
+from fusegen.plan.sizes.module_sizes import module_sizes  # noqa: E402
+from fusegen.verify.subjects.capacity import LIBRARY_ELEMENTS, comparison_bytes, training_bytes, why_too_large  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
 pytestmark = pytest.mark.torch

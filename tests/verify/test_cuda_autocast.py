@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from fusegen.verify.run import autocast, run  # noqa: E402
+from fusegen.verify.runs.run import autocast, run  # noqa: E402
 
 C, DTYPE = 12, torch.bfloat16
 IN_FLOAT32 = {

@@ -9,9 +9,9 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from fusegen.plan.load import planned_document  # noqa: E402
+from fusegen.plan.sizes.positions import symbols_of_convolution, unequal  # noqa: E402
 from fusegen.spec.yaml import parse_yaml  # noqa: E402
-from fusegen.verify.positions import symbols_of_convolution, unequal  # noqa: E402
-from fusegen.verify.run import run  # noqa: E402
+from fusegen.verify.runs.run import run  # noqa: E402
 
 CONV3D = """\
 fusegen: 1

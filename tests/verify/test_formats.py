@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.formats import memory_formats  # noqa: E402
-from fusegen.verify.policy import compare  # noqa: E402
-from fusegen.verify.reference import reference  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.checks.formats import memory_formats  # noqa: E402
+from fusegen.verify.judgement.policy import compare  # noqa: E402
+from fusegen.verify.references.reference import reference  # noqa: E402
 
 
 class Right(nn.Module):

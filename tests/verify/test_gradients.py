@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from fusegen.verify.gradients import gradcheck  # noqa: E402
+from fusegen.verify.checks.gradients import gradcheck  # noqa: E402
 
 MODES = {(torch.float32, torch.float32): 0}
 PACKAGE = SimpleNamespace(_package=SimpleNamespace(dtypes=[None, None], plain_modes=MODES))

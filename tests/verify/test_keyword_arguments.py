@@ -9,11 +9,11 @@ import pytest
 
 from fusegen.errors import SpecError
 from fusegen.plan.load import plan_document
-from fusegen.plan.module import module_of
-from fusegen.render.original import signature
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.sizes.chain_sizes import Sizes
+from fusegen.render.python.reference_module import signature
 from fusegen.spec.yaml import parse_yaml
-from fusegen.verify.sizes import Sizes
-from fusegen.verify.subject import Subject
+from fusegen.verify.subjects.subject import Subject
 
 pytestmark = pytest.mark.torch
 TEXT = """\

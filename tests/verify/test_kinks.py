@@ -8,10 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.kinks import Kinks  # noqa: E402
-from fusegen.verify.policy import compare  # noqa: E402
-from fusegen.verify.reference import reference  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.judgement.policy import compare  # noqa: E402
+from fusegen.verify.references.reference import reference  # noqa: E402
+from fusegen.verify.runs.kinks import Kinks  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

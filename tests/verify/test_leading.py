@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch")
 import fusegen  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.plan.module import module_of  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import SMALL, sizes  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
-from fusegen.verify.leading import leading_dimensions  # noqa: E402
-from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
-from fusegen.verify.subject import Subject  # noqa: E402
+from fusegen.verify.checks.leading import leading_dimensions  # noqa: E402
+from fusegen.verify.subjects.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]

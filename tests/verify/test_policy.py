@@ -9,10 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.verify.compared import compare_module  # noqa: E402
-from fusegen.verify.policy import Error, bound, compare, error, table  # noqa: E402
-from fusegen.verify.reference import reference  # noqa: E402
-from fusegen.verify.training import compare_steps  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.checks.training import compare_steps  # noqa: E402
+from fusegen.verify.judgement.policy import Error, bound, compare, error, table  # noqa: E402
+from fusegen.verify.references.reference import reference  # noqa: E402
 from tests.chains.originals import CHAINS, GemmScaleBn, MatmulBnBiasDivSwish  # noqa: E402
 
 pytestmark = pytest.mark.torch

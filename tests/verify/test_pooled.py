@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
-from fusegen.verify.kinks import Kinks  # noqa: E402
-from fusegen.verify.pooled import Windows  # noqa: E402
+from fusegen.verify.runs.kinks import Kinks  # noqa: E402
+from fusegen.verify.runs.pooled import Windows  # noqa: E402
 
 
 @pytest.mark.parametrize("spatial", [1, 2, 3])

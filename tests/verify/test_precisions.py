@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.plan.epilogue import SPLIT  # noqa: E402
-from fusegen.verify import memory, precisions  # noqa: E402
-from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
+from fusegen.plan.programs.epilogue import SPLIT  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import SMALL, sizes  # noqa: E402
+from fusegen.verify.checks import memory, precisions  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.verify.chains import emulated  # noqa: E402
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from fusegen.verify.reference import reference  # noqa: E402
+from fusegen.verify.references.reference import reference  # noqa: E402
 
 
 class _OfView(nn.Module):

@@ -10,9 +10,9 @@ from rich.console import Console
 
 torch = pytest.importorskip("torch")
 
-from fusegen.verify.findings import Finding, Report, nearness  # noqa: E402
-from fusegen.verify.policy import INFINITE, ZERO, Comparison, Error  # noqa: E402
-from fusegen.verify.report import table, to_json  # noqa: E402
+from fusegen.verify.judgement.findings import Finding, Report, nearness  # noqa: E402
+from fusegen.verify.judgement.policy import INFINITE, ZERO, Comparison, Error  # noqa: E402
+from fusegen.verify.judgement.report import table, to_json  # noqa: E402
 
 LIMIT = Error(1e-3, 1e-3)
 

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 from torch.overrides import TorchFunctionMode  # noqa: E402
 
 from fusegen.emulate import compile_kernels  # noqa: E402
-from fusegen.verify import behaviour, memory, operators  # noqa: E402
-from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
+from fusegen.plan.sizes.chain_sizes import SMALL, sizes  # noqa: E402
+from fusegen.verify.checks import behaviour, memory, operators  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.emulate.mutants.scenario import choose  # noqa: E402
 from tests.verify.chains import emulated  # noqa: E402

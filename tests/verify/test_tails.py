@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: E402
 from fusegen.ops import losses, masks, reductions  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.verify.tails import applies, points, sweep  # noqa: E402
+from fusegen.verify.checks.tails import applies, points, sweep  # noqa: E402
 from tests.plan.planning import ROOT, planned  # noqa: E402
 from tests.verify.functions_of_one import functions_of_one  # noqa: E402
 

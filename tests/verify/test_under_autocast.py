@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: E402
 
-from fusegen.verify.cuda_autocast import _on_fakes, _result_dtype  # noqa: E402
+from fusegen.verify.runs.cuda_autocast import _on_fakes, _result_dtype  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.verify.chains import AUTOCAST, emulated  # noqa: E402
 

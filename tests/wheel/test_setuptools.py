@@ -20,7 +20,7 @@ from setuptools import Distribution, Extension  # noqa: E402
 from setuptools.errors import CompileError  # noqa: E402
 
 from fusegen import setuptools as hook  # noqa: E402
-from fusegen.plan.module import compiled  # noqa: E402
+from fusegen.plan.modules.module import compiled  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.setuptools import kernels  # noqa: E402

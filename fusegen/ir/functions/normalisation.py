@@ -44,7 +44,7 @@ def with_given(graph: Graph, x: Node, mean: Node, variance: Node, eps: Node, nam
     return graph.add("standardize", x, mean, rstd, name=f"{name}_hat", attribute=GIVEN_STATISTICS)
 
 
-def over_ranks(graph: Graph, x: Node, mean: Node, variance: Node, eps: Node, name: str) -> Node:
+def sync_batch_norm(graph: Graph, x: Node, mean: Node, variance: Node, eps: Node, name: str) -> Node:
     """xhat by statistics of the x of all ranks, of which the graph has one's. Its gradient has the means of g and of
     g xhat over all rows of all ranks as leaves: see `rank_sums`."""
     rstd = inverse_deviation(graph, variance, eps, f"{name}_rstd")

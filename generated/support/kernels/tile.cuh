@@ -142,10 +142,10 @@ class TileThread {
   }
   // Of a tensor with fewer rows. Where one row may be for all of the tile, it is loaded once: a
   // vector for each position would take registers.
-  template <typename Vector, typename E, bool kAgain>
+  template <typename Vector, typename E, bool kRepeats>
   __device__ __forceinline__ void load_inner(
-      Vector& vector, const SpreadPointer<E, kAgain>& from, int64_t, int u) const {
-    if (kAgain || u == 0) vector = load_pack(columns_, from.row(own_row_ + u * blockDim.y));
+      Vector& vector, const SpreadPointer<E, kRepeats>& from, int64_t, int u) const {
+    if (kRepeats || u == 0) vector = load_pack(columns_, from.row(own_row_ + u * blockDim.y));
   }
   // Completes the vectors of position u: with those of the first one, or with what lies in another
   // row after all.
@@ -162,7 +162,7 @@ class TileThread {
         const SpreadPointer<E, false>& from) const {
       if constexpr (has_bit(kInnerReads, kField)) {
         vector = first;
-        if (u > 0 && from.turn != thread.tiles_.positions) {
+        if (u > 0 && from.period != thread.tiles_.positions) {
           const int64_t row = thread.own_row_ + u * blockDim.y;
           vector = load_pack(thread.columns_, from.row(row));
         }

@@ -151,8 +151,8 @@ struct CheckAlignment {
   __host__ __device__ void operator()(Index<kIndex>, E* at) const {
     check(at);
   }
-  template <int kIndex, typename E, bool kAgain>
-  __host__ __device__ void operator()(Index<kIndex>, const SpreadPointer<E, kAgain>& from) const {
+  template <int kIndex, typename E, bool kRepeats>
+  __host__ __device__ void operator()(Index<kIndex>, const SpreadPointer<E, kRepeats>& from) const {
     check(from.at);
   }
   template <int kIndex, typename E, int kParts>

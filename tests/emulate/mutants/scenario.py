@@ -12,14 +12,14 @@ import torch
 import fusegen
 from fusegen.emulate import EmulatedLibrary, EmulationError
 from fusegen.plan.load import plan_file
-from fusegen.plan.model import Mode
-from fusegen.plan.module import module_of
-from fusegen.plan.plan import Plan
+from fusegen.plan.modules.module import module_of
+from fusegen.plan.modules.plan import Plan
+from fusegen.plan.programs.model import Mode
 from fusegen.render.cuda import render_kernels
+from fusegen.render.files.support import support_files
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
-from fusegen.render.support import support_files
-from fusegen.verify.emulated import EmulatedTail, tail_reference
+from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference
 from tests.chains.originals import CHAINS
 from tests.emulate.building import forced_shapes, kernels_of, on_another_device
 from tests.emulate.mutants.mutant import Mutant, with_mutants

@@ -1,0 +1,154 @@
+"""Layers and norms of a trace: the submodule that each is, or the parameters that it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx, nn
+
+from fusegen.aten import table as aten
+from fusegen.importing.reading.values import CHANNELS, Layout, Number, Value
+from fusegen.importing.traces.arguments import Arguments
+from fusegen.importing.traces.positions import Positions
+from fusegen.importing.traces.source_locations import refusal
+from fusegen.importing.traces.trace import Trace
+
+# Modules of several dimensions, by what they call.
+_CLASSES: dict[str, tuple[type, ...]] = {
+    "batch_norm": (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+    "instance_norm": (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+}
+# Where functions of norms have a weight, a bias and an eps.
+_FUNCTIONAL: dict[str, tuple[int | None, int | None, int]] = {
+    **dict.fromkeys(("layer_norm", "group_norm"), (2, 3, 4)),
+    "rms_norm": (2, None, 3),
+    "instance_norm": (None, None, 7),
+}
+
+
+class Layers:
+    """Finds the submodule of an operator, and the keys of the step that it is."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def counts_batches(self, name: str) -> bool:
+        """Whether the buffer is the count of a batch norm, which training moves."""
+        path, _, key = name.rpartition(".")
+        return key == "num_batches_tracked" and isinstance(self.part(path), nn.modules.batchnorm._NormBase)
+
+    def owner(self, node: fx.Node, op: str) -> str | None:
+        """The path of the submodule whose tensors, all of them, the operator takes; None if there is none."""
+        kind, positions = aten.CONVOLUTIONS.get(op) or aten.MODULES[op]
+        path = self.trace.path(node)
+        part = self.part(path)
+        if not isinstance(part, _CLASSES.get(op) or getattr(nn, kind)) or not path:
+            return None
+        for position, key in positions.items():
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(key)
+            leaf = self.trace.leaves.get(given) if isinstance(given, fx.Node) else None
+            if (leaf.name if leaf else None) != (f"{path}.{key}" if getattr(part, key, None) is not None else None):
+                return None
+        return path
+
+    def step(
+        self, node: fx.Node, op: str, x: Value, first: Layout, arguments: Arguments
+    ) -> tuple[str, dict[str, Any], list[fx.Node]]:
+        """The submodule's name, the step's keys, and the tensors that a norm without a submodule is multiplied by and
+        moved by. first: what the dimensions of the first input are."""
+        self._check_channels(node, op, x, first, arguments.positions)
+        path = self.owner(node, op)
+        if path is None:
+            return "", *self._functional(node, op, x, arguments)
+        part: Any = self.part(path)
+        keys: dict[str, Any] = {}
+        if op == "instance_norm":
+            keys = {key: Number(getattr(part, key), arguments.of_attribute(path, key)) for key in ("eps", "momentum")}
+            return path, keys, []
+        if op == "linear":
+            return path, {"out_features": CHANNELS, "bias": part.bias is not None}, []
+        if op == "prelu":
+            count = CHANNELS if part.num_parameters > 1 else Number(1)
+            return path, {"num_parameters": count, "init": Number(float(part.init))}, []
+        if op == "group_norm":
+            keys["num_groups"] = Number(part.num_groups, arguments.of_attribute(path, "num_groups"))
+        keys["eps"] = None if part.eps is None else Number(part.eps, arguments.of_attribute(path, "eps"))
+        keys["affine"] = part.weight is not None
+        if op == "layer_norm" and keys["affine"]:
+            keys["bias"] = part.bias is not None
+        keys |= _several(node, op, x)
+        if op == "batch_norm":
+            momentum = part.momentum
+            keys["momentum"] = None if momentum is None else Number(momentum, arguments.of_attribute(path, "momentum"))
+            keys["track_running_stats"] = part.running_mean is not None
+            if bool(node.args[5]) != (self.trace.training or part.running_mean is None):
+                hint = "the chain's batch norm follows the module's train() and eval()"
+                raise refusal("FG709", f"the batch norm '{path}' has a mode of its own", self.trace.place(node), hint)
+        return path, keys, []
+
+    def _functional(
+        self, node: fx.Node, op: str, x: Value, arguments: Arguments
+    ) -> tuple[dict[str, Any], list[fx.Node]]:
+        """A norm of tensors that no norm module holds."""
+        if op in ("linear", "prelu", "batch_norm"):
+            kind = aten.MODULES[op][0]
+            message = f"{op} of tensors that no nn.{kind} holds"
+            raise refusal("FG706", message, self.trace.place(node), f"use an nn.{kind}, so that the state_dict stays")
+        names = _FUNCTIONAL[op]
+        given: list[Any] = [node.args[at] if at is not None and at < len(node.args) else None for at in names]
+        weight, bias, eps = given
+        if op != "rms_norm":
+            eps = 1e-5 if eps is None else eps
+        value = None if eps is None else Number(eps, arguments.of_number(self.trace, node, names[2], "eps", eps))
+        keys: dict[str, Any] = {"eps": value, "affine": False, **_several(node, op, x)}
+        if op == "group_norm":
+            groups: Any = node.args[1]
+            keys["num_groups"] = Number(groups, arguments.of_number(self.trace, node, 1, "num_groups", groups))
+        return keys, [each for each in (weight, bias) if isinstance(each, fx.Node)]
+
+    def _check_channels(self, node: fx.Node, op: str, x: Value, first: Layout, positions: Positions | None) -> None:
+        """A norm has to be one over what the chain's is, and a layer over the channels."""
+        where = self.trace.place(node)
+        of_images = positions is not None or (op == "group_norm" and any(x.layout[2:]))
+        if of_images and op in ("group_norm", "instance_norm"):
+            raise refusal("FG707", f"{op} over positions", where, "kernels take no sums over positions")
+        if op == "instance_norm":
+            self._check_of_row(node, x)
+            return
+        if op in ("batch_norm", "group_norm", "prelu"):
+            fits = x.layout[:2] == ("0", CHANNELS) and (None not in x.layout if positions else not any(x.layout[2:]))
+            one = op == "prelu" and positions is None and node.args[1].meta["val"].numel() == 1  # type: ignore[union-attr]
+            fits = fits or one
+        else:
+            fits = x.layout[-1:] == (CHANNELS,)
+        if not fits:
+            if positions is None:
+                raise refusal("FG707", f"{op} over other dimensions than the channels", where)
+            hint = "the channels are dimension 1: permute these to the end in front of it, and back behind"
+            raise refusal("FG707", f"{op} over positions", where, hint)
+        count = len(node.args[1]) if op in ("layer_norm", "rms_norm") else 1  # type: ignore[arg-type]
+        if count > 1 and (positions is not None or x.layout[-count:] != first[-count:] or count >= len(first)):
+            hint = "it may be over the last dimensions of the first input, but for one or more of rows"
+            raise refusal("FG707", f"{op} over the last {count} dimensions", where, hint)
+
+    def _check_of_row(self, node: fx.Node, x: Value) -> None:
+        """An instance norm has to be one of a row as a picture of one line, with nothing to learn or to count."""
+        where = self.trace.place(node)
+        if CHANNELS in x.layout[:2] or [each for each in x.layout[2:] if each is not None] != [CHANNELS]:
+            hint = "a chain has it over the channels of a row: of [rows, 1, channels]"
+            raise refusal("FG707", "instance_norm over other dimensions than the channels", where, hint)
+        if any(each is not None for each in node.args[1:5]) or not node.args[5]:
+            hint = "leave out affine and track_running_stats"
+            raise refusal("FG703", "instance_norm with tensors of its own", where, hint)
+
+    def part(self, path: str) -> nn.Module | None:
+        try:
+            return self.trace.module.get_submodule(path)
+        except AttributeError:
+            return None
+
+
+def _several(node: fx.Node, op: str, x: Value) -> dict[str, Any]:
+    """What a norm over several dimensions says of these."""
+    count = len(node.args[1]) if op in ("layer_norm", "rms_norm") else 1  # type: ignore[arg-type]
+    return {"normalized_shape": x.layout[-count:]} if count > 1 else {}

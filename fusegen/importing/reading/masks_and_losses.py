@@ -1,0 +1,68 @@
+"""The operators of a trace that take masks, and the numbers of channels."""
+
+from __future__ import annotations
+
+import math
+
+from torch import fx
+
+from fusegen.importing.reading.operands import Operands
+from fusegen.importing.reading.shapes import broadcast
+from fusegen.importing.reading.values import CHANNELS, Number, Value
+from fusegen.importing.traces.source_locations import refusal
+
+_REDUCTIONS = ("none", "mean", "sum")
+FLATTEN = "the loss of a chain takes [rows, channels] and [rows]: flatten the inputs before the module"
+_MASK = "a mask is an input of bool as it is: give it inverted, or made, to forward"
+
+
+class MasksAndLosses(Operands):
+    """Reads masked_fill, where, and cross_entropy."""
+
+    def _masked(self, node: fx.Node, full: str, name: str) -> Value:
+        """A number where a mask is true."""
+        x, mask, number = (0, 1, 2) if name == "masked_fill" else (2, 0, 1)
+        found, chosen = self._operand(node, x), self._found_mask(node, mask)
+        value = node.args[number]
+        constant = self._found.get(value) if isinstance(value, fx.Node) else value
+        if isinstance(constant, bool) or not isinstance(constant, int | float | Number):
+            hint = "where a mask is true, a chain has a number"
+            raise refusal("FG703", f"{name} with a tensor", self.trace.place(node), hint)
+        layout = broadcast(found.layout, chosen.layout)
+        if layout is None or CHANNELS not in found.layout:
+            raise refusal("FG707", f"{name} of values that lie differently", self.trace.place(node))
+        keys = {"mask": chosen.name, "constant": self._constant(node, number, constant)}
+        return self._make(node, "masked_fill", (found, chosen), keys, layout=layout)
+
+    def _constant(self, node: fx.Node, index: int, constant: float | Number) -> Number | str:
+        if isinstance(constant, Number):
+            return constant
+        return "-inf" if constant == -math.inf else self._number(node, index, "value", constant)
+
+    def _found_mask(self, node: fx.Node, index: int) -> Value:
+        given = node.args[index]
+        found = self._found.get(given) if isinstance(given, fx.Node) else None
+        if not isinstance(found, Value) or found.op != "input" or found.keys.get("kind") != "mask":
+            raise refusal("FG703", "a mask that is computed", self.trace.place(node), _MASK)
+        return found
+
+    def _cross_entropy(self, node: fx.Node) -> Value:
+        """With the numbers of channels as an input."""
+        x, target = self._operand(node, 0), self._operand(node, 1)
+        where = self.trace.place(node)
+        if target.op != "input" or target.keys.get("kind") != "target":
+            hint = "its target is an input of int64, the number of a channel for each row"
+            raise refusal("FG703", "cross_entropy with another target", where, hint)
+        if self._argument(node, 2, "weight") is not None:
+            raise refusal("FG703", "cross_entropy with weights of classes", where, "a chain has all weights at 1")
+        if x.layout != self._layout or self._rank != 2:
+            raise refusal("FG707", "cross_entropy of more than two dimensions", where, FLATTEN)
+        reduction, ignored, smoothing = (self._argument(node, at, "") for at in (3, 4, 5))
+        keys = {
+            "target": target.name,
+            "reduction": _REDUCTIONS[1 if reduction is None else reduction],
+            "ignore_index": -100 if ignored is None else ignored,
+            "label_smoothing": float(smoothing or 0.0),
+        }
+        layout = self._layout[:1] if keys["reduction"] == "none" else ()
+        return self._make(node, "cross_entropy", (x, target), keys, layout=layout)

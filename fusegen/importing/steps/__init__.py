@@ -1,0 +1,1 @@
+"""Values as the steps of a chain."""

@@ -1,0 +1,150 @@
+"""Plans a spec: as one region, or cut into several that are planned one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fusegen.chain.build import examine_chain, examine_numbers
+from fusegen.chain.operands import KEEP
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.ir.axes import Dim
+from fusegen.plan.modules.module import ModulePlan, PlannedRegion, module_of
+from fusegen.plan.modules.plan import make_plan
+from fusegen.plan.modules.refusals import all_called
+from fusegen.plan.regions.autocast import KnownDtypes
+from fusegen.plan.regions.deferring import deferred
+from fusegen.plan.regions.images import Images
+from fusegen.plan.regions.partition import Partition
+from fusegen.plan.regions.region import Region, is_single
+from fusegen.plan.regions.region_specs import region_document, region_spec
+from fusegen.spec.document import Document
+from fusegen.spec.model import SpecModel
+from fusegen.spec.names import MAX_NAME_LENGTH
+from fusegen.spec.validate import merge
+
+
+def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
+    """The plan of a validated spec. Raises SpecError with the diagnostics of all regions."""
+    if is_single(spec):
+        return module_of(make_plan(spec, document))
+    partition = Partition(spec, document)
+    diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, partition.images.spatial, document)]
+    if diagnostics:
+        raise SpecError(diagnostics)
+    regions = deferred(partition.regions, partition.returned, partition.images, partition.claim)
+    planned, known = [], KnownDtypes(spec)
+    for region in regions:
+        plan = None
+        if diagnostics and any(None in shape for shape in region.inputs.values()):
+            continue  # of what an earlier region does not make
+        own = region_spec(spec, region, partition.images)
+        if _is_called(spec, region, regions):
+            known.layer(region)
+            diagnostics = merge(diagnostics, _of_called(own, region_document(document, region)))
+        else:
+            try:
+                plan = make_plan(own, region_document(document, region), known.of(region))
+                known.add(region, own, plan.chain)
+            except SpecError as error:
+                diagnostics = merge(diagnostics, error.diagnostics)
+        planned.append(PlannedRegion(**vars(region), plan=plan))
+    diagnostics += _of_rows(planned, document)
+    diagnostics = diagnostics or [*_unused(spec, regions, partition.images, document)]
+    if diagnostics:
+        raise SpecError(diagnostics)
+    shapes = {**partition.shapes, **{name: shape for each in regions for name, shape in each.inputs.items()}}
+    return ModulePlan(spec, tuple(planned), partition.returned, shapes, partition.images.spatial)
+
+
+def _of_called(spec: SpecModel, document: Document) -> list[Diagnostic]:
+    """What is wrong with a layer that PyTorch calls. spec, document: of its region."""
+    return examine_chain(spec, document, training=True)[1] or examine_numbers(spec, document)
+
+
+def _of_rows(regions: Sequence[PlannedRegion], document: Document) -> Iterator[Diagnostic]:
+    """Refuses values without a dimension of the channels where a region would take them."""
+    for region in regions:
+        if region.plan is not None and region.plan.chain.result.transposed:
+            message = "a module of several regions has no result whose rows come behind the channels"
+            yield document.diagnostic("FG309", message, ("chain", region.places[-1], "op"))
+        taken = any(name in each.inputs for each in regions for name in region.results)
+        if region.plan is not None and region.plan.chain.result.drops_channels and taken:
+            message = f"a later region takes values with the channels, and '{region.name}' ends with [rows]"
+            yield document.diagnostic("FG309", message, ("chain", region.places[-1], "op"), hint=KEEP)
+
+
+def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
+    """Whether PyTorch calls the region's layer. Where every region is a layer, or a product is to be made in another
+    precision than IEEE's, packages do, but for what no kernel has."""
+    if region.steps[0].is_called:
+        return True
+    if any(getattr(step, "precision", "ieee") != "ieee" for step in spec.chain):
+        return False
+    return region.is_layer and not all(each.is_layer for each in regions)
+
+
+def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document: Document) -> Iterator[Diagnostic]:
+    owners: dict[str, int] = {}
+    precisions: set[str] = set()
+    parameters: set[str | None] = set()
+    yield from all_called(spec, document)
+    for index, step in enumerate(spec.chain):
+        if step.spatial not in (0, spatial):
+            other = next(each.op for each in spec.chain if each.spatial)
+            message = f"{step.op} cannot be in a chain with {other}: values have {spatial} dimensions of positions"
+            yield document.diagnostic("FG308", message, ("chain", index, "op"))
+        if step.in_batches:
+            message = f"{step.op} has to be the only layer of a chain without branches"
+            yield document.diagnostic("FG308", message, ("chain", index, "op"))
+        elif step.anchor and isinstance(getattr(step, "shape", None), str):
+            message = "a weight has its sizes here where the chain has several regions"
+            hint = f"write them in place of '{step.shape}'"
+            yield document.diagnostic("FG308", message, ("chain", index, "shape"), hint=hint)
+        if hasattr(step, "precision"):
+            precisions.add(step.precision)
+            if len(precisions) > 1:
+                message = "all linear layers of a module have one precision"
+                yield document.diagnostic("FG205", message, ("chain", index, "precision"))
+        owned = [step.name] if step.module else []
+        parameter = getattr(step, "parameter", None)
+        if parameter is not None and step.shape is not None:
+            owned.append(parameter)
+        elif parameter is not None and parameter not in parameters:
+            message = f"parameter '{parameter}' is used here before a step gives its shape"
+            yield document.diagnostic("FG301", message, ("chain", index, "parameter"))
+        parameters.add(parameter)
+        if getattr(step, "constant", None) is not None and getattr(step, "name", None) is not None:
+            owned.append(step.name)
+        if isinstance(getattr(step, "bias", None), str):
+            owned.append(step.bias)
+        for name in owned:
+            if owners.setdefault(name, index) != index:
+                message = f"two steps would own the attribute '{name}'"
+                key = next((key for key in ("bias", "parameter") if getattr(step, key, None) == name), "name")
+                yield document.diagnostic("FG305", message, ("chain", index, key))
+    for region in regions:
+        source, shape = next(iter(region.inputs.items()))
+        for place, step in zip(region.places, region.steps, strict=True):
+            if region.is_broadcast and len(shape) > 2 and step.needs_matrix():
+                message = f"{step.op} takes inputs of two dimensions, and '{source}' has {len(shape)}"
+                yield document.diagnostic("FG308", message, ("chain", place, "op"))
+        name = f"{spec.name}_{region.name}"
+        if len(name) > MAX_NAME_LENGTH:
+            message = f"the package of the region '{region.name}' would have the name '{name}', which is too long"
+            yield document.diagnostic("FG206", message, ("name",), hint="give the spec a shorter name")
+
+
+def _unused(spec: SpecModel, regions: Sequence[Region], images: Images, document: Document) -> Iterator[Diagnostic]:
+    """Arguments and symbols that no region has; the rest its own chain notes."""
+    specs = [region_spec(spec, region, images) for region in regions]
+    arguments = {name for each in specs for name in each.arguments}
+    symbols: set[Dim] = {name for each in specs for name in each.dims}
+    for name, argument in spec.arguments.items():
+        if name not in arguments:
+            message = f"nothing uses the argument '{name}'"
+            yield document.diagnostic("FG306", message, ("arguments", name), key=True)
+        elif argument.type == "shape":
+            symbols |= set(argument.is_)
+    for name in spec.dims:
+        if name not in symbols and name not in spec.arguments:
+            yield document.diagnostic("FG210", f"nothing uses the symbol '{name}'", ("dims", name), key=True)

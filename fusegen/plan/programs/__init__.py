@@ -1,0 +1,1 @@
+"""What a program of a variant is: its tensors, dtypes, phases and passes."""

@@ -1,0 +1,1 @@
+"""A program run pass by pass beside its graph, when it is planned."""

@@ -1,0 +1,1 @@
+"""The tuning beside a spec: what it may choose, and its file."""

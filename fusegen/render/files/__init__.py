@@ -1,0 +1,1 @@
+"""What lies in an output directory besides packages: shared sources, the manifest, files for git."""

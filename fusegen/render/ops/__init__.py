@@ -1,0 +1,1 @@
+"""The torch ops of a package: arguments, checks, results, and bindings.cpp."""

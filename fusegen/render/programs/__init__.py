@@ -1,0 +1,1 @@
+"""Programs as C++ structs, and the interface of their launchers."""

@@ -1,0 +1,1 @@
+"""The Python of a package: the reference chain, the regions, and the call."""

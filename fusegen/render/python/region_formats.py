@@ -1,0 +1,89 @@
+"""The memory formats of what a module of several regions of images returns, as its class declares them."""
+
+from __future__ import annotations
+
+from fusegen.ops.convolution import Convolving
+from fusegen.plan.modules.module import ModulePlan, PlannedRegion
+from fusegen.plan.regions.region import Shape
+from fusegen.render.ops.functions import as_tuple
+
+# Of a value: whether it is in channels_last, or the place of an input and the convolutions behind it, which decide.
+_Format = bool | tuple[int, tuple[str, ...]]
+
+
+def formats(planned: ModulePlan) -> str:
+    """The tuple of what decides of each result; empty where there are no images."""
+    if not planned.spatial:
+        return ""
+    found: dict[str, _Format] = {name: (place, ()) for place, name in enumerate(planned.spec.inputs)}
+    for region in planned.regions:
+        found |= dict.fromkeys(region.results, _behind(region, found, planned.spatial))
+    return as_tuple([_text(found[name]) for name in planned.returned])
+
+
+def _behind(region: PlannedRegion, found: dict[str, _Format], spatial: int) -> _Format:
+    """Behind the first step of a region. Others keep the format of the running value."""
+    made, first = found[next(iter(region.inputs))], region.steps[0]
+    if first.spatial and not first.keeps_format:
+        made = False
+    elif isinstance(first, Convolving) and not isinstance(made, bool):
+        made = (made[0], (*made[1], first.name))
+    # Those over the channels work on [batch, *positions, channels].
+    return any(step.is_over_channels for step in region.steps) or made
+
+
+def _text(known: _Format) -> str:
+    if isinstance(known, bool):
+        return str(known)
+    return f"({known[0]}, {as_tuple([repr(name).replace(chr(39), chr(34)) for name in known[1]])})"
+
+
+def writes(planned: ModulePlan) -> dict[str, int]:
+    """The packages of regions that write in the format of one of the module's results, with its place.
+
+    They are those that make it, where no other region takes it; and those whose only value such a region's tiles read
+    beside its convolution's result, which they do in the format of what they write.
+    """
+    if not planned.spatial:
+        return {}
+    regions, returned = planned.regions, planned.returned
+    takers = {name: [each for each in regions if name in each.inputs] for name in planned.shapes}
+    found: dict[str, int] = {}
+    for region in reversed(regions):
+        (name, *others) = region.results
+        if region.plan is None or others:
+            continue
+        if name in returned and not takers[name]:
+            found[region.plan.spec.name] = returned.index(name)
+        elif name not in returned and len(takers[name]) == 1:
+            (taker,) = takers[name]
+            source, *further = taker.inputs
+            made = [each for each in further if each not in planned.spec.inputs]
+            if source != name and made == [name] and taker.plan and _is_tiled(taker) and taker.plan.spec.name in found:
+                found[region.plan.spec.name] = found[taker.plan.spec.name]
+    return found
+
+
+def shared(planned: ModulePlan) -> dict[str, str]:
+    """Inputs that several regions take in channels_last, with the variable of the copy that these share."""
+    if not planned.spatial:
+        return {}
+    images = [name for name in planned.spec.inputs if _is_image(planned.shapes[name], planned.spatial)]
+    counts = {name: sum(takes_last(region, name) for region in planned.regions) for name in images}
+    return {name: f"_{name}" for name, count in counts.items() if count > 1}
+
+
+def takes_last(region: PlannedRegion, name: str) -> bool:
+    """Whether a region takes an input in channels_last alone: in front of a convolution, and all around a product."""
+    first = region.steps[0]
+    if first.spatial:
+        return not first.is_called and name == next(iter(region.inputs))
+    return first.anchor and name in region.inputs
+
+
+def _is_image(shape: Shape, spatial: int) -> bool:
+    return len(shape) == spatial + 2 and 1 not in shape
+
+
+def _is_tiled(region: PlannedRegion) -> bool:
+    return region.plan is not None and all(variant.has_contiguous_layout for variant in region.plan.variants)

@@ -1,0 +1,1 @@
+"""Whether an error is small enough, and what a finding is."""
