@@ -29,8 +29,7 @@ from fusegen.build.toolchain import Toolchain
 from fusegen.files import parse_json
 from fusegen.paths import EXTENSION, MODULE_SOURCE, SUPPORT
 from fusegen.render.files.includes import included_files
-from fusegen.render.files.support import library_digests
-from fusegen.render.output import read_compiled
+from fusegen.render.files.support import library_digests, read_compiled
 
 OUTPUT = f"{EXTENSION}.so"
 KEY_FILE = f"{EXTENSION}.key"

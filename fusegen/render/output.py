@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError
@@ -17,7 +17,7 @@ from fusegen.render.files.manifest import (
     manifest_text,
     read_manifest,
 )
-from fusegen.render.files.support import COMPILED, library_digests, support_files
+from fusegen.render.files.support import library_digests, read_compiled, support_files
 from fusegen.render.package import Files
 
 
@@ -50,12 +50,6 @@ def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), ov
         reason = error.strerror or str(error)
         raise SpecError([Diagnostic("FG502", f"cannot write the files below {directory}: {reason}")]) from error
     return changed
-
-
-def read_compiled(directory: Path, paths: Iterable[str]) -> dict[str, str]:
-    """Those of the paths below a directory that a library may be compiled from, and are there. Raises OSError."""
-    found = [path for path in paths if path.endswith(COMPILED) and (directory / path).is_file()]
-    return {path: (directory / path).read_text(encoding="utf-8", errors="replace") for path in found}
 
 
 def orphans(files: Files, directory: Path) -> list[str]:

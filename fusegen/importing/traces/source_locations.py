@@ -12,10 +12,11 @@ from types import TracebackType
 
 import torch
 
+from fusegen import paths
 from fusegen.errors import Diagnostic, Location, SpecError
 
 _FRAME = re.compile(r'File "([^"\n]+)", line ([0-9]+)')
-_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(paths.__file__).parent))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import ast
 import functools
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from fusegen.paths import MODULE_SOURCE, SUPPORT, templates_directory
 from fusegen.render.files.includes import included
@@ -33,6 +34,12 @@ def used_support(files: Mapping[str, str]) -> dict[str, str]:
     """The support sources that `files` include, import or are compiled with, and all that these use, sorted by path."""
     known = support_files()
     return _reached(files, known, public_names(known[_INIT]))
+
+
+def read_compiled(directory: Path, paths: Iterable[str]) -> dict[str, str]:
+    """Those of the paths below a directory that a library may be compiled from, and are there. Raises OSError."""
+    found = [path for path in paths if path.endswith(COMPILED) and (directory / path).is_file()]
+    return {path: (directory / path).read_text(encoding="utf-8", errors="replace") for path in found}
 
 
 def library_digests(files: Mapping[str, str]) -> dict[str, str]:
