@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from fusegen.chain.windows import extent, extent_transposed
+from fusegen.chain.windows import positions_of
 from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import value_of
 
@@ -34,11 +34,6 @@ class Anchor:
     def inputs(self) -> tuple[str, ...]:
         """The module's inputs that the forward pass multiplies, and the backward pass reads again."""
         return (self.source,)
-
-    @property
-    def what(self) -> str:
-        """The noun that reports use."""
-        return "product"
 
     def weight_elements(self, symbols: Mapping[str, int]) -> int:
         """How many elements the weight has for these values of the spec's symbols and arguments; 0 without one."""
@@ -83,10 +78,6 @@ class Convolution(Anchor):
     same: bool
 
     @property
-    def what(self) -> str:
-        return "convolution"
-
-    @property
     def is_depthwise(self) -> bool:
         """Whether the spec says that each channel of the input is a group."""
         return not self.transposed and self.groups == self.width != 1
@@ -121,15 +112,8 @@ class Convolution(Anchor):
         """As PyTorch computes them."""
         if self.same:
             return tuple(given)
-        found = []
         options = (self.kernel_size, self.stride, self.padding, self.dilation, self.output_padding)
-        for size, *each in zip(given, *options, strict=True):
-            kernel, stride, padding, dilation, output_padding = map(number, each)
-            if self.transposed:
-                found.append(extent_transposed(size, kernel, stride, padding, dilation, output_padding))
-            else:
-                found.append(extent(size, kernel, stride, padding, dilation))
-        return tuple(found)
+        return positions_of(given, [[*map(number, each)] for each in options], self.transposed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ are the innermost dimension in memory, and each position of each element of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fusegen.chain.anchors import Convolution, Sizing
@@ -128,29 +128,6 @@ class Positions:
         if channels is not None and full[1] not in (1, channels, None):
             return f"does not broadcast to {list_text(['batch', channels, *form[2:]])}"
         return Axes.of(*(["C"] if full[1] != 1 else []))
-
-
-def positions_behind(step: Any, given: Sequence[int], number: Callable[[Sizing], int | None]) -> tuple[int, ...] | None:
-    """The positions of a convolution's result for those of its input, less than one where the kernel is beyond these;
-    None where the step does not fit them.
-
-    number: what an entry of an option stands for.
-    """
-    spatial = len(given)
-    found: dict[str, Any] = {}
-    for key in _OPTIONS:
-        value, nothing = _option(step, key), 0 if "padding" in key else 1
-        value = nothing if value is None else value
-        entries = [number(each) for each in (value if isinstance(value, tuple) else (value,) * spatial)]
-        found[key] = tuple(entry for entry in entries if entry is not None)
-        if not len(found[key]) == len(entries) == spatial:
-            return None
-    if not spatial or min(found["stride"]) < 1:
-        return None
-    same = step.padding_word == "same"
-    ends: dict[str, Any] = {"name": "", "source": "", "result": "", "width": 0, "channels": 0, "groups": 1}
-    made = Convolution(**ends, dimensions=spatial, transposed=step.transposed, **found, same=same)
-    return made.positions(given, int)
 
 
 def _option(step: Any, key: str) -> Any:

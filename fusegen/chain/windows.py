@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def extent(size: int, kernel: int, stride: int, padding: int, dilation: int, *, ceil_mode: bool = False) -> int:
     """The positions behind windows, as torch.nn.MaxPool2d says; less than one where the kernel is beyond the positions.
@@ -16,3 +18,15 @@ def extent(size: int, kernel: int, stride: int, padding: int, dilation: int, *, 
 def extent_transposed(size: int, kernel: int, stride: int, padding: int, dilation: int, output_padding: int) -> int:
     """The positions of which windows make so many, as torch.nn.ConvTranspose2d says."""
     return (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding
+
+
+def positions_of(given: Sequence[int], options: Sequence[Sequence[int]], transposed: bool) -> tuple[int, ...]:
+    """The positions behind a convolution. options: kernel size, stride, padding, dilation and output padding, each with
+    an entry for each dimension of positions."""
+    found = []
+    for size, kernel, stride, padding, dilation, output_padding in zip(given, *options, strict=True):
+        if transposed:
+            found.append(extent_transposed(size, kernel, stride, padding, dilation, output_padding))
+        else:
+            found.append(extent(size, kernel, stride, padding, dilation))
+    return tuple(found)

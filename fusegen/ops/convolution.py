@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.convolution import positions_behind
+from fusegen.chain.windows import positions_of
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops import window
@@ -66,11 +65,7 @@ class Convolving(Step):
         arguments = ", ".join(
             [str(channels), str(self.out_channels), window.text(self.kernel_size), *options, "**_factory"]
         )
-        made = f"self.{self.name} = {self.submodule(spatial)}("
-        if len(made + arguments) < window.WIDTH:
-            return [f"{made}{arguments})"]
-        inside = textwrap.wrap(f"{arguments},", window.WIDTH, break_on_hyphens=False)
-        return [made, *(f"    {line}" for line in inside), ")"]
+        return window.construction(self.name, self.submodule(spatial), arguments)
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return dtypes.activation
@@ -81,7 +76,13 @@ class Convolving(Step):
         return None
 
     def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
-        return positions_behind(self, given, number)
+        padding = 0 if self.padding_word is not None else getattr(self, "padding", 0)
+        output_padding = getattr(self, "output_padding", 0)
+        options = (self.kernel_size, self.stride, padding, self.dilation, output_padding)
+        known = window.known(options, len(given), number)
+        if known is None or not given or min(known[1]) < 1:
+            return None
+        return tuple(given) if self.padding_word == "same" else positions_of(given, known, self.transposed)
 
     def _padding(self) -> list[str]:
         """The options that only one of both kinds has."""

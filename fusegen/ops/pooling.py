@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
@@ -78,11 +77,7 @@ class Pooling(Step):
                 given.append(window.text(value))
             elif value != default and value is not None:
                 given.append(f"{key}={window.text(value)}")
-        made, arguments = f"self.{self.name} = {self.submodule(spatial)}(", ", ".join(given)
-        if len(made + arguments) < window.WIDTH:
-            return [f"{made}{arguments})"]
-        inside = textwrap.wrap(f"{arguments},", window.WIDTH, break_on_hyphens=False)
-        return [made, *(f"    {line}" for line in inside), ")"]
+        return window.construction(self.name, self.submodule(spatial), ", ".join(given))
 
     def reset(self) -> list[str]:
         return []
@@ -102,12 +97,10 @@ class _OfWindows(Pooling):
     def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
         stride = self.kernel_size if self.stride is None else self.stride
         options = (self.kernel_size, stride, getattr(self, "padding", 0), getattr(self, "dilation", 1))
-        known = [window.entries(each, len(given), number) for each in options]
-        found = [each for each in known if each is not None]
-        if len(found) < len(known) or not given or min(*found[1], *found[3]) < 1:
+        known = window.known(options, len(given), number)
+        if known is None or not given or min(*known[1], *known[3]) < 1:
             return None
-        sizes = zip(given, *found, strict=True)
-        return tuple(extent(*each, ceil_mode=self.ceil_mode) for each in sizes)
+        return tuple(extent(*each, ceil_mode=self.ceil_mode) for each in zip(given, *known, strict=True))
 
 
 class MaxPooling(_OfWindows):

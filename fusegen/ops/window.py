@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -19,8 +20,7 @@ _CountEntries = Annotated[Listing[Count | Identifier], Field(min_length=1, max_l
 Counts = Count | Identifier | _CountEntries
 Option = int | str | tuple[int | str, ...]
 
-WIDTH = 84
-"""Of lines in a constructor."""
+_WIDTH = 84  # of lines in a constructor
 
 
 def text(value: Option) -> str:
@@ -38,3 +38,21 @@ def entries(value: Option, spatial: int, number: Callable[[int | str], int | Non
     found = [number(each) for each in (value if isinstance(value, tuple) else (value,) * spatial)]
     known = tuple(each for each in found if each is not None)
     return known if len(known) == len(found) == spatial else None
+
+
+def known(
+    options: Sequence[Option], spatial: int, number: Callable[[int | str], int | None]
+) -> list[tuple[int, ...]] | None:
+    """`entries` of each option; None where one has none."""
+    found = [entries(each, spatial, number) for each in options]
+    there = [each for each in found if each is not None]
+    return there if len(there) == len(found) else None
+
+
+def construction(name: str, layer: str, arguments: str) -> list[str]:
+    """Lines of the constructor that make a layer. name: the attribute. layer: the class. arguments: Python source."""
+    made = f"self.{name} = {layer}("
+    if len(made + arguments) < _WIDTH:
+        return [f"{made}{arguments})"]
+    inside = textwrap.wrap(f"{arguments},", _WIDTH, break_on_hyphens=False)
+    return [made, *(f"    {line}" for line in inside), ")"]

@@ -13,7 +13,6 @@ from fusegen.plan.modules.plan import make_plan
 from fusegen.plan.modules.refusals import all_called
 from fusegen.plan.regions.autocast import KnownDtypes
 from fusegen.plan.regions.deferring import deferred
-from fusegen.plan.regions.images import Images
 from fusegen.plan.regions.partition import Partition
 from fusegen.plan.regions.region import Region, is_single
 from fusegen.plan.regions.region_specs import region_document, region_spec
@@ -32,12 +31,13 @@ def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
     if diagnostics:
         raise SpecError(diagnostics)
     regions = deferred(partition.regions, partition.returned, partition.images, partition.claim)
-    planned, known = [], KnownDtypes(spec)
+    planned, known, specs = [], KnownDtypes(spec), []
     for region in regions:
         plan = None
         if diagnostics and any(None in shape for shape in region.inputs.values()):
             continue  # of what an earlier region does not make
         own = region_spec(spec, region, partition.images)
+        specs.append(own)
         if _is_called(spec, region, regions):
             known.layer(region)
             diagnostics = merge(diagnostics, _of_called(own, region_document(document, region)))
@@ -49,7 +49,7 @@ def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
                 diagnostics = merge(diagnostics, error.diagnostics)
         planned.append(PlannedRegion(**vars(region), plan=plan))
     diagnostics += _of_rows(planned, document)
-    diagnostics = diagnostics or [*_unused(spec, regions, partition.images, document)]
+    diagnostics = diagnostics or [*_unused(spec, specs, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     shapes = {**partition.shapes, **{name: shape for each in regions for name, shape in each.inputs.items()}}
@@ -134,9 +134,8 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document
             yield document.diagnostic("FG206", message, ("name",), hint="give the spec a shorter name")
 
 
-def _unused(spec: SpecModel, regions: Sequence[Region], images: Images, document: Document) -> Iterator[Diagnostic]:
-    """Arguments and symbols that no region has; the rest its own chain notes."""
-    specs = [region_spec(spec, region, images) for region in regions]
+def _unused(spec: SpecModel, specs: Sequence[SpecModel], document: Document) -> Iterator[Diagnostic]:
+    """Arguments and symbols that none of the regions' specs has; the rest a region's own chain notes."""
     arguments = {name for each in specs for name in each.arguments}
     symbols: set[Dim] = {name for each in specs for name in each.dims}
     for name, argument in spec.arguments.items():

@@ -125,11 +125,15 @@ class Partition:
     def _view(self, now: _Open) -> Dim | None:
         return channels_behind(now.steps, self.images.channels(self._shape(now.source)))
 
+    def _here(self, now: _Open) -> Shape:
+        """The shape of the running value."""
+        return self.images.behind(now.steps, self._shape(now.source))
+
     def _operand(self, step: Step, now: _Open) -> Width:
         """The channels of what a step takes besides the running value. Of images, beside those of one channel."""
         shape = self.shapes.get(operand_of(step) or "", ())
         if self.images.spatial:
-            here = self.images.behind(now.steps, self._shape(now.source))
+            here = self._here(now)
             alike = shape[:1] + shape[2:] == here[:1] + here[2:] and self._view(now) == 1
             return width_of(shape, self.images.spatial) if alike else 1
         return row_width(shape, self._shape(self.spec.running_input))
@@ -141,7 +145,7 @@ class Partition:
             return True
         if self.images.spatial and can_be_exchanged(step):
             operand = self.shapes.get(operand_of(step) or "", ())
-            here = self.images.behind(now.steps, self._shape(now.source))
+            here = self._here(now)
             if self.images.has_one_position(here) and len(operand) == len(here):
                 return not self.images.has_one_position(operand)
         return is_width_boundary(step, self._widths[index], self._view(now), self._operand(step, now))
