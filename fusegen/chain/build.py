@@ -53,6 +53,10 @@ def examine_chain(
         if step is None:
             builder.pass_over(written[index], running)
             continue
+        if step.is_called(builder.shape.spatial):
+            step.check_call(builder)
+            builder.remember(step.save, running)
+            continue
         if _refused(builder, diagnostics, index, running):
             builder.assume(step.saved, running)
             continue
@@ -117,6 +121,10 @@ def _refused(builder: ChainBuilder, diagnostics: Diagnostics, index: int, runnin
     why = why_not_transposed(builder, step)
     if why is not None:
         diagnostics.refuse("FG309", why, "op")
+        return True
+    why = step.not_over_rows() if builder.positions is None else None
+    if why is not None:
+        diagnostics.refuse("FG308", why, "op")
         return True
     why = step.not_over_positions() if builder.positions is not None else None
     if why is not None:

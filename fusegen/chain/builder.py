@@ -201,6 +201,18 @@ class ChainBuilder(ValuesBuilder):
             self.refuse("FG303", f"{message} {shape_text(self.shape.sizes()[-len(dims) :])}", "normalized_shape")
         return dims
 
+    def normalized_positions(self, given: Any) -> None:
+        """Refuses a `normalized_shape` that is not the last dimensions of images."""
+        dims = self.sizes_of(given, "normalized_shape")
+        if dims is None:
+            return
+        self.symbols.constructed(dims, "normalized_shape")
+        own = self.shape.sizes()[1:][-len(dims) :] if dims else ()
+        pairs = [(self.symbols.typical(dim), self.symbols.typical(size)) for dim, size in zip(dims, own, strict=False)]
+        if not dims or len(own) < len(dims) or any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            message = f"the norm is over {shape_text(dims)}, and the running value's dimensions are"
+            self.refuse("FG303", f"{message} {shape_text(self.shape.sizes())}", "normalized_shape")
+
     def update_buffer(self, buffer: Node, value: Node) -> None:
         self.buffers[buffer.name] = replace(self.buffers[buffer.name], update=value)
 

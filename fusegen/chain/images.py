@@ -21,20 +21,45 @@ def spatial_of(spec: Any) -> int:
     """
     if not spec.chain or spec.chain[0] is None:
         return 0
-    if spec.chain[0].spatial:
-        return spec.chain[0].spatial
     if spec.is_region:
         return spec.spatial_of_region
+    if spec.chain[0].anchor and spec.chain[0].spatial:
+        return spec.chain[0].spatial
     steps = [step for step in spec.chain if step is not None]
-    if any(step.anchor for step in steps) or not any(step.needs_matrix() for step in steps):
-        return 0
     first = next(iter(spec.inputs.values()), None)
+    has_anchor = any(step.anchor for step in steps)
+    if not any(step.is_over_positions or (step.needs_matrix() and not has_anchor) for step in steps):
+        return 0
     return len(first) - 2 if first is not None and 3 <= len(first) <= MOST + 2 else 0
 
 
 def spatial_of_values(spec: Any) -> int:
-    """The same of a chain whose first convolution may be any step."""
-    return spatial_of(spec) or next((step.spatial for step in spec.chain if step is not None and step.spatial), 0)
+    """The same of a chain whose first convolution or pooling may be any step; of its first input."""
+    of_chain = spatial_of(spec)
+    if of_chain or spec.is_region:
+        return of_chain
+    first = next(iter(spec.inputs.values()), None)
+    steps = [step for step in spec.chain if step is not None and step.spatial]
+    steps = [step for step in steps if step.anchor or first is None or len(first) == step.spatial + 2]
+    return next((step.spatial for step in steps), 0)
+
+
+def spatial_in_front(spec: Any) -> list[int]:
+    """How many dimensions of positions the running value has in front of each step.
+
+    Inputs with rows and channels alone have none.
+    """
+    running = of_first = spatial_of_values(spec)
+    known = {name: min(of_first, max(len(shape or ()) - 2, 0)) for name, shape in spec.inputs.items()}
+    found = []
+    for step in spec.chain:
+        if step is not None and step.from_ is not None:
+            running = known.get(step.from_, running)
+        found.append(running)
+        if step is not None:
+            running = step.spatial_behind(running)
+            known.update(dict.fromkeys(step.saved, running))
+    return found
 
 
 def decider(spec: Any) -> str:
@@ -48,11 +73,15 @@ def with_layers_over_channels(spec: Any) -> Any:
 
     The layer is one over the channels, so its neighbours are, too: layer_norm and rms_norm, and parameters [channels].
     """
-    spatial = spatial_of_values(spec)
-    if not spatial or not any(step.anchor and not (step.spatial or step.in_batches) for step in spec.chain):
+    in_front = spatial_in_front(spec)
+    pairs = [*zip(spec.chain, in_front, strict=True)]
+    if not any(spatial and step.anchor and not (step.spatial or step.in_batches) for step, spatial in pairs):
         return spec
     steps, by_channel = [], set()
-    for step in spec.chain:
+    for step, spatial in pairs:
+        if not spatial:
+            steps.append(step)
+            continue
         shape = shape_of(spec, getattr(step, "shape", None))
         if not step.anchor and shape is not None and len(shape) == 1 and shape != (1,):
             by_channel.add(step.parameter)

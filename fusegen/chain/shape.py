@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
 
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.multiples import product
@@ -20,6 +20,17 @@ ROWS = "_rows"
 def certain(size: Dim | None) -> Dim:
     """The size, which only a chain with diagnostics can lack; these are all that it is good for then."""
     return cast(Dim, size)
+
+
+class Sizes(Protocol):
+    """What the sizes of a chain's values are."""
+
+    def number(self, size: Dim) -> int | None:
+        """What a size, or an argument of type int, stands for; None where nobody can tell."""
+
+    def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
+        """The size of a dimension of a result, as other shapes have it. index: among those of its role. like: the size
+        of the dimension in front."""
 
 
 class Role(Enum):
@@ -84,6 +95,16 @@ class Shape:
         at = self.roles.index(Role.CHANNEL)
         others = [axis for axis in self.axes if axis.role is not Role.CHANNEL]
         return Shape((*others[:at], Axis(Role.CHANNEL, channels), *others[at:]))
+
+    def without(self, dims: Iterable[int], keep: bool) -> Shape:
+        """The shape with dimensions of one element in place of some, or without these. dims: their indices."""
+        reduced = {*dims}
+        axes = [
+            Axis(axis.role, 1) if index in reduced else axis
+            for index, axis in enumerate(self.axes)
+            if keep or index not in reduced
+        ]
+        return Shape(tuple(axes))
 
     def with_positions(self, sizes: Iterable[Dim | None]) -> Shape:
         """The shape with positions of these sizes."""

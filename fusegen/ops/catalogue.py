@@ -8,6 +8,7 @@ from fusegen.ops import (
     bounds,
     casts,
     convolution,
+    dimensions,
     dropout,
     linear,
     losses,
@@ -26,7 +27,7 @@ from fusegen.ops import (
 from fusegen.ops.step import Step
 
 _OWN: tuple[type[Step], ...] = (
-    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *pooling.STEPS, *parts.STEPS),
+    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *pooling.STEPS, *parts.STEPS, *dimensions.STEPS),
     *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS, *casts.STEPS),

@@ -10,23 +10,24 @@ from fusegen.chain.windows import positions_of
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops import window
-from fusegen.ops.step import Dtypes, Number, Step
+from fusegen.ops.step import Dtypes
 from fusegen.spec.arguments import Width
 from fusegen.spec.base import PositiveInt, meaning
 from fusegen.spec.names import AttributeName, Identifier
 
 
-class Convolving(Step):
+class Convolving(window.OfWindows):
     """What both kinds have in common. transposed: which of them it is."""
 
     op: str
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the layer", "conv")]
     out_channels: Annotated[Width, meaning("the channels of the result", "hidden")]
     kernel_size: Annotated[
-        window.Sizes, meaning("positions that a result sees: a number or an argument of type int, or a list of them", 3)
+        window.Extents,
+        meaning("positions that a result sees: a number or an argument of type int, or a list of them", 3),
     ]
-    stride: Annotated[window.Sizes, meaning("the step from one result to the next, likewise", 2)] = 1
-    dilation: Annotated[window.Sizes, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
+    stride: Annotated[window.Extents, meaning("the step from one result to the next, likewise", 2)] = 1
+    dilation: Annotated[window.Extents, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
     groups: Annotated[
         PositiveInt | Identifier,
         meaning("channels see those of their own group alone; a number, or an argument of type int or dim", 4),
@@ -75,7 +76,7 @@ class Convolving(Step):
         """The padding where that is `same` or `valid`, which are words there and not names of arguments."""
         return None
 
-    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
+    def positions_behind(self, given: Sequence[int], number: window.Number) -> tuple[int, ...] | None:
         padding = 0 if self.padding_word is not None else getattr(self, "padding", 0)
         output_padding = getattr(self, "output_padding", 0)
         options = (self.kernel_size, self.stride, padding, self.dilation, output_padding)

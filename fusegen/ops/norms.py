@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.shape import Shape, Sizes
 from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
 from fusegen.ops.step import Step
-from fusegen.spec.arguments import Dimension, Shape
-from fusegen.spec.base import NO_TRUTH, Given, meaning
+from fusegen.spec.arguments import Dimension
+from fusegen.spec.arguments import Shape as GivenShape
+from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import AttributeName, Identifier
 
-_LAST = "it needs sums over positions, of which the last dimension is one there: 'dim: 1' is the channels"
+_LAST = "the norm is over positions, of which the last dimension is one here: 'dim: 1' is the channels"
 
 
 class Norm(Step):
@@ -126,7 +128,26 @@ class BatchNorm(Norm):
         return [f"self.{self.name} = {self.submodule(spatial)}({channels}, {', '.join(options)}, **_factory)"]
 
 
-class GroupNorm(Norm):
+class _OverPositions(Norm):
+    """A norm whose statistics are of positions too, where values have some: PyTorch calls it there."""
+
+    def is_called(self, spatial: int) -> bool:
+        return spatial > 0
+
+    def keeps_format(self, spatial: int) -> bool:
+        return not self.is_called(spatial)
+
+    def check_call(self, chain: ChainBuilder) -> None:
+        chain.own(self.name)
+        self._eps(chain)
+        self._check_sizes(chain)
+
+    def _check_sizes(self, chain: ChainBuilder) -> None:
+        """Refuses what the constructor of the layer lacks, or would refuse."""
+        chain.symbols.constructed((chain.channels,), None)
+
+
+class GroupNorm(_OverPositions):
     """nn.GroupNorm."""
 
     op: Literal["group_norm"]
@@ -136,14 +157,15 @@ class GroupNorm(Norm):
     module = "nn.GroupNorm"
     tensors = ("weight", "bias")
 
-    def not_over_positions(self) -> str:
-        return "it needs sums over positions"
-
     def build(self, chain: ChainBuilder, x: Node) -> Node:
         groups: Dim = chain.groups(self.num_groups)
         over = Axes.of("N", C=groups)
         xhat, _, _ = normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)
         return self._affine(chain, xhat)
+
+    def _check_sizes(self, chain: ChainBuilder) -> None:
+        super()._check_sizes(chain)
+        chain.groups(self.num_groups)
 
     def construct_own(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", affine=False"
@@ -151,7 +173,7 @@ class GroupNorm(Norm):
         return [f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={eps}{affine}, **_factory)"]
 
 
-class OverChannels(Norm):
+class OverChannels(_OverPositions):
     """A norm over the channels of a row, or over each block of them, such as the heads of an attention."""
 
     width: Annotated[
@@ -159,7 +181,7 @@ class OverChannels(Norm):
     ] = None
     dim: Annotated[Given[Literal[1]], meaning("1: over the channels of images, which are dimension 1", 1)] = None
     normalized_shape: Annotated[
-        Given[Identifier | Shape],
+        Given[Identifier | GivenShape],
         meaning("the last dimensions, normalised together; without it the last one", ["positions", "features"]),
     ] = None
     autocast = "float32"
@@ -175,8 +197,31 @@ class OverChannels(Norm):
     def over_channels_of_images(self) -> OverChannels:
         return self.model_copy(update={"dim": 1})
 
+    def is_called(self, spatial: int) -> bool:
+        return spatial > 0 and not self.is_over_channels
+
     def not_over_positions(self) -> str | None:
-        return None if self.is_over_channels else _LAST
+        return None
+
+    def _check_sizes(self, chain: ChainBuilder) -> None:
+        """The last dimensions are of positions."""
+        if self.width is not None:
+            chain.refuse(
+                "FG308", f"{self.op} of blocks of channels is over the last dimension: positions here", "width"
+            )
+        elif self.normalized_shape is None:
+            chain.refuse("FG301", _LAST, None, "'normalized_shape' says the sizes of the last dimensions")
+        else:
+            chain.normalized_positions(self.normalized_shape)
+
+    def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
+        """None where the last dimensions of images have other sizes than `normalized_shape` says."""
+        wanted = self.normalized_shape
+        if not self.is_called(shape.spatial) or not isinstance(wanted, tuple):
+            return shape
+        own = shape.sizes()[-len(wanted) :]
+        numbers = [(sizes.number(dim), size and sizes.number(size)) for dim, size in zip(wanted, own, strict=False)]
+        return None if any(None not in pair and pair[0] != pair[1] for pair in numbers) else shape
 
     def over(self, chain: ChainBuilder) -> tuple[Axes, dict[str, Any]]:
         """What there is one value each of that is reduced to, and how the weight lies: the width of a block if there
@@ -247,36 +292,51 @@ class RmsNorm(OverChannels):
         return [f"self.{self.name} = nn.RMSNorm({self.constructed_shape(channels)}, eps={eps}{affine}, **_factory)"]
 
 
-class InstanceNorm(Norm):
-    """nn.InstanceNorm2d of a row as one picture of one line, without running statistics: layer_norm without a weight,
-    which has another name in some modules."""
+class InstanceNorm(_OverPositions):
+    """nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d of images; of rows each as a picture of one line, without
+    running statistics: layer_norm without a weight, which has another name in some modules."""
 
     op: Literal["instance_norm"]
-    affine: Annotated[Literal[False], NO_TRUTH, meaning("whether a weight and a bias are learnt", False)] = False
-    momentum: Annotated[NotNegative | Identifier | None, meaning("the constructor's, which nothing reads", 0.3)] = 0.1
-    formula = "(x - mean) / sqrt(var + eps), by row"
+    affine: Annotated[bool, meaning("of images, whether a weight and a bias are learnt", True)] = False
+    momentum: Annotated[
+        NotNegative | Identifier | None, meaning("the share of the newest batch in running statistics", 0.3)
+    ] = 0.1
+    track_running_stats: Annotated[bool, meaning("of images, whether evaluation has running statistics", True)] = False
+    formula = "(x - mean) / sqrt(var + eps), by row; of images by channel over the positions of each"
     module = "nn.InstanceNorm2d"
     tensors = ("weight", "bias", "running_mean", "running_var")
 
-    def not_over_positions(self) -> str:
-        return "it needs sums over positions"
-
     def build(self, chain: ChainBuilder, x: Node) -> Node:
+        for key in ("affine", "track_running_stats"):
+            if getattr(self, key):
+                chain.refuse("FG308", f"instance_norm of rows has no '{key}': it is of images", key)
         if isinstance(self.momentum, str):
             chain.symbols.argument(self.momentum, "momentum", ("float", "int"))
         over = chain.graph.view - CHANNEL
         return normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)[0]
 
-    def eager(self, x: str) -> str:
-        return f"self.{self.name}({x}[:, None, None])[:, 0, 0]"
+    def _check_sizes(self, chain: ChainBuilder) -> None:
+        super()._check_sizes(chain)
+        if isinstance(self.momentum, str):
+            chain.symbols.argument(self.momentum, "momentum", ("float", "int"))
+
+    def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
+        result = self.save or local
+        rows = f"self.{self.name}({x}[:, None, None])[:, 0, 0]"
+        return [f"{result} = {self.eager(x) if spatial else rows}"], result
 
     def refused(self, owner: str, training: bool) -> list[str]:
         return [f"{owner}.track_running_stats"]
 
-    def construct_own(self, channels: Dim) -> list[str]:
-        options = f"eps={scalar_text(self.eps, '')}"
-        options += f", momentum={None if self.momentum is None else scalar_text(self.momentum, '')}"
-        return [f"self.{self.name} = nn.InstanceNorm2d({channels}, {options}, **_factory)"]
+    def submodule(self, spatial: int) -> str:
+        return f"nn.InstanceNorm{spatial or 2}d"
+
+    def construct_over(self, channels: Dim, spatial: int) -> list[str]:
+        options = [f"eps={scalar_text(self.eps, '')}"]
+        options.append(f"momentum={None if self.momentum is None else scalar_text(self.momentum, '')}")
+        options += ["affine=True"] if self.affine else []
+        options += ["track_running_stats=True"] if self.track_running_stats else []
+        return [f"self.{self.name} = {self.submodule(spatial)}({channels}, {', '.join(options)}, **_factory)"]
 
 
 STEPS = (BatchNorm, GroupNorm, LayerNorm, RmsNorm, InstanceNorm)

@@ -9,20 +9,18 @@ from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.shape import Role
 from fusegen.chain.windows import extent
 from fusegen.ir.axes import Dim
-from fusegen.ir.graph import Node
 from fusegen.ops import window
-from fusegen.ops.step import Number, Step
 from fusegen.spec.base import PositiveInt, meaning
 from fusegen.spec.names import AttributeName, Identifier
 
 
-class Pooling(Step):
+class Pooling(window.OfWindows):
     """What all kinds have in common. layer: the class in torch.nn, but for the number of dimensions. options: the keys
     that its constructor takes, in order, with PyTorch's defaults; None where it has none."""
 
     op: str
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the layer", "pool")]
-    is_called = True
+    has_kernels = False
     matrix_only = "never"
     module = "nn.MaxPool2d"
     layer: ClassVar[str] = ""
@@ -32,15 +30,16 @@ class Pooling(Step):
     def spatial(self) -> int:
         return int(self.op[-2])
 
-    @property
-    def keeps_format(self) -> bool:
+    def keeps_format(self, spatial: int) -> bool:
         return self.spatial == 2 or self.op == "max_pool3d"  # other kinds give contiguous results
 
     def submodule(self, spatial: int) -> str:
         return f"nn.{self.layer}{self.spatial}d"
 
-    def build(self, chain: ChainBuilder, x: Node) -> Node:
-        """x: what the layer is called with does not matter to kernels; its options are checked."""
+    def is_of(self, spatial: int) -> bool:
+        return super().is_of(spatial) or (self.spatial == 1 and not spatial)
+
+    def check_call(self, chain: ChainBuilder) -> None:
         chain.own(self.name)
         known = True
         for key in self.options:
@@ -53,11 +52,10 @@ class Pooling(Step):
             for entry in value if isinstance(value, tuple) else (value,):
                 if isinstance(entry, str) and chain.symbols.argument(entry, key, types) is None:
                     known = False
-        given = [chain.symbols.typical(size) for size in chain.shape.sizes(Role.POSITION)]
+        given = [chain.symbols.typical(size) for size in chain.shape.sizes(Role.POSITION) or (chain.channels,)]
         sizes = [size for size in given if size is not None]
         if known and len(sizes) == len(given):
             self._check_positions(chain, sizes)
-        return x
 
     def _check_positions(self, chain: ChainBuilder, given: Sequence[int]) -> None:
         found = self.positions_behind(given, chain.symbols.typical)
@@ -87,14 +85,16 @@ class _OfWindows(Pooling):
     """Pooling whose windows have a size."""
 
     kernel_size: Annotated[
-        window.Sizes, meaning("positions that a result sees: a number or an argument of type int, or a list of them", 2)
+        window.Extents,
+        meaning("positions that a result sees: a number or an argument of type int, or a list of them", 2),
     ]
     stride: Annotated[
-        window.Sizes | None, meaning("the step from one result to the next, likewise; without it the kernel's size", 2)
+        window.Extents | None,
+        meaning("the step from one result to the next, likewise; without it the kernel's size", 2),
     ] = None
     ceil_mode: Annotated[bool, meaning("whether a last window may reach beyond the positions", True)] = False
 
-    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
+    def positions_behind(self, given: Sequence[int], number: window.Number) -> tuple[int, ...] | None:
         stride = self.kernel_size if self.stride is None else self.stride
         options = (self.kernel_size, stride, getattr(self, "padding", 0), getattr(self, "dilation", 1))
         known = window.known(options, len(given), number)
@@ -108,7 +108,7 @@ class MaxPooling(_OfWindows):
 
     op: Literal["max_pool1d", "max_pool2d", "max_pool3d"]
     padding: Annotated[window.Counts, meaning("positions added on each side, which no result is of, likewise", 1)] = 0
-    dilation: Annotated[window.Sizes, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
+    dilation: Annotated[window.Extents, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
     formula = "the largest x of a window"
     layer = "MaxPool"
     options = {"kernel_size": None, "stride": (), "padding": 0, "dilation": 1, "ceil_mode": False}
@@ -153,7 +153,7 @@ class AdaptivePooling(Pooling):
         "adaptive_max_pool3d",
     ]
     output_size: Annotated[
-        window.Sizes, meaning("positions of the result: a number or an argument of type int, or a list of them", 1)
+        window.Extents, meaning("positions of the result: a number or an argument of type int, or a list of them", 1)
     ]
     formula = "the mean, or the largest, x of a part of the positions"
     options = {"output_size": None}
@@ -161,7 +161,7 @@ class AdaptivePooling(Pooling):
     def submodule(self, spatial: int) -> str:
         return f"nn.Adaptive{'Avg' if 'avg' in self.op else 'Max'}Pool{self.spatial}d"
 
-    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
+    def positions_behind(self, given: Sequence[int], number: window.Number) -> tuple[int, ...] | None:
         return window.entries(self.output_size, len(given), number)
 
 

@@ -1,38 +1,72 @@
-"""Reductions over the channels of a row, and what is made of them."""
+"""Reductions over the channels of a row, and what is made of them; over positions PyTorch calls them."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.shape import Shape, Sizes
 from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions import reduced, softmax
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Step
-from fusegen.spec.base import NO_TRUTH, meaning
+from fusegen.spec.base import NO_TRUTH, Listing, meaning
+
+_Dim = Annotated[Literal[-1, 1, 2, 3, 4], NO_TRUTH]
+_Dims = Annotated[Listing[Annotated[Literal[1, 2, 3, 4], NO_TRUTH]], Field(min_length=1, max_length=4)]
 
 
 class OverChannels(Step):
-    """An op over the channels of each row.
+    """An op over the channels of each row, or over positions of images.
 
     make: adds what the op makes of a node to a graph, for each element of some axes, under a name. pytorch: the op
     in PyTorch, of {x} over the dimension {dim}.
     """
 
     op: str
-    dim: Annotated[Literal[-1, 1], NO_TRUTH, meaning("the dimension of [rows, channels]: the channels", 1)] = -1
+    if TYPE_CHECKING:
+        dim: int | tuple[int, ...]  # a field of each subclass
 
     make: ClassVar[reduced.Reduce]
     pytorch: ClassVar[str]
     needs_elements = True
     matrix_only = "with dim: 1"
 
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions that it is over."""
+        return self.dim if isinstance(self.dim, tuple) else (self.dim,)
+
+    @property
+    def is_over_positions(self) -> bool:
+        return max(self.dims) > 1
+
+    def is_called(self, spatial: int) -> bool:
+        return self.is_over_positions and spatial > 0
+
+    def keeps_format(self, spatial: int) -> bool:
+        return not self.is_called(spatial)
+
+    def check_call(self, chain: ChainBuilder) -> None:
+        if max(self.dims) > chain.shape.spatial + 1:
+            message = f"{self.op} is over dimension {max(self.dims)}, and values have {chain.shape.spatial + 2}"
+            chain.refuse("FG303", message, "dim")
+        elif len({*self.dims}) < len(self.dims):
+            chain.refuse("FG208", f"{self.op} is over a dimension twice", "dim")
+
     def needs_matrix(self) -> bool:
         return self.dim != -1
 
     def not_over_positions(self) -> str | None:
-        return None if self.dim == 1 else "dimension -1 is one of positions there, 'dim: 1' the channels"
+        return None if self.dims == (1,) else "dimension -1 is one of positions there, 'dim: 1' the channels"
+
+    def not_over_rows(self) -> str | None:
+        if not self.is_over_positions:
+            return None
+        return f"{self.op} is over positions, which values [rows, channels] lack: 'dim: 1' is the channels"
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
         return type(self).make(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value")
@@ -41,7 +75,13 @@ class OverChannels(Step):
         return self.pytorch.format(x=x, dim=f"dim={self.dim}")
 
 
-class Softmax(OverChannels):
+class OverOne(OverChannels):
+    """An op over one dimension."""
+
+    dim: Annotated[_Dim, meaning("1 or -1: the channels; 2, 3 or 4: a dimension of the positions of images", 1)] = -1
+
+
+class Softmax(OverOne):
     """F.softmax over the channels."""
 
     op: Literal["softmax"]
@@ -52,7 +92,7 @@ class Softmax(OverChannels):
     pytorch = "F.softmax({x}, {dim})"
 
 
-class Softmin(OverChannels):
+class Softmin(OverOne):
     """F.softmin over the channels."""
 
     op: Literal["softmin"]
@@ -63,7 +103,7 @@ class Softmin(OverChannels):
     pytorch = "F.softmin({x}, {dim})"
 
 
-class LogSoftmax(OverChannels):
+class LogSoftmax(OverOne):
     """F.log_softmax over the channels."""
 
     op: Literal["log_softmax"]
@@ -80,6 +120,10 @@ class ToRows(OverChannels):
     keepdim: Annotated[
         bool, meaning("the result is [rows, 1], which combines with [rows, channels]; false: [rows]", True)
     ]
+    dim: Annotated[
+        _Dim | _Dims,
+        meaning("1 or -1: the channels; 2, 3 or 4: a dimension of the positions of images; or a list", [2, 3]),
+    ] = -1
 
     passes = 1
     # Whether of one channel it is that channel.
@@ -92,8 +136,18 @@ class ToRows(OverChannels):
         return super().build(chain, x) if x.is_full else x
 
     @property
+    def reduces_channels(self) -> bool:
+        return min(self.dims) < 2
+
+    @property
     def drops_channels(self) -> bool:
-        return not self.keepdim
+        return self.reduces_channels and not self.keepdim
+
+    def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
+        return shape.without(self.dims, self.keepdim) if self.is_called(shape.spatial) else shape
+
+    def spatial_behind(self, spatial: int) -> int:
+        return spatial - sum(dim > 1 for dim in self.dims) if self.is_called(spatial) and not self.keepdim else spatial
 
     def eager(self, x: str) -> str:
         return self.pytorch.format(x=x, dim=f"dim={self.dim}", keepdim=f"keepdim={self.keepdim}")
@@ -118,7 +172,13 @@ class Mean(ToRows):
     pytorch = "{x}.mean({dim}, {keepdim})"
 
 
-class Max(ToRows):
+class _OfOneDimension(ToRows):
+    """A reduction that PyTorch has over one dimension alone, as it returns the index, too."""
+
+    dim: Annotated[_Dim, meaning("1 or -1: the channels; 2, 3 or 4: a dimension of the positions of images", 1)] = -1
+
+
+class Max(_OfOneDimension):
     """The largest over the channels, torch.max(x, dim).values. The gradient goes to the first of the largest."""
 
     op: Literal["max"]
@@ -127,7 +187,7 @@ class Max(ToRows):
     pytorch = "{x}.max({dim}, {keepdim}).values"
 
 
-class Min(ToRows):
+class Min(_OfOneDimension):
     """The smallest over the channels, torch.min(x, dim).values. The gradient goes to the first of the smallest."""
 
     op: Literal["min"]
@@ -220,7 +280,7 @@ class VectorNorm(ToRows):
         return f"torch.linalg.vector_norm({x}, {self.p}, dim={self.dim}, keepdim={self.keepdim})"
 
 
-class Normalize(OverChannels):
+class Normalize(OverOne):
     """F.normalize over the channels."""
 
     op: Literal["normalize"]

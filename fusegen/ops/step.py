@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.shape import Shape, Sizes
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import Identifier
-
-Number = Callable[[int | str], int | None]
-"""What a size of a spec, or an argument of type int, stands for; None where nobody can tell."""
 
 WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -50,7 +48,7 @@ class Step(BaseModel):
     stores_operand: whether the backward pass needs the running value itself, in memory. passes: how many passes over
     all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
-    is_called: whether PyTorch calls it, as a layer between regions; no kernel has it.
+    has_kernels: whether kernels have it for values [..., channels]; PyTorch calls the others, as layers between regions.
     ends_chain: whether nothing can follow it.
     divides: whether it divides the channels into parts.
     draws: whether it draws random numbers in training.
@@ -71,7 +69,7 @@ class Step(BaseModel):
     passes: ClassVar[int] = 0
     owns: ClassVar[tuple[str, ...]] = ()
     anchor: ClassVar[bool] = False
-    is_called: ClassVar[bool] = False
+    has_kernels: ClassVar[bool] = True
     ends_chain: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     draws: ClassVar[bool] = False
@@ -158,15 +156,29 @@ class Step(BaseModel):
         """How many dimensions of positions the values behind it have, as a convolution says."""
         return 0
 
-    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
-        """The sizes of positions behind it for those in front, less than one where it has no result; None where nobody
-        can tell. number: what a size of the spec stands for."""
-        return tuple(given)
+    def is_of(self, spatial: int) -> bool:
+        """Whether it takes values with so many dimensions of positions."""
+        return self.spatial in (0, spatial)
 
-    @property
-    def keeps_format(self) -> bool:
-        """Whether the result of a layer that PyTorch calls is in channels_last where its input is: PyTorch has no such
-        format for one dimension of positions."""
+    def is_called(self, spatial: int) -> bool:
+        """Whether PyTorch calls it where values have so many dimensions of positions."""
+        return not self.has_kernels
+
+    def check_call(self, chain: ChainBuilder) -> None:
+        """Refuses a call by PyTorch of the chain's running value that would fail."""
+
+    def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
+        """The shape of its result for a running value of a shape, whose channels are already those of the result of a
+        layer in front of kernels; None where there is no result, or nobody can tell."""
+        return shape
+
+    def spatial_behind(self, spatial: int) -> int:
+        """How many dimensions of positions its result has where the running value has so many."""
+        return spatial
+
+    def keeps_format(self, spatial: int) -> bool:
+        """Whether the result is in channels_last where the input is, of so many dimensions of positions: PyTorch has no
+        such format for one, where a layer that it calls makes a contiguous result."""
         return self.spatial != 1
 
     @property
@@ -180,6 +192,10 @@ class Step(BaseModel):
             return None
         return "its entry does not say what it does over positions"
 
+    def not_over_rows(self) -> str | None:
+        """Why it cannot be where values are [..., channels]; None where it can."""
+        return None
+
     @property
     def is_over_channels(self) -> bool:
         """Whether it works on the last dimension, to which the channels of images are moved for it."""
@@ -191,6 +207,16 @@ class Step(BaseModel):
 
     def takes_rows(self) -> bool:
         """Whether an op that needs one value for each row and channel also takes [rows, 1]: one channel."""
+        return False
+
+    @property
+    def is_over_positions(self) -> bool:
+        """Whether it says that it takes positions together."""
+        return False
+
+    @property
+    def reduces_channels(self) -> bool:
+        """Whether the result has one channel, or no dimension for channels."""
         return False
 
     @property

@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fusegen.chain.shape import Role, Shape, Sizes, certain
+from fusegen.ops.step import Step
 from fusegen.spec.arguments import MAX_RANK
 from fusegen.spec.base import Listing, Plain, PositiveInt
 from fusegen.spec.names import Identifier
@@ -15,9 +17,11 @@ from fusegen.spec.names import Identifier
 Count = Annotated[int, Field(ge=0, lt=2**31), Plain("a whole number")]
 # A number or an argument of type int, or one for each dimension of positions.
 _Entries = Annotated[Listing[PositiveInt | Identifier], Field(min_length=1, max_length=MAX_RANK)]
-Sizes = PositiveInt | Identifier | _Entries
+Extents = PositiveInt | Identifier | _Entries
 _CountEntries = Annotated[Listing[Count | Identifier], Field(min_length=1, max_length=MAX_RANK)]
 Counts = Count | Identifier | _CountEntries
+Number = Callable[[int | str], int | None]
+"""What a size of a spec, or an argument of type int, stands for; None where nobody can tell."""
 Option = int | str | tuple[int | str, ...]
 
 _WIDTH = 84  # of lines in a constructor
@@ -30,7 +34,7 @@ def text(value: Option) -> str:
     return str(value)
 
 
-def entries(value: Option, spatial: int, number: Callable[[int | str], int | None]) -> tuple[int, ...] | None:
+def entries(value: Option, spatial: int, number: Number) -> tuple[int, ...] | None:
     """An option for each dimension of positions; None where it has another number of them, or a size is unknown.
 
     number: what an entry stands for.
@@ -40,9 +44,7 @@ def entries(value: Option, spatial: int, number: Callable[[int | str], int | Non
     return known if len(known) == len(found) == spatial else None
 
 
-def known(
-    options: Sequence[Option], spatial: int, number: Callable[[int | str], int | None]
-) -> list[tuple[int, ...]] | None:
+def known(options: Sequence[Option], spatial: int, number: Number) -> list[tuple[int, ...]] | None:
     """`entries` of each option; None where one has none."""
     found = [entries(each, spatial, number) for each in options]
     there = [each for each in found if each is not None]
@@ -56,3 +58,23 @@ def construction(name: str, layer: str, arguments: str) -> list[str]:
         return [f"{made}{arguments})"]
     inside = textwrap.wrap(f"{arguments},", _WIDTH, break_on_hyphens=False)
     return [made, *(f"    {line}" for line in inside), ")"]
+
+
+class OfWindows(Step):
+    """A step whose results see windows of positions, or of the channels of rows, which are the only positions then."""
+
+    def positions_behind(self, given: Sequence[int], number: Number) -> tuple[int, ...] | None:
+        """The sizes of positions behind it for those in front, less than one where it has no result; None where nobody
+        can tell. number: what a size of the spec stands for."""
+        raise NotImplementedError
+
+    def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
+        role = Role.POSITION if shape.spatial else Role.CHANNEL
+        given = shape.sizes(role)
+        numbers = [sizes.number(certain(size)) for size in given if size is not None]
+        known = [number for number in numbers if number is not None]
+        found = self.positions_behind(known, sizes.number) if len(known) == len(given) else None
+        if found is None or min(found) < 1:
+            return None
+        made = [sizes.named(size, role, index, given[index]) for index, size in enumerate(found)]
+        return shape.with_positions(made) if shape.spatial else shape.with_channels(made[0])

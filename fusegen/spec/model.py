@@ -182,12 +182,12 @@ class SpecModel(SpecPart):
 
     def written_in(self, name: str, spatial: int) -> None:
         """Says that this is a region of another spec, in whose file it stands. spatial: how many dimensions of
-        positions that one's values have."""
+        positions its values have."""
         self._written_in, self._spatial = name, spatial
 
     @property
     def spatial_of_region(self) -> int:
-        """How many dimensions of positions the values have of the spec that it is a region of."""
+        """How many dimensions of positions the values of a region of another spec have."""
         return self._spatial
 
     @property

@@ -62,5 +62,5 @@ def test_every_name_of_an_op_is_read_as_it(op: str) -> None:
 
 def test_every_op_of_the_catalogue_is_called() -> None:
     assert {*NO_CALLS, *(op.partition(" ")[0] for op in CALLS)} == {
-        op for step in STEPS if not step.is_called for op in step.ops()
+        op for step in STEPS if step.has_kernels for op in step.ops()
     }

@@ -32,7 +32,7 @@ NEEDED = {
     "cast": "dtype: float16",
 }
 # instance_norm asks for a GPU, even of fake tensors. Autocast has no rule for it.
-ALONE = [op for step in STEPS if not (step.anchor or step.is_called or step is Arithmetic) for op in step.ops()]
+ALONE = [op for step in STEPS if not (step.anchor or not step.has_kernels or step is Arithmetic) for op in step.ops()]
 ALONE.remove("instance_norm")
 DIVIDING = {op for step in STEPS if step.divides for op in step.ops()}
 STEPS_OF = (

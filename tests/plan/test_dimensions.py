@@ -42,7 +42,7 @@ IN_FRONT = {
 ROW_WISE = [
     op
     for op, step in known_ops().items()
-    if not (step.anchor or step.is_called or step.ends_chain) and op != "drop_path"
+    if not (step.anchor or not step.has_kernels or step.ends_chain) and op != "drop_path"
 ]
 CHAINS = {op: IN_FRONT.get(op, "") + example(op) for op in ROW_WISE} | {
     "one_weight": "{op: prelu, name: act}",

@@ -62,7 +62,7 @@ def test_numbers_of_arguments_are_refused_as_those_of_steps(step: type[Step], ke
     given |= {"parameter": "scale", "shape": "[features]", "init": "ones"} if key in ("times", "plus") else {}
     given |= {name: "8" for name in ("out_channels", "hidden") if name in given}
     given |= {"stride": "2"} if key == "output_padding" else {}
-    positions = int(op[-2]) if op.startswith("conv") or step.is_called else 0
+    positions = int(op[-2]) if op.startswith("conv") or not step.has_kernels else 0
     whole = "whole number" in describe(field_type(fields(step)[key]))
     seen = 0
     for number in WHOLE if whole else BROKEN:

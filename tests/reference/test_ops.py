@@ -38,7 +38,7 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     assert text in details(op)
     sizes, inner = "hidden" in text, "features" in text.replace("_features", "")
     width = "hidden" if sizes and op != "linear" else "32"
-    of_images = op.startswith("conv") or known_ops()[op].is_called
+    of_images = op.startswith("conv") or (not known_ops()[op].has_kernels)
     positions = ("depth", "height", "width")[-int(op[-2]) :] if of_images else ()
     spec = SPEC.format(
         hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),
@@ -48,7 +48,7 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}"
         if "keepdim" in text
-        else text + ", {op: tanh}" * known_ops()[op].is_called,
+        else text + ", {op: tanh}" * (not known_ops()[op].has_kernels),
     )
     if op == "bmm":
         inputs = "x: [batch, 32, hidden], keys: [batch, 16, hidden]"

@@ -14,6 +14,7 @@ from fusegen.importing.steps.chunks import Chunk
 from fusegen.importing.steps.new_names import NewNames
 from fusegen.importing.traces.source_locations import SourceLine, refusal
 from fusegen.ops.catalogue import STEPS
+from fusegen.ops.pooling import Pooling
 from fusegen.spec.model import RESULT
 
 # The steps of the catalogue, by their ops.
@@ -163,7 +164,7 @@ class Steps:
             self._owners.add(value.name)
         elif "name" in MODELS[value.op].model_fields and value.op not in ARITHMETIC:
             wanted = value.name.replace(".", "_") or MODELS[value.op].model_fields["name"].get_default()
-            other = "pool" if MODELS[value.op].is_called else "norm"
+            other = "pool" if issubclass(MODELS[value.op], Pooling) else "norm"
             data["name"] = self._names.new(wanted if isinstance(wanted, str) else other)
         if value.op in ARITHMETIC:
             data |= self._operand(value, source)
@@ -214,7 +215,7 @@ def _drops_channels(value: Value) -> bool:
 def _is_stateless(value: Value) -> bool:
     """Whether a layer has no tensors: a second use of it may have a name of its own."""
     norm = value.op in ("layer_norm", "group_norm", "rms_norm") and value.keys.get("affine") is False
-    return norm or value.op == "dropout" or MODELS[value.op].is_called
+    return norm or value.op == "dropout" or issubclass(MODELS[value.op], Pooling)
 
 
 def _written(key: Any) -> Any:

@@ -27,7 +27,7 @@ def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
     if is_single(spec):
         return module_of(make_plan(spec, document))
     partition = Partition(spec, document)
-    diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, partition.images.spatial, document)]
+    diagnostics = [*partition.diagnostics, *_refusals(spec, partition.regions, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     regions = deferred(partition.regions, partition.returned, partition.images, partition.claim)
@@ -76,23 +76,19 @@ def _of_rows(regions: Sequence[PlannedRegion], document: Document) -> Iterator[D
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
     """Whether PyTorch calls the region's layer. Where every region is a layer, or a product is to be made in another
     precision than IEEE's, packages do, but for what no kernel has."""
-    if region.steps[0].is_called:
+    if region.is_called:
         return True
     if any(getattr(step, "precision", "ieee") != "ieee" for step in spec.chain):
         return False
     return region.is_layer and not all(each.is_layer for each in regions)
 
 
-def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document: Document) -> Iterator[Diagnostic]:
+def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) -> Iterator[Diagnostic]:
     owners: dict[str, int] = {}
     precisions: set[str] = set()
     parameters: set[str | None] = set()
     yield from all_called(spec, document)
     for index, step in enumerate(spec.chain):
-        if step.spatial not in (0, spatial):
-            other = next(each.op for each in spec.chain if each.spatial)
-            message = f"{step.op} cannot be in a chain with {other}: values have {spatial} dimensions of positions"
-            yield document.diagnostic("FG308", message, ("chain", index, "op"))
         if step.in_batches:
             message = f"{step.op} has to be the only layer of a chain without branches"
             yield document.diagnostic("FG308", message, ("chain", index, "op"))
@@ -125,6 +121,10 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], spatial: int, document
     for region in regions:
         source, shape = next(iter(region.inputs.items()))
         for place, step in zip(region.places, region.steps, strict=True):
+            if not step.is_of(region.spatial):
+                count = region.spatial or "no"
+                message = f"{step.op} takes {step.spatial} dimensions of positions, and '{source}' has {count}"
+                yield document.diagnostic("FG308", message, ("chain", place, "op"))
             if region.is_broadcast and len(shape) > 2 and step.needs_matrix():
                 message = f"{step.op} takes inputs of two dimensions, and '{source}' has {len(shape)}"
                 yield document.diagnostic("FG308", message, ("chain", place, "op"))

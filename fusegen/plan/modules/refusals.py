@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusegen.chain.images import spatial_in_front
 from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic
 from fusegen.plan.launches.devices import DEVICES, is_known
@@ -38,8 +39,9 @@ def _unknown_targets(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
 
 
 def all_called(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
-    """A chain of pooling alone has nothing for kernels."""
-    if spec.chain and all(step is not None and step.is_called for step in spec.chain):
+    """A chain of layers that PyTorch calls has nothing for kernels."""
+    steps = zip(spec.chain, spatial_in_front(spec), strict=True)
+    if all(step is not None and step.is_called(spatial) for step, spatial in steps):
         message = "PyTorch calls every step of this chain: kernels have nothing to do"
         hint = "put functions in front of it or behind"
         yield document.diagnostic("FG308", message, ("chain", 0, "op"), hint=hint)

@@ -32,9 +32,11 @@ class KnownDtypes:
         return {name: NARROW if dtype == _SOME else dtype for name, dtype in same.items()}
 
     def layer(self, region: Region) -> None:
-        """Notes what a layer makes that PyTorch calls: a product in 16 bits, pooling in the dtype of its input."""
-        (source, *_), is_product = region.inputs, region.steps[0].anchor
-        self._found |= dict.fromkeys(region.results, (_SOME, _SOME) if is_product else self._of(source))
+        """Notes what a layer makes that PyTorch calls: a product in 16 bits, what autocast runs in float32 in that,
+        others in the dtype of their input."""
+        (source, *_), layer = region.inputs, region.steps[0]
+        made = (_WIDE, _WIDE) if layer.autocast == "float32" else self._of(source)
+        self._found |= dict.fromkeys(region.results, (_SOME, _SOME) if layer.anchor else made)
 
     def add(self, region: Region, spec: SpecModel, chain: Chain) -> None:
         """Notes what a region makes. spec, chain: of its own."""

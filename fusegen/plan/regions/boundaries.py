@@ -20,7 +20,9 @@ Width = Dim | None
 def widths(spec: Any, spatial: int = 0) -> tuple[list[Width], list[Width]]:
     """The channels of the running value in front of each step, and behind each. spec: a SpecModel or a PartialSpec.
     spatial: the number of dimensions of positions behind the channels."""
-    known: dict[str, Width] = {name: width_of(shape or (), spatial) for name, shape in spec.inputs.items()}
+    known: dict[str, Width] = {
+        name: width_of(shape or (), 0 if len(shape or ()) == 2 else spatial) for name, shape in spec.inputs.items()
+    }
     parameters: dict[str, Width] = {}
     width: Width = next(iter(known.values()), None)
     front: list[Width] = []
@@ -87,6 +89,6 @@ def can_be_exchanged(step: Any) -> bool:
 def _behind(step: Any, width: Width, operand: Width) -> Width:
     if step.anchor or step.divides:
         return channels_behind_step(step, width)
-    if hasattr(step, "keepdim"):
+    if step.reduces_channels:
         return 1 if step.keepdim and width is not None else None
     return operand if width == 1 else width

@@ -6,14 +6,17 @@ Their values have fewer rows. They are operands of steps with all rows, as furth
 from __future__ import annotations
 
 from fusegen.chain import shape as chain_shape
-from fusegen.plan.regions.images import Images
 from fusegen.plan.regions.region import Shape
 
 
-def why_no_region(shape: Shape, first: Shape, images: Images) -> str | None:
-    """Why a region cannot begin with an input. first: the shape of the first input."""
-    rows, wanted = images.rows(shape), images.rows(first)
-    if images.spatial:  # each convolution makes positions of its own
+def why_no_region(shape: Shape, first: Shape, spatial: int, of_first: int) -> str | None:
+    """Why a region cannot begin with an input. first: the shape of the first input. spatial, of_first: how many
+    dimensions of positions both have."""
+    rows, wanted = shape[:-1], first[:-1]
+    if of_first and not spatial:
+        wanted = first[:1]
+        fits = rows == wanted
+    elif spatial:  # each convolution makes positions of its own
         rows, wanted = shape[:1] + shape[2:], first[:1] + first[2:]
         fits = shape[:1] == first[:1] and len(shape) == len(first) and all(isinstance(dim, str) for dim in rows)
     else:

@@ -38,6 +38,8 @@ def _taker(regions: Sequence[Region], index: int, returned: Sequence[str]) -> in
         return None
     # What a layer multiplies, or another step divides, has to be in memory.
     taker = regions[takers[0]]
+    if taker.is_called:
+        return None
     if region.is_broadcast != taker.is_broadcast:  # for each row of that it would be computed anew
         return None
     fits = next(iter(taker.inputs)) != result or not hides_source(taker.steps)
@@ -88,11 +90,14 @@ def _moved_to_begin(region: Region, taker: Region, images: Images, product: str)
 
 def _with_product(region: Region, taker: Region, images: Images, product: str) -> dict[str, Shape]:
     """What the second region takes, with the product of the first one's layer in place of its result."""
-    shape = images.behind(region.steps[:1], next(iter(region.inputs.values())))
+    shape = images.behind(region.steps[:1], next(iter(region.inputs.values())), region.spatial)
     (result,) = region.results
     inputs = {product if name == result else name: each for name, each in taker.inputs.items()}
     source = next(iter(inputs.values()))
-    return {name: images.broadcast(shape, source) if name == product else each for name, each in inputs.items()}
+    return {
+        name: images.broadcast(shape, source, taker.spatial) if name == product else each
+        for name, each in inputs.items()
+    }
 
 
 def _alone(region: Region, taker: Region, product: str) -> Region:

@@ -35,10 +35,12 @@ from fusegen.spec.wording import nearest
 
 @dataclass
 class _Open:
-    """A region while its steps are walked through. own: the names that its steps save."""
+    """A region while its steps are walked through. spatial: how many dimensions of positions its values have, in front
+    of a layer that PyTorch calls. own: the names that its steps save."""
 
     first: int
     source: str
+    spatial: int
     steps: list[Step] = field(default_factory=list)
     inputs: dict[str, Shape] = field(default_factory=dict)
     own: list[str] = field(default_factory=list)
@@ -82,7 +84,7 @@ class Partition:
                 self._known(source, index, "from")
                 if now is not None and self._widens(index, now):
                     source, step = self._exchanged(step, source)
-                now = _Open(index, source)
+                now = _Open(index, source, self.images.in_front[index])
                 now.inputs[source] = self._shape(source)
                 self._rows(source, index)
                 self._kind(source, index, "from")
@@ -105,12 +107,12 @@ class Partition:
         last = index + 1 == len(self.spec.chain) or self._begins(index + 1, now)
         names = [name for name in step.saved if name != step.running_name]
         running = step.running_name or (self.claim(f"{self._name(now)}_result") if last else "")
-        source = self._shape(now.source)
+        is_called = step.is_called(now.spatial)
         for name in [*names, running] if running else names:
             now.own.append(name)
-            shape = self.images.behind(now.steps, source)
-            if self._behind[index] == 1 != self.images.channels(shape):
-                shape = self.images.of_one_channel(shape)
+            shape = self._here(now)
+            if not is_called and self._behind[index] == 1 != self.images.channels(shape, now.spatial):
+                shape = self.images.of_one_channel(shape, now.spatial)
                 self._of_rows.add(name)
             self.shapes.setdefault(name, shape)
             self.made_by.setdefault(name, len(self._open) - 1)
@@ -118,24 +120,26 @@ class Partition:
 
     def _begins(self, index: int, now: _Open) -> bool:
         """Whether a region begins with a step. now: the one that the step before is in."""
-        running = Running(now.source, now.steps, self._view(now), self.images.spatial)
+        running = Running(now.source, now.steps, self._view(now), self.images.in_front)
         operand = self._operand(self.spec.chain[index], now)
         return begins_region(index, running, self._widths[index], operand, self.spec) or self._widens(index, now)
 
     def _view(self, now: _Open) -> Dim | None:
-        return channels_behind(now.steps, self.images.channels(self._shape(now.source)))
+        return channels_behind(now.steps, self.images.channels(self._shape(now.source), now.spatial))
 
     def _here(self, now: _Open) -> Shape:
         """The shape of the running value."""
-        return self.images.behind(now.steps, self._shape(now.source))
+        return self.images.behind(now.steps, self._shape(now.source), now.spatial)
 
     def _operand(self, step: Step, now: _Open) -> Width:
         """The channels of what a step takes besides the running value. Of images, beside those of one channel."""
         shape = self.shapes.get(operand_of(step) or "", ())
-        if self.images.spatial:
+        if now.spatial:
             here = self._here(now)
             alike = shape[:1] + shape[2:] == here[:1] + here[2:] and self._view(now) == 1
-            return width_of(shape, self.images.spatial) if alike else 1
+            return width_of(shape, now.spatial) if alike else 1
+        if self.images.spatial:
+            return width_of(shape) if len(shape) == 2 else 1
         return row_width(shape, self._shape(self.spec.running_input))
 
     def _widens(self, index: int, now: _Open) -> bool:
@@ -143,20 +147,21 @@ class Partition:
         step = self.spec.chain[index]
         if self._is_broadcast(now) and can_be_exchanged(step) and self._has_all_rows(operand_of(step)):
             return True
-        if self.images.spatial and can_be_exchanged(step):
+        if now.spatial and can_be_exchanged(step):
             operand = self.shapes.get(operand_of(step) or "", ())
             here = self._here(now)
-            if self.images.has_one_position(here) and len(operand) == len(here):
-                return not self.images.has_one_position(operand)
+            if self.images.has_one_position(here, now.spatial) and len(operand) == len(here):
+                return not self.images.has_one_position(operand, now.spatial)
         return is_width_boundary(step, self._widths[index], self._view(now), self._operand(step, now))
 
     def _is_broadcast(self, now: _Open) -> bool:
         """Whether a region has other rows than the first input."""
-        return None not in self._shape(now.source)[:-1] and not self._has_all_rows(now.source)
+        of_images = now.spatial or self.images.spatial
+        return not of_images and None not in self._shape(now.source)[:-1] and not self._has_all_rows(now.source)
 
     def _has_all_rows(self, name: str | None) -> bool:
         shape, first = self.shapes.get(name or "", ()), self._shape(self.spec.running_input)
-        return len(shape) == len(first) and self.images.rows(shape) == self.images.rows(first)
+        return len(shape) == len(first) and shape[:-1] == first[:-1]
 
     def _exchanged(self, step: Step, running: str) -> tuple[str, Step]:
         """A step whose operand begins a region: the name of that, and the step with the two exchanged."""
@@ -208,7 +213,8 @@ class Partition:
     def _rows(self, source: str, index: int) -> None:
         """A region has the rows of the first input, or such that its values broadcast to these."""
         first = self.spec.running_input
-        reason = why_no_region(self._shape(source), self._shape(first), self.images)
+        spatial = self.images.in_front[index], self.images.spatial
+        reason = why_no_region(self._shape(source), self._shape(first), *spatial)
         if source in self.spec.inputs and source != first and reason is not None:
             hint = "give what is made of it as an input"
             message = f"'{source}' has other rows than '{first}', {reason}: a region cannot begin with it"
@@ -249,14 +255,22 @@ class Partition:
                 name = f"{name}_{index + 1}"
             self._names.add(name)
             source = self._shape(now.source)
-            own = self.images.channels(source)
+            own = self.images.channels(source, now.spatial)
             channels = certain(own), certain(channels_behind(now.steps, own))
             places = tuple(range(now.first, now.first + len(now.steps)))
-            inputs = {given: self.images.broadcast(shape, source) for given, shape in now.inputs.items()}
+            inputs = {given: self.images.broadcast(shape, source, now.spatial) for given, shape in now.inputs.items()}
             made = (*results, last)
-            rows = frozenset(self._of_rows & {*made})
-            is_broadcast = self._is_broadcast(now)
-            yield Region(name, places, tuple(now.steps), inputs, made, channels, rows=rows, is_broadcast=is_broadcast)
+            yield Region(
+                name,
+                places,
+                tuple(now.steps),
+                inputs,
+                made,
+                channels,
+                rows=frozenset(self._of_rows & {*made}),
+                is_broadcast=self._is_broadcast(now),
+                spatial=now.spatial,
+            )
 
     def _returned(self) -> tuple[str, ...]:
         last = self.regions[-1].results[-1]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.chain.images import spatial_of_values
+from fusegen.chain.images import spatial_in_front, spatial_of_values
 from fusegen.chain.parts import why_not_divided
 from fusegen.chain.trailing import wanted_dimensions
 from fusegen.ir.axes import Dim
@@ -38,7 +38,8 @@ class Region:
     values that it takes, by their names in the module's forward; the first one is its running value. results: the same
     of those that it makes. channels: of its running value at its begin, and at its end. tail_in: the region
     that computes what the spec has behind its layer, if another does. rows: those of the results that have one channel,
-    behind a reduction. is_broadcast: whether it has other rows than the module's first input.
+    behind a reduction. is_broadcast: whether it has other rows than the module's first input. spatial: how many
+    dimensions of positions its running value has at its begin.
     """
 
     name: str
@@ -50,16 +51,22 @@ class Region:
     tail_in: str = ""
     rows: frozenset[str] = frozenset()
     is_broadcast: bool = False
+    spatial: int = 0
 
     def width(self, result: str) -> Dim:
         """The channels of a result."""
         return 1 if result in self.rows else self.channels[1]
 
     @property
+    def is_called(self) -> bool:
+        """Whether PyTorch calls its step, which no kernel has."""
+        return self.steps[0].is_called(self.spatial)
+
+    @property
     def is_layer(self) -> bool:
         """Whether it is a layer alone, with nothing for kernels to do behind it. They add a convolution's bias."""
         first = self.steps[0]
-        is_layer = first.is_called or first.op == "linear" or (isinstance(first, Convolving) and not first.bias)
+        is_layer = self.is_called or first.op == "linear" or (isinstance(first, Convolving) and not first.bias)
         return len(self.steps) == 1 and is_layer
 
     @property
@@ -80,6 +87,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
     spec: may be a PartialSpec. cut: as of begins_region(). Values of images do not end it.
     """
     spatial, steps = spatial_of_values(spec), spec.chain
+    in_front = spatial_in_front(spec)
     cut = cut and not (steps and steps[0] is not None and steps[0].in_batches)
     (width, behind), source = widths(spec, spatial), next(iter(spec.inputs), "")
     shapes = {name: shape or () for name, shape in spec.inputs.items()}
@@ -89,7 +97,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
     for index, step in enumerate(steps):
         if step is None:
             continue
-        now, operand = Running(source, steps[:index], view, spatial), operand_width(step, known)
+        now, operand = Running(source, steps[:index], view, in_front), operand_width(step, known)
         operand = 1 if spatial and view != 1 else operand
         if begins_region(index, now, width[index], operand, spec, cut):
             return False
@@ -100,12 +108,13 @@ def is_single(spec: Any, cut: bool = True) -> bool:
 
 @dataclass(frozen=True)
 class Running:
-    """A region in front of a step: what it begins with, its steps and its channels there."""
+    """A region in front of a step: what it begins with, its steps and its channels there. spatial: how many dimensions
+    of positions there are in front of each step of the spec."""
 
     source: str
     steps: Sequence[Step | None]
     view: Width
-    spatial: int
+    spatial: Sequence[int]
 
 
 def begins_region(index: int, now: Running, width: Width, operand: Width, spec: Any, cut: bool = True) -> bool:
@@ -118,13 +127,15 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
     inside = {name for each in now.steps if each is not None for name in each.saved}
     if not hides_source(now.steps):
         inside.add(now.source)
-    alone = step.anchor or step.is_called or any(each is not None and each.is_called for each in now.steps)
+    before = now.steps[-1] if now.steps else None
+    behind_call = before is not None and before.is_called(now.spatial[index - 1])
+    alone = step.anchor or step.is_called(now.spatial[index]) or behind_call
     if (alone and now.steps) or (step.from_ is not None and step.from_ not in inside):
         return True
     if not has_one_view((*now.steps, step), spec) or _is_alone(now.steps, index, spec):
         return True
     divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
-    of_one = not now.spatial and is_row_boundary(step, width, now.view)
+    of_one = not now.spatial[index] and is_row_boundary(step, width, now.view)
     return cut and (divided or of_one or is_width_boundary(step, width, now.view, operand))
 
 

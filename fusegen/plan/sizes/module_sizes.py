@@ -53,6 +53,8 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
 
     def settle(dim: Any, value: int) -> int:
         number, name = factors(dim)
+        if name is not None and name not in spec.dims:
+            return value  # of what a layer that PyTorch calls makes
         return number if name is None else number * symbols.setdefault(name, max(1, value // number))
 
     if leading:
@@ -70,8 +72,7 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
 
 
 def _regions_at(planned: ModulePlan, symbols: Mapping[str, int]) -> Sizes:
-    if planned.spatial:
-        symbols = with_positions(planned, symbols)
+    symbols = with_positions(planned, symbols)
     given = tuple(value_of(dim, symbols) for dim in next(iter(planned.spec.inputs.values())))
     widths = {name: region.width(name) for region in planned.regions for name in region.results}
     result = sum(value_of(widths[name], symbols) for name in planned.returned)

@@ -1,31 +1,39 @@
-"""Sizes of a module of several regions of images: positions in front of each convolution, and behind it."""
+"""Sizes of a module of several regions of images: those of all values, step by step from those of its inputs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
+from fusegen.chain import shape as chain_shape
+from fusegen.chain.shape import Role
 from fusegen.ir.axes import Dim, dividend
-from fusegen.ir.multiples import factors
-from fusegen.plan.modules.module import ModulePlan
+from fusegen.ir.multiples import factors, value_of
+from fusegen.plan.modules.module import ModulePlan, PlannedRegion
 from fusegen.plan.regions.region import Shape
 from fusegen.plan.sizes.positions import unequal
 
 _MOST = 256
 """Positions of one dimension that are tried."""
+_WIDTHS = 64
+"""Channels that are tried for a norm over positions whose weight has as many elements as there are channels."""
 
 
 def symbols_of_images(planned: ModulePlan, rows: int, source: int, channels: int, groups: int) -> dict[str, int]:
-    """Values of all symbols: about so many rows in the region that has most, and channels that all groups divide."""
+    """Values of all symbols: about so many rows in the region that has most, and channels that all groups divide. The
+    positions are those of the spec where no others are found: of larger images than are tried, or for inputs whose
+    sizes are numbers."""
     spec = planned.spec
     symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
     symbols |= _channels(planned, source, channels, groups, symbols)
     batch, _, *positions = next(iter(spec.inputs.values()))
     symbols[str(batch)], wanted = unequal(rows, planned.spatial)
-    for index, (name, count) in enumerate(zip(positions, wanted, strict=False)):
-        symbols |= _positions(planned, index, str(name), count, symbols)
-    return {**spec.dims, **symbols}
+    found = _least(planned, symbols, list(map(str, positions)), max(wanted))
+    if found is None:
+        images = [shape[2:] for shape in spec.inputs.values() if len(shape) == planned.spatial + 2]
+        given = {str(dim) for dims in images for dim in dims if isinstance(dim, str)}
+        return {**spec.dims, **symbols, **{dim: spec.dims[dim] for dim in given}}
+    return {**spec.dims, **found}
 
 
 def _channels(
@@ -35,8 +43,9 @@ def _channels(
     steps, found = planned.spec.chain, dict[str, int]()
     counts: list[Dim] = [step.groups for step in steps if step.spatial and step.anchor]
     counts += [count for plan in planned.plans for count in plan.chain.group_counts]
+    counts += [step.num_groups for region in planned.regions for step in _called(region) if hasattr(step, "num_groups")]
     widths = [dim for region in planned.regions for dim in region.channels]
-    names = list(dict.fromkeys(name for name in (factors(dim)[1] for dim in widths) if name is not None))
+    names = list(dict.fromkeys(name for name in (factors(dim)[1] for dim in widths) if name in planned.spec.dims))
     known = [symbols.get(str(count), count) for count in counts]
     multiple = math.lcm(*(count for count in known if isinstance(count, int)))
     for index, name in enumerate(names):
@@ -50,53 +59,107 @@ def _channels(
     return found
 
 
-def _positions(planned: ModulePlan, index: int, name: str, wanted: int, symbols: Mapping[str, int]) -> dict[str, int]:
-    """Of one dimension the sizes of all values: of the first input the least for which every region has a position, and
-    one has as many as wanted. Those of the spec where none is found: of larger images than are tried, or for inputs
-    whose sizes are numbers."""
-    dims = {_position(shape, index, planned.spatial) for shape in planned.spec.inputs.values()}
+def _least(
+    planned: ModulePlan, symbols: Mapping[str, int], positions: Sequence[str], wanted: int
+) -> dict[str, int] | None:
+    """The values of all symbols for the least positions of the first input of which some value has as many as wanted in
+    a dimension; then each dimension has another size, as far as all values allow it."""
+    several = any(len(shape) == planned.spatial + 2 for shape in list(planned.spec.inputs.values())[1:])
     for size in range(1, _MOST):
-        for other in range(1, 2 * size + 4 if len(dims - {1}) > 1 else 2):
-            found = {name: size}
-            if _fits(planned, index, found, other, symbols) and max(found.values()) >= wanted:
+        for other in range(1, 2 * size + 4 if several else 2):
+            for widths in _widths(planned, symbols):
+                given = {**symbols, **widths, **dict.fromkeys(positions, size)}
+                found = _walked(planned, given, other)
+                if found is None or max(map(found.__getitem__, _symbols(planned))) < wanted:
+                    continue
+                for index, name in enumerate(positions[1:], 1):
+                    larger = ({**given, name: size + more} for more in range(index, _MOST // 8))
+                    made = ((each, _walked(planned, each, other)) for each in larger)
+                    given, found = next((pair for pair in made if pair[1] is not None), (given, found))
                 return found
-    return {dim: planned.spec.dims[dim] for dim in dims if isinstance(dim, str)}
+    return None
+
+
+def _widths(planned: ModulePlan, symbols: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Other values of the symbols of channels that are the size of a norm over positions, too: as many."""
+    yield {}
+    given = [getattr(step, "normalized_shape", None) or () for region in planned.regions for step in _called(region)]
+    names = {dim for shape in given for dim in shape if isinstance(dim, str) and dim in symbols}
+    channels = {factors(region.channels[1])[1] for region in planned.regions}
+    if names & channels:
+        yield from (dict.fromkeys(names, count) for count in range(1, _WIDTHS))
+
+
+def _called(region: PlannedRegion) -> Sequence:
+    return region.steps if region.is_called else ()
+
+
+def _symbols(planned: ModulePlan) -> set[str]:
+    """The symbols of positions."""
+    spatial = {name: region.spatial for region in planned.regions for name in region.inputs}
+    shapes = [planned.shapes[name][2:] for name, count in spatial.items() if len(planned.shapes[name]) == count + 2]
+    return {dim for shape in shapes for dim in shape if isinstance(dim, str)}
 
 
 def with_positions(planned: ModulePlan, symbols: Mapping[str, int]) -> dict[str, int]:
-    """The values of all symbols, with those of positions between regions. Raises ValueError where those of the spec do
-    not fit together."""
-    found = {**symbols}
-    for index in range(planned.spatial):
-        if not _fits(planned, index, found, 1, symbols):
-            raise ValueError(f"{planned.spec.name}: the positions of its inputs do not fit together")
+    """The values of all symbols, with those of values between regions. Raises ValueError where those of the spec do not
+    fit together."""
+    found = _walked(planned, symbols, 1)
+    if found is None:
+        raise ValueError(f"{planned.spec.name}: the positions of its inputs do not fit together")
     return found
 
 
-def _fits(planned: ModulePlan, index: int, found: dict[str, int], other: int, symbols: Mapping[str, int]) -> bool:
-    """Notes how many positions each region has. Whether all have some, and those that meet have as many. other: of
-    inputs that regions begin with besides the first."""
+class _Known:
+    """Sizes as numbers. found: the values of symbols."""
 
-    def number(entry: Any) -> int:
-        return entry if isinstance(entry, int) else symbols[entry]
+    def __init__(self, found: Mapping[str, int]) -> None:
+        self._found = found
 
+    def number(self, size: Dim) -> int:
+        return value_of(size, self._found)
+
+    def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
+        return size
+
+
+def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict[str, int] | None:
+    """The values of all symbols; None where a region has no result, or values that meet have other sizes. other: of
+    positions of inputs that regions begin with besides the first."""
+    found = dict(symbols)
     for region in planned.regions:
         source, *others = region.inputs
-        dim = _position(planned.shapes[source], index, planned.spatial)
-        size = dim if isinstance(dim, int) else found.setdefault(dim, other)
+        given = [_value(dim, found, other) for dim in planned.shapes[source]]
+        shape: chain_shape.Shape | None = chain_shape.Shape.of(given, region.spatial)
+        if shape is not None and not region.is_called:
+            shape = shape.with_channels(_value(region.channels[1], found, other))
         for step in region.steps:
-            if step.spatial:
-                sizes = step.positions_behind((size,) * planned.spatial, number)
-                size = sizes[index] if sizes is not None else 0
-        for name in (*region.results, *others):
-            dim = _position(planned.shapes[name], index, planned.spatial)
-            own = dim if isinstance(dim, int) else found.setdefault(dim, size)
-            if size < 1 or own not in (size, 1):
-                return False
+            shape = shape and step.shape_behind(shape, _Known(found))
+        if shape is None or not all(isinstance(size, int) and size > 0 for size in shape.sizes()):
+            return None
+        sizes = [size for size in shape.sizes() if isinstance(size, int)]
+        if not all(_fits(planned.shapes[name], sizes, found) for name in region.results):
+            return None
+        of_positions = sizes[2:] if region.spatial else []
+        if not all(_fits(planned.shapes[name][2:], of_positions, found) for name in others):
+            return None
+    return found
+
+
+def _value(dim: Dim, found: dict[str, int], other: int) -> int:
+    """A size, and `other` for a symbol without a value, which has that from now on."""
+    name = factors(dim)[1]
+    if name is not None and dividend(dim) is None:
+        found.setdefault(name, other)
+    return value_of(dim, found)
+
+
+def _fits(shape: Shape, sizes: Sequence[int], found: dict[str, int]) -> bool:
+    """Whether a value has these sizes, or one element in place of some. Its symbols without a value get them."""
+    if len(shape) != len(sizes):
+        return True  # it is of other dimensions, which its own region looks at
+    for dim, size in zip(shape, sizes, strict=True):
+        own = found.setdefault(dim, size) if isinstance(dim, str) and dim == factors(dim)[1] else value_of(dim, found)
+        if own not in (size, 1):
+            return False
     return True
-
-
-def _position(shape: Shape, index: int, spatial: int) -> Dim:
-    """The dimension of a shape that broadcasts to images; 1 where it has none there."""
-    at = len(shape) - spatial + index
-    return shape[at] if at >= 0 else 1

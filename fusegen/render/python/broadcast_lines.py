@@ -42,4 +42,4 @@ def eager_lines(planned: ModulePlan) -> list[str]:
     """The body of fusegen_reference()."""
     aligned = BroadcastLines(planned)
     batched = dict.fromkeys(line for plan in planned.plans for line in batched_lines(plan.chain, aligned.names))
-    return [*batched, *reference_lines(planned.spec, planned.spatial, aligned)]
+    return [*batched, *reference_lines(planned.spec, aligned)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 
+from fusegen.chain.images import spatial_in_front
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
@@ -45,8 +46,8 @@ def construct(planned: ModulePlan, eager: list[str], precisions: bool) -> list[s
     widths: dict[int, Dim] = {}
     for region in planned.regions:
         widths |= zip(region.places, region.widths, strict=True)
-    steps = enumerate(spec.chain)
-    made = [line for place, step in steps for line in step.construct_over(widths[place], planned.spatial)]
+    steps = enumerate(zip(spec.chain, spatial_in_front(spec), strict=True))
+    made = [line for place, (step, spatial) in steps for line in step.construct_over(widths[place], spatial)]
     lines = []
     for name, argument in spec.arguments.items():
         if argument.type == "shape":
@@ -111,14 +112,14 @@ def with_dimensions(name: str, count: int) -> str:
     return f"{name}[:, {', '.join(['None'] * (count - 2))}]"
 
 
-def reference_lines(spec: SpecModel, spatial: int, aligned: Aligned) -> list[str]:
+def reference_lines(spec: SpecModel, aligned: Aligned) -> list[str]:
     """The chain in PyTorch's own operators, a statement or two a step, of inputs that all have the dimensions of the
-    first. spatial: how many dimensions of positions there are. aligned: gives the dimensions that lack, to what a step
+    first. aligned: gives the dimensions that lack, to what a step
     takes and to the variable of its running value."""
     lines, running = list[str](), spec.running_input
     taken = {*spec.inputs, *(name for step in spec.chain for name in step.saved)}
     local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
-    for step in spec.chain:
+    for step, spatial in zip(spec.chain, spatial_in_front(spec), strict=True):
         step, source = aligned(step, step.from_ or running)
         made, running = step.lines(source, local, spatial)
         lines += made

@@ -17,14 +17,14 @@ def formats(planned: ModulePlan) -> str:
         return ""
     found: dict[str, _Format] = {name: (place, ()) for place, name in enumerate(planned.spec.inputs)}
     for region in planned.regions:
-        found |= dict.fromkeys(region.results, _behind(region, found, planned.spatial))
+        found |= dict.fromkeys(region.results, _behind(region, found))
     return as_tuple([_text(found[name]) for name in planned.returned])
 
 
-def _behind(region: PlannedRegion, found: dict[str, _Format], spatial: int) -> _Format:
+def _behind(region: PlannedRegion, found: dict[str, _Format]) -> _Format:
     """Behind the first step of a region. Others keep the format of the running value."""
     made, first = found[next(iter(region.inputs))], region.steps[0]
-    if first.spatial and not first.keeps_format:
+    if not first.keeps_format(region.spatial):
         made = False
     elif isinstance(first, Convolving) and not isinstance(made, bool):
         made = (made[0], (*made[1], first.name))
@@ -77,7 +77,7 @@ def takes_last(region: PlannedRegion, name: str) -> bool:
     """Whether a region takes an input in channels_last alone: in front of a convolution, and all around a product."""
     first = region.steps[0]
     if first.spatial:
-        return not first.is_called and name == next(iter(region.inputs))
+        return not region.is_called and name == next(iter(region.inputs))
     return first.anchor and name in region.inputs
 
 

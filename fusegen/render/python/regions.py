@@ -55,8 +55,9 @@ def _maker(region: PlannedRegion) -> str:
         return "kernels"
     where = f"what is behind it is in {region.tail_in}" if region.tail_in else "nothing is behind it"
     layer = region.steps[0]
-    if layer.is_called:
-        return f"torch.{layer.submodule(layer.spatial)}: kernels have no {layer.op}"
+    if region.is_called:
+        of_positions = f" of {region.spatial} dimensions of positions" if region.spatial else ""
+        return f"torch: kernels have no {layer.op}{of_positions}"
     function = "linear"
     if isinstance(layer, Convolving):
         function = f"conv{'_transpose' if layer.transposed else ''}{layer.spatial}d"
@@ -115,7 +116,7 @@ def calls(planned: ModulePlan) -> list[str]:
         if region.plan is None:
             layer = region.steps[0]
             given = f"self._fusegen_last({given})" if layer.spatial and layer.anchor else given
-            lines += layer.lines(given, region.results[0], planned.spatial)[0]
+            lines += layer.lines(given, region.results[0], region.spatial)[0]
         else:
             made = ", ".join(region.results)
             call = f"{made} = _run({variable(region)}, {given})"

@@ -46,8 +46,9 @@ def _of_region(planned: ModulePlan, name: str) -> Shape:
     plan, (*others, _) = region.plan, region.results
     if plan is None or name in others or (others and not plan.chain.result.drops_channels):
         return shape
-    rows, channels = (shape[:1], shape[1]) if planned.spatial else (shape[:-1], shape[-1])
-    return plan.chain.result.shape(rows, channels, shape[2:] if planned.spatial else ())  # which may be of rows
+    spatial = region.spatial
+    rows, channels = (shape[:1], shape[1]) if spatial else (shape[:-1], shape[-1])
+    return plan.chain.result.shape(rows, channels, shape[2:] if spatial else ())  # which may be of rows
 
 
 def _text(shape: Shape) -> str:

@@ -1,0 +1,77 @@
+"""Between images and rows: steps that change which dimensions values have. PyTorch calls them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.shape import Axis, Role, Shape, Sizes
+from fusegen.ops.step import Step
+from fusegen.spec.base import NO_TRUTH, meaning
+
+
+class Flatten(Step):
+    """torch.flatten(x, 1): rows of all elements of an image. PyTorch calls it."""
+
+    op: Literal["flatten"]
+    formula = "[batch, channels, *positions] as [batch, channels * positions]"
+    has_kernels = False
+    matrix_only = "never"
+
+    @property
+    def is_over_positions(self) -> bool:
+        return True
+
+    def check_call(self, chain: ChainBuilder) -> None:
+        if not chain.shape.spatial:
+            chain.refuse("FG308", "flatten is of images: values are [rows, channels] here", "op")
+
+    def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
+        if not shape.spatial:
+            return shape
+        found = [None if size is None else sizes.number(size) for size in shape.sizes(Role.CHANNEL, Role.POSITION)]
+        known = [size for size in found if size is not None]
+        if len(known) < len(found):
+            return None
+        return shape.with_channels(sizes.named(math.prod(known), Role.CHANNEL, 0, shape.channels)).with_positions(())
+
+    def spatial_behind(self, spatial: int) -> int:
+        return 0
+
+    def keeps_format(self, spatial: int) -> bool:
+        return False
+
+    def eager(self, x: str) -> str:
+        return f"torch.flatten({x}, 1)"
+
+
+class Unsqueeze(Step):
+    """Rows as images of one position, which broadcast to others. PyTorch calls it."""
+
+    op: Literal["unsqueeze"]
+    positions: Annotated[
+        Literal[1, 2, 3], NO_TRUTH, meaning("how many dimensions of positions the result has, of one position each", 2)
+    ]
+    formula = "[batch, channels] as [batch, channels, 1, 1]"
+    has_kernels = False
+    matrix_only = "never"
+
+    def is_of(self, spatial: int) -> bool:
+        return not spatial
+
+    def check_call(self, chain: ChainBuilder) -> None:
+        if chain.shape.spatial or chain.has_leading:
+            chain.refuse("FG308", "unsqueeze makes images of values [batch, channels]", "op")
+
+    def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
+        return Shape((*shape.axes, *(Axis(Role.POSITION, 1),) * self.positions))
+
+    def spatial_behind(self, spatial: int) -> int:
+        return self.positions
+
+    def eager(self, x: str) -> str:
+        return f"{x}[:, :, {', '.join(['None'] * self.positions)}]"
+
+
+STEPS = (Flatten, Unsqueeze)
