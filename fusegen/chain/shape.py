@@ -96,14 +96,18 @@ class Shape:
         others = [axis for axis in self.axes if axis.role is not Role.CHANNEL]
         return Shape((*others[:at], Axis(Role.CHANNEL, channels), *others[at:]))
 
-    def without(self, dims: Iterable[int], keep: bool) -> Shape:
-        """The shape with dimensions of one element in place of some, or without these. dims: their indices."""
-        reduced = {*dims}
-        axes = [
-            Axis(axis.role, 1) if index in reduced else axis
-            for index, axis in enumerate(self.axes)
-            if keep or index not in reduced
-        ]
+    def without(self, dims: Iterable[int], sizes: Sizes | None = None) -> Shape:
+        """The shape without some dimensions, or with dimensions of one element in place of these. dims: their indices.
+        sizes: of the chain, where the dimensions are kept; one channel is a number, as behind the kernels' sums."""
+        reduced, axes = {*dims}, []
+        for index, axis in enumerate(self.axes):
+            if index not in reduced:
+                axes.append(axis)
+            elif sizes is not None and axis.role is Role.POSITION:
+                place = self.roles[:index].count(Role.POSITION)
+                axes.append(Axis(axis.role, sizes.named(1, axis.role, place, axis.size)))
+            elif sizes is not None:
+                axes.append(Axis(axis.role, 1))
         return Shape(tuple(axes))
 
     def with_positions(self, sizes: Iterable[Dim | None]) -> Shape:

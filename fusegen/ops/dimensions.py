@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Literal
 
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.shape import Axis, Role, Shape, Sizes
+from fusegen.chain.shape import Role, Shape, Sizes
 from fusegen.ops.step import Step
 from fusegen.spec.base import NO_TRUTH, meaning
 
@@ -65,7 +65,8 @@ class Unsqueeze(Step):
             chain.refuse("FG308", "unsqueeze makes images of values [batch, channels]", "op")
 
     def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
-        return Shape((*shape.axes, *(Axis(Role.POSITION, 1),) * self.positions))
+        ones = (sizes.named(1, Role.POSITION, index, None) for index in range(self.positions))
+        return shape.with_positions(ones)
 
     def spatial_behind(self, spatial: int) -> int:
         return self.positions

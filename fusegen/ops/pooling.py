@@ -39,6 +39,9 @@ class Pooling(window.OfWindows):
     def is_of(self, spatial: int) -> bool:
         return super().is_of(spatial) or (self.spatial == 1 and not spatial)
 
+    def needs_batch(self, spatial: int) -> bool:
+        return not spatial  # as PyTorch's pooling of [batch, channels, positions] takes [batch, features], too
+
     def check_call(self, chain: ChainBuilder) -> None:
         chain.own(self.name)
         known = True

@@ -144,7 +144,7 @@ class ToRows(OverChannels):
         return self.reduces_channels and not self.keepdim
 
     def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
-        return shape.without(self.dims, self.keepdim) if self.is_called(shape.spatial) else shape
+        return shape.without(self.dims, sizes if self.keepdim else None) if self.is_called(shape.spatial) else shape
 
     def spatial_behind(self, spatial: int) -> int:
         return spatial - sum(dim > 1 for dim in self.dims) if self.is_called(spatial) and not self.keepdim else spatial

@@ -48,7 +48,7 @@ class Step(BaseModel):
     stores_operand: whether the backward pass needs the running value itself, in memory. passes: how many passes over
     all elements it adds to a program, at most.
     anchor: whether its result is the vendor library's or PyTorch's, in front of the kernels.
-    has_kernels: whether kernels have it for values [..., channels]; PyTorch calls the others, as layers between regions.
+    has_kernels: whether kernels have it for values [..., channels]; others PyTorch calls, as layers between regions.
     ends_chain: whether nothing can follow it.
     divides: whether it divides the channels into parts.
     draws: whether it draws random numbers in training.
@@ -163,6 +163,10 @@ class Step(BaseModel):
     def is_called(self, spatial: int) -> bool:
         """Whether PyTorch calls it where values have so many dimensions of positions."""
         return not self.has_kernels
+
+    def needs_batch(self, spatial: int) -> bool:
+        """Whether a call by PyTorch takes dimension 0 for the batch, and no other dimensions than the spec has."""
+        return self.is_called(spatial)
 
     def check_call(self, chain: ChainBuilder) -> None:
         """Refuses a call by PyTorch of the chain's running value that would fail."""

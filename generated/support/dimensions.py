@@ -15,18 +15,22 @@ class Dimensions(NamedTuple):
     """How many dimensions the inputs may have. most: None for any number. reason: of the bounds.
 
     own: of inputs with as many dimensions as the spec says, whatever the others have, by index.
+    positions: how many dimensions of images with a batch are behind the channels.
     """
 
     least: int
     most: int | None = None
     reason: str = ""
     own: dict[int, int] | None = None
+    positions: int = 0
 
     def form(self):
         """The inputs' shape in words."""
         if self.most is not None and self.most > self.least:  # in front of a convolution
             alone = ("channels", *("depth", "height", "width")[2 - self.most :])
             return f"[batch, {', '.join(alone)}], or without the batch"
+        if self.positions:
+            return f"[batch, channels{', *' * self.positions}]"
         if self.most == 2:
             return "[rows, channels]"
         if self.most is not None:

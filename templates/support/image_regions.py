@@ -21,8 +21,10 @@ from .stand_in import is_autocast
 
 class FusedImageRegions(FusedRegions):
     """_fusegen_formats: of each result whether it is in channels_last; or the place of the input
-    that it begins with, and the convolutions from there on: it is, where that or a weight is.
-    _fusegen_writes: the packages of regions that make results alone, with the place of each.
+    that it begins with, if one decides, and the convolutions from there on: it is, where that or a
+    weight is.
+    _fusegen_writes: the packages of regions that make results alone, with the place of each; None
+    for a layer that takes contiguous images.
     """
 
     _fusegen_formats: tuple = ()
@@ -41,8 +43,9 @@ class FusedImageRegions(FusedRegions):
         if isinstance(known, bool):
             return known
         place, layers = known
-        weights = [self._modules[name]._parameters.get("weight") for name in layers]
-        return any(is_last(each) for each in (inputs[place], *weights) if each is not None)
+        given = [self._modules[name]._parameters.get("weight") for name in layers]
+        given += [] if place is None else [inputs[place]]
+        return any(is_last(each) for each in given if each is not None)
 
     def _fusegen_with_gradients(self, inputs, lasts):
         """The inputs: where an operand makes a result channels_last, it makes gradients so."""
@@ -58,8 +61,9 @@ class FusedImageRegions(FusedRegions):
         ]
 
     def _fusegen_run_images(self, lasts, part, *inputs):
-        place = self._fusegen_writes.get(part._fusegen_package.name)
-        return self._fusegen_run_part(inputs, part, last=place is None or lasts[place])
+        name, writes = part._fusegen_package.name, self._fusegen_writes
+        last = name not in writes or (writes[name] is not None and lasts[writes[name]])
+        return self._fusegen_run_part(inputs, part, last=last)
 
     def _fusegen_copies(self, x):
         """Whether `x` has a batch, and kernels that may copy it."""
@@ -72,6 +76,18 @@ class FusedImageRegions(FusedRegions):
         if x.dim() == 3 or not self._fusegen_copies(x):
             return x
         return as_channels_last(self._fusegen_package.packages[0], x, x.dtype)
+
+    def _fusegen_contiguous(self, x):
+        """What a layer of PyTorch takes that works on contiguous images, and would copy others."""
+        if x.is_contiguous() or not self._fusegen_copies(x):
+            return x.contiguous()
+        return as_contiguous(self._fusegen_package.packages[0], x)
+
+    def _fusegen_contiguous_gradient(self, x):
+        """The result of such a layer: kernels would give it a gradient in channels_last."""
+        if not self._fusegen_copies(x):
+            return x
+        return with_contiguous_gradient(self._fusegen_package.packages[0], x)
 
     def _fusegen_shared(self, x):
         """What several regions take in channels_last: each would copy it. Under autocast they do,

@@ -89,7 +89,7 @@ def obstacle(owner, inputs, submodules, dimensions=None):
     does not take.
     """
     name, allowed = owner._fusegen_package.name, dimensions or owner._fusegen_dimensions
-    least, _, _, own = allowed
+    least, own = allowed.least, allowed.own
     for index, x in enumerate(inputs):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")

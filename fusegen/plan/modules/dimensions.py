@@ -12,11 +12,13 @@ from fusegen.plan.modules.plan import Plan
 
 @dataclass(frozen=True)
 class Dimensions:
-    """least, most: how many; most is None for any number. reason: why there are bounds, empty where there are none."""
+    """least, most: how many; most is None for any number. reason: why there are bounds, empty where there are none.
+    positions: how many of them are behind the channels of images that have a batch in any case."""
 
     least: int
     most: int | None = None
     reason: str = ""
+    positions: int = 0
 
 
 def dimensions(plan: Plan) -> Dimensions:

@@ -75,6 +75,10 @@ class ModulePlan:
     @property
     def dimensions(self) -> Dimensions:
         """How many dimensions inputs may have: what all regions with the rows of the first input allow."""
+        count = len(self.spec.inputs[self.spec.running_input])
+        for region in self.regions:
+            if region.steps[0].needs_batch(region.spatial):
+                return Dimensions(count, count, f"{region.steps[0].op} takes no others", self.spatial)
         found = [
             dimensions(region.plan) for region in self.regions if region.plan is not None and not region.is_broadcast
         ]
@@ -87,7 +91,8 @@ class ModulePlan:
         inputs, plans = self.spec.inputs, self.plans
         found = {name: count for plan in plans for name, count in fixed_dimensions(plan.chain).items()}
         own = {name for plan in plans for name in plan.chain.targets}
-        own |= {name for region in self.regions if region.is_broadcast for name in region.inputs}
+        beside = [each for each in self.regions if each.is_broadcast or each.spatial != self.spatial]
+        own |= {name for region in beside for name in region.inputs}
         found |= {name: len(inputs[name]) for name in own if name in inputs}
         return {name: found[name] for name in inputs if name in found}
 

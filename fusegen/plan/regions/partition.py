@@ -45,6 +45,11 @@ class _Open:
     inputs: dict[str, Shape] = field(default_factory=dict)
     own: list[str] = field(default_factory=list)
 
+    @property
+    def spatial_behind(self) -> int:
+        """How many dimensions of positions the running value has."""
+        return self.steps[-1].spatial_behind(self.spatial) if self.steps else self.spatial
+
 
 class Partition:
     """The regions of a spec, and what is wrong with what they take from each other.
@@ -125,7 +130,7 @@ class Partition:
         return begins_region(index, running, self._widths[index], operand, self.spec) or self._widens(index, now)
 
     def _view(self, now: _Open) -> Dim | None:
-        return channels_behind(now.steps, self.images.channels(self._shape(now.source), now.spatial))
+        return self.images.channels(self._here(now), now.spatial_behind)
 
     def _here(self, now: _Open) -> Shape:
         """The shape of the running value."""
@@ -134,10 +139,10 @@ class Partition:
     def _operand(self, step: Step, now: _Open) -> Width:
         """The channels of what a step takes besides the running value. Of images, beside those of one channel."""
         shape = self.shapes.get(operand_of(step) or "", ())
-        if now.spatial:
+        if now.spatial_behind:
             here = self._here(now)
             alike = shape[:1] + shape[2:] == here[:1] + here[2:] and self._view(now) == 1
-            return width_of(shape, now.spatial) if alike else 1
+            return width_of(shape, now.spatial_behind) if alike else 1
         if self.images.spatial:
             return width_of(shape) if len(shape) == 2 else 1
         return row_width(shape, self._shape(self.spec.running_input))
@@ -147,11 +152,11 @@ class Partition:
         step = self.spec.chain[index]
         if self._is_broadcast(now) and can_be_exchanged(step) and self._has_all_rows(operand_of(step)):
             return True
-        if now.spatial and can_be_exchanged(step):
+        if now.spatial_behind and can_be_exchanged(step):
             operand = self.shapes.get(operand_of(step) or "", ())
             here = self._here(now)
-            if self.images.has_one_position(here, now.spatial) and len(operand) == len(here):
-                return not self.images.has_one_position(operand, now.spatial)
+            if self.images.has_one_position(here, now.spatial_behind) and len(operand) == len(here):
+                return not self.images.has_one_position(operand, now.spatial_behind)
         return is_width_boundary(step, self._widths[index], self._view(now), self._operand(step, now))
 
     def _is_broadcast(self, now: _Open) -> bool:

@@ -90,12 +90,13 @@ def extra_repr(*chains: Chain) -> str:
 def dimensions_text(allowed: Dimensions, inputs: Sequence[str], fixed: Mapping[str, int]) -> str:
     """How many dimensions the inputs may have, as an expression. fixed: of those with dimensions of their own."""
     places = {index: fixed[name] for index, name in enumerate(inputs) if name in fixed}
+    positions = f", positions={allowed.positions}" if allowed.positions else ""
     if places:
-        own = f"own={{{', '.join(f'{index}: {count}' for index, count in places.items())}}}"
+        own = f"own={{{', '.join(f'{index}: {count}' for index, count in places.items())}}}{positions}"
         arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}, {own}"
         return f"_support.Dimensions(\n        {arguments}\n    )"
     if allowed.reason:
-        arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}"
+        arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}{positions}"
         line = f"_support.Dimensions({arguments})"
         return line if len(line) <= 70 else f"_support.Dimensions(\n        {arguments}\n    )"
     return f"_support.Dimensions({allowed.least})"

@@ -7,8 +7,8 @@ from fusegen.plan.modules.module import ModulePlan, PlannedRegion
 from fusegen.plan.regions.region import Shape
 from fusegen.render.ops.functions import as_tuple
 
-# Of a value: whether it is in channels_last, or the place of an input and the convolutions behind it, which decide.
-_Format = bool | tuple[int, tuple[str, ...]]
+# Of a value: whether it is in channels_last, or the place of an input, if one decides, and the convolutions behind it.
+_Format = bool | tuple[int | None, tuple[str, ...]]
 
 
 def formats(planned: ModulePlan) -> str:
@@ -26,8 +26,9 @@ def _behind(region: PlannedRegion, found: dict[str, _Format]) -> _Format:
     made, first = found[next(iter(region.inputs))], region.steps[0]
     if not first.keeps_format(region.spatial):
         made = False
-    elif isinstance(first, Convolving) and not isinstance(made, bool):
-        made = (made[0], (*made[1], first.name))
+    elif isinstance(first, Convolving) and made is not True:
+        place, layers = made or (None, ())
+        made = (place, (*layers, first.name))
     # Those over the channels work on [batch, *positions, channels].
     return any(step.is_over_channels for step in region.steps) or made
 
@@ -38,8 +39,14 @@ def _text(known: _Format) -> str:
     return f"({known[0]}, {as_tuple([repr(name).replace(chr(39), chr(34)) for name in known[1]])})"
 
 
-def writes(planned: ModulePlan) -> dict[str, int]:
-    """The packages of regions that write in the format of one of the module's results, with its place.
+def takes_contiguous(region: PlannedRegion) -> bool:
+    """Whether PyTorch calls a layer that works on contiguous images, and makes such a result."""
+    return region.is_called and region.spatial > 0 and not region.steps[0].keeps_format(region.spatial)
+
+
+def writes(planned: ModulePlan) -> dict[str, int | None]:
+    """The packages of regions that write in the format of one of the module's results, with its place; or contiguous
+    images for the only layer that takes them, with None.
 
     They are those that make it, where no other region takes it; and those whose only value such a region's tiles read
     beside its convolution's result, which they do in the format of what they write.
@@ -48,7 +55,7 @@ def writes(planned: ModulePlan) -> dict[str, int]:
         return {}
     regions, returned = planned.regions, planned.returned
     takers = {name: [each for each in regions if name in each.inputs] for name in planned.shapes}
-    found: dict[str, int] = {}
+    found: dict[str, int | None] = {}
     for region in reversed(regions):
         (name, *others) = region.results
         if region.plan is None or others:
@@ -57,6 +64,9 @@ def writes(planned: ModulePlan) -> dict[str, int]:
             found[region.plan.spec.name] = returned.index(name)
         elif name not in returned and len(takers[name]) == 1:
             (taker,) = takers[name]
+            if takes_contiguous(taker):
+                found[region.plan.spec.name] = None
+                continue
             source, *further = taker.inputs
             made = [each for each in further if each not in planned.spec.inputs]
             if source != name and made == [name] and taker.plan and _is_tiled(taker) and taker.plan.spec.name in found:

@@ -10,7 +10,7 @@ from fusegen.plan.modules.module import ModulePlan, PlannedRegion
 from fusegen.plan.summary import step_data, summary
 from fusegen.render.ops.functions import as_tuple
 from fusegen.render.python.reference_module import dimensions_text
-from fusegen.render.python.region_formats import formats, shared, takes_last, writes
+from fusegen.render.python.region_formats import formats, shared, takes_contiguous, takes_last, writes
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,11 @@ def calls(planned: ModulePlan) -> list[str]:
         if region.plan is None:
             layer = region.steps[0]
             given = f"self._fusegen_last({given})" if layer.spatial and layer.anchor else given
-            lines += layer.lines(given, region.results[0], region.spatial)[0]
+            given = f"self._fusegen_contiguous({given})" if takes_contiguous(region) else given
+            result = region.results[0]
+            lines += layer.lines(given, result, region.spatial)[0]
+            if takes_contiguous(region) and planned.shapes[result] == planned.shapes[next(iter(region.inputs))]:
+                lines.append(f"{result} = self._fusegen_contiguous_gradient({result})")
         else:
             made = ", ".join(region.results)
             call = f"{made} = _run({variable(region)}, {given})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,9 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     The gradient of the weight is made in channels_last, and autograd copies it into the weight's own format. cuDNN has
     other algorithms there, with workspaces of their own: eager's peak is the larger one of both formats.
 
+    A region may keep what it begins with where eager keeps what it makes, which a layer that PyTorch calls behind the
+    region keeps, too: as many bytes as these results have.
+
     An input that varies over some dimensions of rows alone, and that kernels do not read as it is, is copied to one
     value for each row.
 
@@ -52,7 +56,9 @@ def _footprint(
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
     copies = layers or (dim == 1 and not _reads_both(fused))
     pieces = _pieces_bytes(fused, original, inputs) + (_bytes(inputs) if copies else 0)
-    pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim), dim)
+    pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim), dim) + _kept_results_bytes(
+        fused, inputs
+    )
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
@@ -113,8 +119,35 @@ def _spread_bytes(inputs: Sequence[Tensor], like: Tensor, dim: int) -> int:
     return found
 
 
+def _kept_results_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
+    """Of the results of regions that are kept."""
+    if not hasattr(type(fused), "_fusegen_chain"):
+        return 0
+    run: Any = fused._fusegen_run_part
+    made: dict[int, Tensor] = {}
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        result = run(*args, **kwargs)
+        made.update(
+            (each.untyped_storage().data_ptr(), each) for each in (result if isinstance(result, tuple) else (result,))
+        )
+        return result
+
+    fused._fusegen_run_part = recorded  # type: ignore[assignment]
+    try:
+        kept = _saved(fused, inputs)
+    finally:
+        del fused._fusegen_run_part
+    return _bytes([tensor for address, tensor in made.items() if address in kept])
+
+
 def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:
     """Bytes of the distinct tensors that one forward in training keeps, without inputs, parameters and buffers."""
+    return sum(tensor.untyped_storage().nbytes() for tensor in _saved(module, inputs).values())
+
+
+def _saved(module: nn.Module, inputs: Sequence[Tensor]) -> dict[int, Tensor]:
+    """These tensors, by the address of their memory."""
     given = leaves(inputs)
     own = {t.untyped_storage().data_ptr() for t in (*given, *module.parameters(), *module.buffers())}
     kept: dict[int, Tensor] = {}
@@ -124,10 +157,8 @@ def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:
         return tensor
 
     with undisturbed(module), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = module.train()(*given)
-        total = sum(t.untyped_storage().nbytes() for address, t in kept.items() if address not in own)
-    del output
-    return total
+        module.train()(*given)
+    return {address: tensor for address, tensor in kept.items() if address not in own}
 
 
 def peak_bytes(module: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) -> int:

@@ -22,7 +22,10 @@ from fusegen.verify.references.products import Product, Products, of_products, p
 from fusegen.verify.runs.kinks import Kinks, narrowed
 from fusegen.verify.runs.run import Run, channel_dim, in_double, input_name
 
-NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+NORMS = (
+    *(nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm),
+    *(nn.GroupNorm, nn.LayerNorm, nn.RMSNorm),
+)
 ANCHORS = (nn.Linear, nn.modules.conv._ConvNd)
 
 
@@ -257,7 +260,12 @@ def _inverse_deviation(module: Any, x: Tensor) -> Tensor:
         variance = _by_channel(variance, x, module)
     elif isinstance(module, nn.GroupNorm):
         grouped = x.unflatten(1, (module.num_groups, -1))
-        variance = grouped.var(-1, correction=0, keepdim=True).expand(grouped.shape).flatten(1)
+        of_group = tuple(range(2, grouped.dim()))
+        variance = grouped.var(of_group, correction=0, keepdim=True).expand(grouped.shape).flatten(1, 2)
+    elif isinstance(module, nn.modules.instancenorm._InstanceNorm):
+        variance = x.var(tuple(range(2, x.dim())), correction=0, keepdim=True)
+        if module.running_var is not None and not module.training:
+            variance = _by_channel(module.running_var, x, module)
     elif isinstance(module, nn.LayerNorm):
         variance = x.var(_normalized(module), correction=0, keepdim=True)
     else:

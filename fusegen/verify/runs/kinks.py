@@ -9,6 +9,7 @@ out of the comparison as well. What happens exactly at a kink is for tests with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,8 @@ def _plain(function: str) -> str:
 _WITH_KINKS = _table()
 # Methods whose gradient goes to some elements of a row, and whether these are the largest.
 _CHOICES = {"max": True, "min": False, "amax": True, "amin": False}
+# Functions that give the elements other dimensions.
+_VIEWS = ("flatten", "__getitem__")
 _PAIRS = {torch.min, torch.max, torch.minimum, torch.maximum}
 # By how many ulps two correct results may differ: float32 behind a long sum, and 16 bits, which round once or twice.
 _ULPS = {torch.float64: 64, torch.float32: 64, torch.bfloat16: 8, torch.float16: 8}
@@ -71,10 +74,13 @@ class Kinks(TorchFunctionMode):
         windows = Windows.of(func, args, kwargs or {}, result)
         if windows is not None:  # elements in front decide of the windows that have them
             self.near, self.jumped = (_in_windows(each, windows, args[0]) for each in (self.near, self.jumped))
+        call = func, args, kwargs or {}, result
+        self.near, self.jumped = (_over_positions(each, *call) for each in (self.near, self.jumped))
         for found in kinks_of(func, args, kwargs or {}, self.tolerance, windows):
-            self.near = _either(self.near, found.near)
+            near = _over_positions(found.near, *call)
+            self.near = _either(self.near, near)
             if found.jumps:
-                self.jumped = _either(self.jumped, found.near)
+                self.jumped = _either(self.jumped, near)
         return result
 
 
@@ -102,8 +108,10 @@ def kinks_of(func: Any, args: tuple, kwargs: dict, tolerance: float, windows: Wi
     elif step := _WITH_KINKS.get(_plain(name)):
         found += [_at(value, kink, tolerance, step) for kink in _positions(step, args, kwargs)]
     largest, dim = _CHOICES.get(name), kwargs.get("dim")
-    if largest is not None and dim is not None and value.shape[dim] > 1:
-        found.append(_at_choice(value, largest, dim, tolerance))
+    if largest is not None and dim is not None:
+        dims = dim if isinstance(dim, tuple) else (dim,)
+        if math.prod(value.shape[each] for each in dims) > 1:
+            found.append(_at_choice(value, largest, dims, tolerance))
     return found
 
 
@@ -126,16 +134,37 @@ def _in_windows(found: Tensor | None, windows: Windows, value: Tensor) -> Tensor
     return None if spread is None else windows.any(spread)
 
 
-def _at_choice(value: Tensor, largest: bool, dim: int, tolerance: float) -> Near:
-    """Rows in which two elements are about as large as any: all results of these depend on which is chosen."""
-    (first, second), (_, index) = (each.unbind(-1) for each in value.movedim(dim, -1).topk(2, largest=largest))
+def _over_positions(found: Tensor | None, func: Any, args: tuple, kwargs: dict, result: Any) -> Tensor | None:
+    """What is found of a call's first argument, in the shape of a result that has other positions, or none: whether any
+    of those is that a reduction takes together."""
+    made = result[0] if isinstance(result, tuple) and result else result
+    if found is None or not isinstance(made, Tensor) or not (args and isinstance(args[0], Tensor)):
+        return found
+    if found.dim() < 2 or found.shape != args[0].shape or made.shape == found.shape:
+        return found
+    if getattr(func, "__name__", "") in _VIEWS:
+        return func(found, *args[1:], **kwargs)
+    dim = kwargs.get("dim")
+    dims = dim if isinstance(dim, tuple) else (dim,) if isinstance(dim, int) else ()
+    return found.any(dims, keepdim=kwargs.get("keepdim", False)) if max(dims, default=0) > 1 else found
+
+
+def _at_choice(value: Tensor, largest: bool, dims: tuple[int, ...], tolerance: float) -> Near:
+    """Rows in which two elements are about as large as any: all results of these depend on which is chosen. dims: the
+    dimensions of a row."""
+    last = tuple(range(-len(dims), 0))
+    moved = value.movedim(dims, last)
+    sizes = moved.shape[-len(dims) :]
+    rows = moved.flatten(-len(dims))
+    (first, second), (_, index) = (each.unbind(-1) for each in rows.topk(2, largest=largest))
     near = (first - second).abs() < tolerance * first.abs().clamp(min=1.0)
 
     def move() -> Tensor:
         beyond = torch.where(near, 2 * (first - second), 0.0)[..., None]
-        return torch.zeros_like(value.movedim(dim, -1)).scatter(-1, index[..., None], beyond).movedim(-1, dim)
+        found = torch.zeros_like(rows).scatter(-1, index[..., None], beyond)
+        return found.unflatten(-1, sizes).movedim(last, dims)
 
-    return Near(near[..., None].expand(value.movedim(dim, -1).shape).movedim(-1, dim), move)
+    return Near(near[..., None].expand(rows.shape).unflatten(-1, sizes).movedim(last, dims), move)
 
 
 def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:
@@ -154,12 +183,12 @@ def _positions(step: type[Step], args: tuple, kwargs: dict) -> list[Any]:
     return found
 
 
-def _either(before: Tensor | None, near: Tensor) -> Tensor:
+def _either(before: Tensor | None, near: Tensor | None) -> Tensor | None:
     """Of a value of each row, or of another width, all of the row. What has another shape altogether is of no use
     behind it."""
-    wider, narrower = (near, before) if before is None or near.numel() >= before.numel() else (before, near)
-    if narrower is None:
-        return near
+    if before is None or near is None:
+        return near if before is None else before
+    wider, narrower = (near, before) if near.numel() >= before.numel() else (before, near)
     spread = spread_over(spread_rows(narrower, wider.shape), wider.shape)
     return near if spread is None else wider | spread
 

@@ -142,12 +142,20 @@ def in_other_formats(module: nn.Module, inputs: Sequence[Tensor]) -> list[list[T
     if last is None or not any(isinstance(each, nn.modules.conv._ConvNd) for each in module.modules()):
         return []
     wanted = torch.contiguous_format if inputs[0].is_contiguous(memory_format=last) else last
+    if has_group_norm_of_cpu(module, inputs[0]):
+        return []
     return [
         [
             x.detach().clone(memory_format=wanted).requires_grad_(x.requires_grad) if x.dim() == inputs[0].dim() else x
             for x in inputs
         ]
     ]
+
+
+def has_group_norm_of_cpu(module: nn.Module, x: Tensor) -> bool:
+    """Whether a call has a group norm of PyTorch's for CPUs. That keeps channels_last, unlike the one for CUDA, and
+    ends with a segmentation fault where images in channels_last want no gradient and its weight does (2.13)."""
+    return x.device.type == "cpu" and any(isinstance(each, nn.GroupNorm) for each in module.modules())
 
 
 def draw_gradient(

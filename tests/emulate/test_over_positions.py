@@ -1,0 +1,130 @@
+"""Modules whose regions have layers over positions between them, which PyTorch calls, on the emulator."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen.plan.load import planned_file  # noqa: E402
+from tests.emulate.suites import emulated_suite  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+
+CHAINS = {
+    "volume": """\
+dims: {batch: 8, channels: 3, out: 8, depth: 6, height: 7, width: 5}
+arguments: {channels: {type: dim}, out: {type: dim}, groups: {type: int, typical: 4}}
+inputs: {x: [batch, channels, depth, height, width]}
+chain:
+  - {op: conv3d, name: conv, out_channels: out, kernel_size: 3}
+  - {op: group_norm, name: norm, num_groups: groups}
+  - {op: hardswish}
+  - {op: mean, dim: [2, 3, 4], keepdim: false}
+  - {op: relu}
+  - {op: softmax, dim: 1}
+""",
+    "squeezed": """\
+dims: {batch: 4, channels: 16, reduced: 8, height: 9, width: 7}
+arguments: {channels: {type: dim}, reduced: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+chain:
+  - {op: silu, save: y}
+  - {op: mean, dim: [2, 3], keepdim: false}
+  - {op: linear, name: down, out_features: reduced}
+  - {op: relu}
+  - {op: linear, name: up, out_features: channels}
+  - {op: sigmoid}
+  - {op: unsqueeze, positions: 2}
+  - {op: mul, value: y}
+""",
+    "residual": """\
+dims: {batch: 4, channels: 16, height: 9, width: 7, embedded: 12}
+arguments: {channels: {type: dim}, embedded: {type: dim}}
+inputs: {x: [batch, channels, height, width], t: [batch, embedded]}
+chain:
+  - {op: silu, from: t}
+  - {op: linear, name: proj, out_features: channels}
+  - {op: unsqueeze, positions: 2, save: shift}
+  - {op: group_norm, name: norm1, num_groups: 4, from: x}
+  - {op: silu}
+  - {op: conv2d, name: conv1, out_channels: channels, kernel_size: 3, padding: 1}
+  - {op: add, value: shift}
+  - {op: group_norm, name: norm2, num_groups: 4, affine: false}
+  - {op: silu}
+  - {op: conv2d, name: conv2, out_channels: channels, kernel_size: 3, padding: 1}
+  - {op: add, input: x}
+""",
+    "normed": """\
+dims: {batch: 8, channels: 6, height: 8, width: 6}
+arguments: {channels: {type: dim}, height: {type: dim}, width: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+chain:
+  - {op: instance_norm, name: tracked, affine: true, track_running_stats: true}
+  - {op: gelu}
+  - {op: layer_norm, name: last, normalized_shape: [width]}
+  - {op: mul, parameter: scale, shape: [channels, 1, 1], init: randn}
+  - {op: rms_norm, name: whole, normalized_shape: [channels, height, width], eps: 0.00001}
+  - {op: tanh}
+  - {op: softmax, dim: 3}
+  - {op: mul, constant: 3.0}
+""",
+    "reduced": """\
+dims: {batch: 8, channels: 3, out: 6, depth: 6, height: 7, width: 5}
+arguments: {channels: {type: dim}, out: {type: dim}}
+inputs: {x: [batch, channels, depth, height, width]}
+chain:
+  - {op: conv3d, name: conv, out_channels: out, kernel_size: 3, bias: false}
+  - {op: mish}
+  - {op: min, dim: 2, keepdim: false}
+  - {op: softmax, dim: 1}
+  - {op: logsumexp, dim: 3, keepdim: true}
+  - {op: relu}
+  - {op: amax, dim: [1, 2, 3], keepdim: true}
+""",
+    "classified": """\
+dims: {batch: 6, channels: 3, out: 8, height: 8, width: 7, classes: 5}
+arguments: {channels: {type: dim}, out: {type: dim}, classes: {type: dim}}
+inputs: {x: [batch, channels, height, width], target: [batch]}
+chain:
+  - {op: conv2d, name: conv, out_channels: out, kernel_size: 3}
+  - {op: relu}
+  - {op: adaptive_avg_pool2d, name: pool, output_size: 1}
+  - {op: flatten}
+  - {op: linear, name: fc, out_features: classes}
+  - {op: cross_entropy, target: target}
+""",
+    "features": """\
+dims: {batch: 8, inside: 12, out: 24}
+arguments: {inside: {type: dim}, out: {type: dim}}
+inputs: {x: [batch, inside]}
+chain:
+  - {op: linear, name: matmul, out_features: out}
+  - {op: max_pool1d, name: pool, kernel_size: 3, stride: 2, padding: 1}
+  - {op: gelu}
+  - {op: mul, constant: 0.5}
+  - {op: sum, dim: 1, keepdim: true}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory, emulation_cache):
+    root, found = tmp_path_factory.mktemp("positions"), {}
+
+    def suite(name: str):
+        if name not in found:
+            text = f"fusegen: 1\nname: {name}\ndtypes: [float32]\n{CHAINS[name]}"
+            (root / f"{name}.yaml").write_text(text)
+            found[name] = emulated_suite(planned_file(root / f"{name}.yaml"), root / "made", emulation_cache)
+        return found[name]
+
+    return suite
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_whole_beside_the_original(suites, name) -> None:
+    report = suites(name).report()
+    wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
+    assert not wrong and len(report.findings) > 50
+    assert {"numerics", "strides", "torch.compile", "training"} <= {each.check for each in report.findings}
