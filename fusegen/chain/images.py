@@ -27,30 +27,29 @@ def spatial_of(spec: Any) -> int:
         return spec.chain[0].spatial
     steps = [step for step in spec.chain if step is not None]
     first = next(iter(spec.inputs.values()), None)
-    has_anchor = any(step.anchor for step in steps)
-    if not any(step.is_over_positions or (step.needs_matrix() and not has_anchor) for step in steps):
+    has_anchor, rank = any(step.anchor for step in steps), len(first or ())
+    says = (step.needs_matrix() or (step.spatial > 0 and rank == step.spatial + 2) for step in steps)
+    if not any(step.is_over_positions for step in steps) and (has_anchor or not any(says)):
         return 0
     return len(first) - 2 if first is not None and 3 <= len(first) <= MOST + 2 else 0
 
 
 def spatial_of_values(spec: Any) -> int:
-    """The same of a chain whose first convolution or pooling may be any step; of its first input."""
+    """The same of a chain whose first convolution may be any step."""
     of_chain = spatial_of(spec)
     if of_chain or spec.is_region:
         return of_chain
-    first = next(iter(spec.inputs.values()), None)
-    steps = [step for step in spec.chain if step is not None and step.spatial]
-    steps = [step for step in steps if step.anchor or first is None or len(first) == step.spatial + 2]
-    return next((step.spatial for step in steps), 0)
+    return next((step.spatial for step in spec.chain if step is not None and step.anchor and step.spatial), 0)
 
 
 def spatial_in_front(spec: Any) -> list[int]:
     """How many dimensions of positions the running value has in front of each step.
 
-    Inputs with rows and channels alone have none.
+    Inputs besides the first one with rows and channels alone have none.
     """
     running = of_first = spatial_of_values(spec)
-    known = {name: min(of_first, max(len(shape or ()) - 2, 0)) for name, shape in spec.inputs.items()}
+    known = {name: 0 if len(shape or ()) == 2 else of_first for name, shape in spec.inputs.items()}
+    known.update({name: of_first for name in list(spec.inputs)[:1]})
     found = []
     for step in spec.chain:
         if step is not None and step.from_ is not None:

@@ -55,6 +55,8 @@ class Pooling(window.OfWindows):
             for entry in value if isinstance(value, tuple) else (value,):
                 if isinstance(entry, str) and chain.symbols.argument(entry, key, types) is None:
                     known = False
+        if len(chain.shape.sizes(Role.ROW)) > 2:
+            chain.refuse("FG308", f"{self.op} of features takes values of two or three dimensions", "op")
         given = [chain.symbols.typical(size) for size in chain.shape.sizes(Role.POSITION) or (chain.channels,)]
         sizes = [size for size in given if size is not None]
         if known and len(sizes) == len(given):

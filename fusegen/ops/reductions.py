@@ -122,7 +122,7 @@ class ToRows(OverChannels):
     ]
     dim: Annotated[
         _Dim | _Dims,
-        meaning("1 or -1: the channels; 2, 3 or 4: a dimension of the positions of images; or a list", [2, 3]),
+        meaning("1 or -1: the channels; 2, 3 or 4: a dimension of the positions of images; or a list", 1, [2, 3]),
     ] = -1
 
     passes = 1

@@ -225,10 +225,12 @@ EXPRESSIBLE: dict[str, ConvolutionChain] = {
 _PLAIN = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 # What follows a convolution in problems that are refused, each with the dimensions of positions and why.
 REFUSED: dict[str, tuple[int, str, str]] = {
-    "mean over positions, 15, 27, 77": (3, "mean, keepdim: true, dim: -1", "FG308.*one of positions"),
-    "instance norm, 17, 79": (2, "instance_norm, name: n", "FG308.*sums over positions"),
-    "group norm, 19, 85, 92": (2, "group_norm, name: n, num_groups: 2", "FG308.*sums over positions"),
-    "layer norm over positions, 34": (3, "layer_norm, name: n", "FG308.*sums over positions"),
+    "a mean over the last dimension": (3, "mean, keepdim: true, dim: -1", "FG308.*one of positions"),
+    "a layer norm without its sizes": (3, "layer_norm, name: n", "FG301.*the norm is over positions"),
+    "a layer norm of other sizes": (2, "layer_norm, name: n, normalized_shape: [5]", "FG303.*the norm is over"),
+    "a mean over more dimensions": (2, "mean, keepdim: true, dim: 4", "FG303.*values have 4"),
+    "a mean over a dimension twice": (2, "mean, keepdim: true, dim: [2, 2]", "FG208.*twice"),
+    "groups of no channels": (2, "group_norm, name: n, num_groups: 7", "FG304.*do not divide"),
     "unpooling": (2, "max_unpool2d", "FG203.*max_unpool2d"),
 }
 

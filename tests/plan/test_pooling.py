@@ -102,7 +102,7 @@ def test_a_pooled_value_is_repeated_over_the_image() -> None:
             ("op: max_pool2d, name: a, kernel_size: 2", "op: avg_pool2d, name: b, kernel_size: 2"),
             "PyTorch calls every step",
         ),
-        (("op: relu", "op: max_pool1d, name: pool, kernel_size: 2"), "the first input must have the shape"),
+        (("op: relu", "op: max_pool1d, name: pool, kernel_size: 2"), "takes values of two or three dimensions"),
         (("op: relu", "op: max_pool2d, name: pool, kernel_size: 2", "op: mul, input: x"), "does not broadcast"),
         (("op: relu", "op: max_pool2d, kernel_size: 2"), "name"),
         (("op: relu", "op: max_pool2d, name: pool, kernel_size: other"), "no argument named 'other'"),

@@ -82,7 +82,6 @@ def test_a_shape_argument_and_numbers() -> None:
         ),
         (NORM.replace("shape: [", "shape: [16, "), "a norm over 3 dimensions needs an input with rows besides"),
         (NORM.replace("features]", "features], width: features"), "either a width or a normalized_shape"),
-        (NORM + "  - {op: batch_norm, name: bn}\n", "cannot be where dimension 1 is the channels"),
         (NORM + "  - {op: add, parameter: p, shape: [positions], init: ones}\n", "does not broadcast"),
         (NORM + "  - {op: add, parameter: p, shape: [batch, 1, 1], init: ones}\n", "vary over the channels alone"),
         ("  - {op: bmm, input: x}\n" + NORM, "bmm has to be the only layer"),

@@ -38,7 +38,7 @@ class Images:
     def channels(self, shape: Shape, spatial: int) -> Dim | None:
         """None of a shape without them, which no region can begin with."""
         at = 1 if spatial else -1
-        return shape[at] if len(shape) > 1 or not self.spatial else None
+        return shape[at] if len(shape) > bool(self.spatial) else None
 
     def of_one_channel(self, shape: Shape, spatial: int) -> Shape:
         return (*shape[:1], 1, *shape[2:]) if spatial else (*shape[:-1], 1)
@@ -47,7 +47,7 @@ class Images:
         """The shape of a value, which steps have made of one of this shape and so many dimensions of positions; the
         same where nobody can tell, which its own chain refuses."""
         steps = list(steps)
-        if len(shape) < spatial + 2 and spatial:
+        if len(shape) < (spatial + 2 if spatial else 1):
             return shape
         channels = channels_behind(steps, self.channels(shape, spatial))
         found = chain_shape.Shape.of(shape, spatial).with_channels(channels)
