@@ -42,8 +42,8 @@ class StructRenderer:
         texts = printed.texts()
         return StructText(
             name=type_name(self.program.name),
-            reads=macro("FUSEGEN_READS(", [_tensor(t, "from") for t in reads]),
-            writes=macro("FUSEGEN_WRITES(", [_tensor(t, "to") for t in writes]),
+            reads=macro("FUSEGEN_READS(", [_tensor(t, "from") for t in reads]) or ["FUSEGEN_READS()"],
+            writes=macro("FUSEGEN_WRITES(", [_tensor(t, "to") for t in writes]) or ["FUSEGEN_WRITES()"],
             has_parts=any(t.part is not None for t in (*reads, *writes)),
             has_partials=any(each.sums and each.unit == unit_name(Unit.CHANNEL) for each in texts),
             optional_writes=_mask("Write", writes, {t.name for t in writes if t.optional}),

@@ -157,11 +157,6 @@ struct Program : Sizes {
   static constexpr bool kReducesChannels = false, kHasParts = false;
   static constexpr int kDraws = 0;
 
-  template <template <typename> class Of>
-  using Reads = Nothing;
-  template <template <typename> class Of>
-  using Writes = Nothing;
-  static constexpr Nothing reads{}, writes{};
   using Cached = Nothing;
   template <int kPass, template <typename> class Of>
   using Sums = Nothing;
