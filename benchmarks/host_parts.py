@@ -130,12 +130,12 @@ class Calls:
     def of(cls, module: nn.Module, x: Tensor, grad_output: Tensor) -> Calls:
         has_batch_norm = any(isinstance(each, nn.BatchNorm1d) for each in module.modules())
         package = sys.modules[type(module).__module__]
-        function = package._Eval if has_batch_norm else package._Fused
+        operator = package._eval if has_batch_norm else package._fused
         called = copy.deepcopy(module).train(not has_batch_norm)
         (forward, arguments), (backward, last) = recorded(called, x, grad_output)
         count = len(last[-1])  # `needs`: a flag for each differentiable argument, which come first
         wanted = [tensor.clone().requires_grad_() for tensor in arguments[:count]]
-        return cls(function, forward, backward, wanted, arguments[count:], grad_output)
+        return cls(operator.function, forward, backward, wanted, arguments[count:], grad_output)
 
     def parts(self, subject: str, call: Callable[..., Any]) -> Parts:
         """A step and a forward pass by way of this call."""
