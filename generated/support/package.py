@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -76,6 +77,15 @@ class Package:
                 f"{self.library} was built from other sources than these: {self.command()}"
             )
         return getattr(getattr(torch.ops, _NAMESPACE), name).default
+
+    @functools.cached_property
+    def unchanged(self):
+        """The library's function of that name, which says whether objects hold what they held.
+        None where the library has no Python module, as in a wheel."""
+        try:
+            return importlib.import_module(f"{self._module}._C").unchanged
+        except ImportError:
+            return None
 
     def mode_of(self, role, dtype):
         """The first dtype mode in which tensors of a role have a dtype, if there is one."""

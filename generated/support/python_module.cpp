@@ -1,5 +1,5 @@
-// The Python module `_C` of every package: it says what the package was built for. Nothing here
-// depends on a chain, so `fusegen build` compiles this once for all packages below one output
+// The Python module `_C` of every package: it says what the package was built for, and whether a
+// module is as it was in an earlier call. Nothing here depends on a chain, so `fusegen build` compiles this once for all packages below one output
 // directory and links it into each: pybind11's headers take longer than all else in a binding.
 #include <pybind11/pybind11.h>
 
@@ -63,6 +63,47 @@ std::string explain(
   throw py::key_error(launcher);
 }
 
+// Whether a dict holds what `kept` says behind its first place, and nothing else: of each object the
+// name, itself and its type.
+bool holds(PyObject* dict, PyObject* kept) {
+  if (3 * PyDict_GET_SIZE(dict) + 1 != PyTuple_GET_SIZE(kept)) return false;
+  PyObject *name = nullptr, *value = nullptr, **each = PySequence_Fast_ITEMS(kept) + 1;
+  for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &name, &value); each += 3) {
+    if (each[0] != name || each[1] != value || each[2] != (PyObject*)Py_TYPE(value)) return false;
+  }
+  return true;
+}
+
+// The same of a module's or a type's attributes, which may be more.
+bool has(PyObject* holder, PyObject* kept) {
+  PyObject** const all = PySequence_Fast_ITEMS(kept);
+  for (Py_ssize_t at = 1; at < PyTuple_GET_SIZE(kept); at += 3) {
+    const auto value = py::reinterpret_steal<py::object>(PyObject_GetAttr(holder, all[at]));
+    PyErr_Clear();
+    if (value.ptr() != all[at + 1]) return false;
+  }
+  return true;
+}
+
+// Whether everything in `kept` holds what it held: see remembered.py. own: the dict in place of None.
+PyObject* unchanged(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (count != 2 || !PyTuple_Check(arguments[0]) || !PyDict_Check(arguments[1])) {
+    PyErr_SetString(PyExc_TypeError, "expected a tuple and a dict");
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments[0]); ++i) {
+    PyObject* kept = PyTuple_GET_ITEM(arguments[0], i);
+    PyObject* holder = PyTuple_GET_ITEM(kept, 0);
+    if (holder == Py_None) holder = arguments[1];
+    if (!(PyDict_Check(holder) ? holds(holder, kept) : has(holder, kept))) Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}
+
+PyMethodDef functions[] = {
+    {"unchanged", reinterpret_cast<PyCFunction>(&unchanged), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -72,4 +113,5 @@ PYBIND11_MODULE(_C, module) {
       "explain", &explain, py::arg("launcher"), py::arg("mode"), py::arg("rows"),
       py::arg("channels"), py::arg("groups") = 1, py::arg("positions") = 0,
       py::arg("samples") = 0);
+  PyModule_AddFunctions(module.ptr(), functions);
 }

@@ -54,11 +54,12 @@ def _functions():
     return (F.linear, *norms, F.prelu, F.dropout)
 
 
-_FUNCTIONS = _functions()
+FUNCTIONS = _functions()
 _PRE_HOOKS, _HOOKS = _module._global_forward_pre_hooks, _module._global_forward_hooks
 _BACKWARD_PRE_HOOKS = _module._global_backward_pre_hooks
 _BACKWARD_HOOKS = _module._global_backward_hooks
-_PLAIN = frozenset({Tensor, nn.Parameter})
+HOOKS_OF_ALL = (_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS)
+PLAIN = frozenset({Tensor, nn.Parameter})
 _STRIDED = torch.strided
 
 TRANSFORM = Eager("the call is inside a torch.func transform")
@@ -97,7 +98,7 @@ def obstacle(owner, inputs, submodules, dimensions=None):
             check_own_dimensions(name, allowed, x, index, inputs[0])
         elif x.dim() != 2 or inputs[0].dim() != 2 or least > 2:
             check_dimensions(name, allowed, x, inputs[0])
-        if type(x) not in _PLAIN and not is_traced(x):
+        if type(x) not in PLAIN and not is_traced(x):
             return Eager(f"an input is of type {type(x).__name__}")
         if x.layout is not _STRIDED:
             return Eager(f"an input has the layout {x.layout}")
@@ -109,12 +110,12 @@ def obstacle(owner, inputs, submodules, dimensions=None):
     if not submodules:
         return COMPUTED if is_computed and not is_ready(owner) else None
     if _PRE_HOOKS or _HOOKS or _BACKWARD_PRE_HOOKS or _BACKWARD_HOOKS:
-        for hooks in (_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS):
+        for hooks in HOOKS_OF_ALL:
             if not all(map(_only_watches, hooks.values())):
                 return GLOBAL_HOOKS
     if _has_function_mode():
         return FUNCTION_MODE
-    if _functions() != _FUNCTIONS:
+    if _functions() != FUNCTIONS:
         return FUNCTION
     attributes = owner.__dict__
     for attribute, module, kind in submodules:
@@ -183,7 +184,7 @@ def is_autocast(device):
 def is_fit(each, dtype, shape):
     """Whether it is a plain tensor of this dtype and shape."""
     return (
-        (type(each) in _PLAIN or is_traced(each))
+        (type(each) in PLAIN or is_traced(each))
         and each.dtype is dtype
         and each.shape == shape
         and each.layout is _STRIDED
@@ -193,7 +194,7 @@ def is_fit(each, dtype, shape):
 def misfit(names, tensors, dtype, shape):
     """The first of the module's tensors that is no plain tensor of this dtype and shape."""
     for index, each in enumerate(tensors):
-        if type(each) not in _PLAIN and not is_traced(each):
+        if type(each) not in PLAIN and not is_traced(each):
             return _no_tensor(names[index], each)
         if each.dtype is not dtype or each.shape != shape or each.layout is not _STRIDED:
             came = f"{each.dtype} {list(each.shape)} {each.layout}"
@@ -211,7 +212,7 @@ def unexpected(names, tensors):
 
 def misfit_plain(name, weight, dimensions):
     """Why a layer's weight is no plain tensor of so many dimensions."""
-    if type(weight) not in _PLAIN and not is_traced(weight):
+    if type(weight) not in PLAIN and not is_traced(weight):
         return _no_tensor(name, weight)
     if weight.dim() == dimensions and weight.layout is _STRIDED:
         return None

@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from .dropout import DrawsFactors
 from .parametrised import once
 from .precisions import forget_pieces, precision_name, without_pieces
+from .remembered import forget, recall, remember
 from .results import result_of
 from .stand_in import COMPUTED, NO_ROWS, device_type, elsewhere
 from .state_names import OriginalNames
@@ -42,6 +43,8 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
     counts none is not seen: through `weight.data`, NumPy or DLPack, by a collective operation or
     the replay of a CUDA graph. `eval()`, `train()` and `to()` forget the pieces.
     """
+
+    __slots__ = ("_fusegen_memories",)  # no attribute of a copy or a file: see remembered.py
 
     fusegen_strict: bool = False
     fusegen_keep_pieces: bool = False
@@ -103,9 +106,17 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
         """A call of the module, or of a region of it. deeper: how many calls of this are around.
         last: of images, whether the result is to be in channels_last; None: as PyTorch has it.
         """
+        remembered = recall(self, part, inputs)
+        if remembered is not None:
+            operator, arguments = remembered
+            try:
+                return operator(*arguments)
+            except RuntimeError:  # before anything is written, as of a tensor with other data
+                forget(self)
         of_part = {} if part is None else {"part": part}
         operator, found = self._fusegen_choose(inputs, count=True, **of_part)
         if operator is not None:
+            remember(self, part, inputs, operator, found)
             return result_of(self, part or self, operator, found, inputs, last)
         if found is COMPUTED:
             with once(self):
@@ -159,6 +170,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
 
     def _apply(self, *arguments, **named):
         forget_pieces(self)
+        forget(self)
         return super()._apply(*arguments, **named)
 
     def __getstate__(self):
