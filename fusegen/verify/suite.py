@@ -324,7 +324,9 @@ class Suite:
     def _tails(self, mode: Mode) -> list[Comparison]:
         dtype, size = getattr(torch, mode.roles["activation"]), self._size()
         fused, original, _ = self._pair("tails", size, mode)
-        return tails.comparisons(tails.sweep(fused, original, dtype, self.subject.device, size.channels), dtype)
+        return tails.comparisons(
+            tails.sweep(fused, original, dtype, self.subject.device, size.channels, spatial), dtype
+        )
 
     def _steps(self, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
         fused, original, inputs = self._pair("training", size, mode, precision)

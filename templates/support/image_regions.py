@@ -25,10 +25,12 @@ class FusedImageRegions(FusedRegions):
     weight is.
     _fusegen_writes: the packages of regions that make results alone, with the place of each; None
     for a layer that takes contiguous images.
+    _fusegen_images: the first package of a region of images, which has kernels that copy these.
     """
 
     _fusegen_formats: tuple = ()
     _fusegen_writes: dict = {}
+    _fusegen_images: int | None = 0
 
     def _fusegen_run_regions(self, inputs):
         lasts = [self._fusegen_is_last(inputs, each) for each in self._fusegen_formats]
@@ -52,7 +54,7 @@ class FusedImageRegions(FusedRegions):
         known = zip(lasts, self._fusegen_formats, strict=True)
         if any(last for last, each in known if not isinstance(each, bool)):
             return inputs
-        package = self._fusegen_package.packages[0]
+        package = self._fusegen_image_package()
         return [
             with_contiguous_gradient(package, x)
             if self._fusegen_copies(x) and not (is_last(x) or is_only_last(x))
@@ -69,32 +71,36 @@ class FusedImageRegions(FusedRegions):
         """Whether `x` has a batch, and kernels that may copy it."""
         package = self._fusegen_package
         is_here = x.device.type == package.device and package.built
-        return is_here and x.dim() == self._fusegen_dimensions.most
+        has_kernels = self._fusegen_images is not None
+        return has_kernels and is_here and x.dim() == self._fusegen_dimensions.most
+
+    def _fusegen_image_package(self):
+        return self._fusegen_package.packages[self._fusegen_images]
 
     def _fusegen_last(self, x):
         """What a convolution of PyTorch takes: in channels_last, if PyTorch has that format."""
         if x.dim() == 3 or not self._fusegen_copies(x):
             return x
-        return as_channels_last(self._fusegen_package.packages[0], x, x.dtype)
+        return as_channels_last(self._fusegen_image_package(), x, x.dtype)
 
     def _fusegen_contiguous(self, x):
         """What a layer of PyTorch takes that works on contiguous images, and would copy others."""
         if x.is_contiguous() or not self._fusegen_copies(x):
             return x.contiguous()
-        return as_contiguous(self._fusegen_package.packages[0], x)
+        return as_contiguous(self._fusegen_image_package(), x)
 
     def _fusegen_contiguous_gradient(self, x):
         """The result of such a layer: kernels would give it a gradient in channels_last."""
         if not self._fusegen_copies(x):
             return x
-        return with_contiguous_gradient(self._fusegen_package.packages[0], x)
+        return with_contiguous_gradient(self._fusegen_image_package(), x)
 
     def _fusegen_shared(self, x):
         """What several regions take in channels_last: each would copy it. Under autocast they do,
         and round."""
         if not self._fusegen_copies(x) or is_autocast(x.device.type):
             return x
-        package = self._fusegen_package.packages[0]
+        package = self._fusegen_image_package()
         if x.dim() == 3:  # as a convolution has it
             return as_channels_last(package, x.unsqueeze(2), x.dtype).squeeze(2)
         return as_channels_last(package, x, x.dtype)
@@ -104,4 +110,4 @@ class FusedImageRegions(FusedRegions):
             return x
         if not self._fusegen_copies(x):
             return x.contiguous() if x.dim() == self._fusegen_dimensions.most else x
-        return as_contiguous(self._fusegen_package.packages[0], x)
+        return as_contiguous(self._fusegen_image_package(), x)

@@ -79,8 +79,15 @@ def regions_context(planned: ModulePlan) -> dict[str, Any]:
         "inputs_all": inputs,
         "calls": calls(planned),
         "formats": formats(planned),
+        "images": _image_package(planned),
         "writes": writes(planned),
     }
+
+
+def _image_package(planned: ModulePlan) -> int | None:
+    """The place of the first package of images among those of all regions."""
+    found = [region.spatial > 0 for region in planned.regions if region.plan]
+    return found.index(True) if any(found) else None
 
 
 def packages_context(planned: ModulePlan) -> dict[str, Any]:

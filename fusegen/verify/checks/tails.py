@@ -68,11 +68,14 @@ def points(dtype: torch.dtype) -> Tensor:
     return values[values.float().argsort(stable=True)]
 
 
-def sweep(fused: nn.Module, original: nn.Module, dtype: torch.dtype, device: str, columns: int) -> dict[str, Tail]:
-    """The output and the gradient of two modules of [rows, columns] at all points, beside double precision."""
+def sweep(
+    fused: nn.Module, original: nn.Module, dtype: torch.dtype, device: str, columns: int, spatial: int = 0
+) -> dict[str, Tail]:
+    """The output and the gradient of two modules of [rows, columns] at all points, beside double precision. spatial: of
+    how many dimensions of positions the values are, with one position each."""
     x = points(dtype)
     padded = functional.pad(x[None].float(), (0, -len(x) % columns), mode="replicate")[0].to(dtype)
-    given = padded.reshape(-1, columns).to(device)
+    given = padded.reshape(-1, columns, *(1,) * spatial).to(device)
     ones = torch.ones_like(given)
     mine, theirs = (run(each, [given.clone().requires_grad_()], ones) for each in (fused, original))
     with _Exact():
