@@ -35,8 +35,8 @@ def header(planned: ModulePlan) -> list[str]:
         if not planned.single:
             lines += ["", f"---- The region {region.name}"]
         if region.plan is None:
-            what = "product" if region.steps[0].anchor else region.steps[0].op
-            lines += ["", f"A layer alone: it stays the library's {what}, which this file does not claim to beat."]
+            what = "a layer alone" if region.steps[0].anchor else region.why_called
+            lines += ["", f"It stays the library's, which this file does not claim to beat: {what}."]
         else:
             lines += ["", *_operators(region.plan), "", *_kernels(region.plan)]
     return lines

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.ops.norms import Norm
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.render.module import call_context, formula, returns
 from fusegen.render.python.broadcast_lines import eager_lines
@@ -19,6 +20,8 @@ from fusegen.standalone.named import NamedPlan, named_plans
 from fusegen.standalone.sources import DIRECTORY, bare, cpp_source, cuda_source, plain, without_layers, without_passes
 from fusegen.standalone.support import support_text
 
+# Functions and layers that a package calls between regions, and that are in `_support` here.
+_FUNCTION = re.compile(r"\b(?:F|torch)\.(softmax|softmin|log_softmax|logsumexp|normalize)\(")
 _LAYER = re.compile(r"\bnn\.(?!Parameter\b)(\w+)\(")
 # Lines of a package's constructor for what a standalone module lacks.
 _NOT_HERE = ("_factory", "self._fusegen_initial_", "self.fusegen_precision")
@@ -60,7 +63,7 @@ def render_standalone(planned: ModulePlan, inputs: Inputs) -> str:
         "returns": returns(spec),
         "base": base(planned),
         "regions": [] if planned.single else [_region(named) for named in found],
-        **(_call(found[0]) if planned.single else regions_context(planned)),
+        **(_call(found[0]) if planned.single else _regions(planned)),
     }
     module = render(f"{DIRECTORY}/module.py.j2", **context)
     support = support_text(re.findall(r"\b_support\.(\w+)", module))
@@ -93,6 +96,16 @@ def _architecture(target: str) -> str:
 def _constructed(planned: ModulePlan) -> list[str]:
     """The constructor's body, as a package has it."""
     return construct(planned, eager_lines(planned), precisions=False)
+
+
+def _regions(planned: ModulePlan) -> dict[str, Any]:
+    """What the template of several regions is given: as in a package, with functions in place of norms' forward()."""
+    context = regions_context(planned)
+    norms = {step.name: step.op for each in planned.regions for step in each.steps[:1] if isinstance(step, Norm)}
+    lines = [_FUNCTION.sub(r"_support.\1(", line) for line in context["calls"]]
+    for name, op in norms.items():
+        lines = [line.replace(f" self.{name}(", f" _support.{op}(self.{name}, ") for line in lines]
+    return {**context, "calls": lines}
 
 
 def _region(named: NamedPlan) -> RegionText:

@@ -38,6 +38,34 @@ chain:
   - {op: layer_norm, name: norm, normalized_shape: [positions, features]}
 state_dict: {fc: "body.0", norm: "body.2.norm"}
 """
+# What PyTorch calls over positions, and rows of all that is left.
+OVER_POSITIONS = """\
+fusegen: 1
+name: over_positions
+dims: {batch: 8, channels: 4, height: 8, width: 6, classes: 10}
+arguments: {channels: {type: dim}, height: {type: dim}, width: {type: dim}, classes: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+dtypes: [float32]
+chain:
+  - {op: instance_norm, name: first, affine: true, track_running_stats: true, momentum: null}
+  - {op: relu, save: a}
+  - {op: instance_norm, name: second, track_running_stats: true, momentum: 0.3}
+  - {op: rms_norm, name: rms, normalized_shape: [height, width], eps: null}
+  - {op: layer_norm, name: norm, normalized_shape: [channels, height, width], bias: false}
+  - {op: log_softmax, dim: 2}
+  - {op: softmin, dim: 3}
+  - {op: normalize, dim: 2}
+  - {op: mul, value: a}
+  - {op: softmax, dim: 3}
+  - {op: logsumexp, dim: [3], keepdim: true, save: sums}
+  - {op: std, dim: 2, keepdim: true, save: spread, from: a}
+  - {op: adaptive_avg_pool2d, name: pool, output_size: 1, from: a}
+  - {op: flatten}
+  - {op: batch_norm, name: bn}
+  - {op: linear, name: fc, out_features: classes}
+outputs: [result, sums, spread]
+"""
+OWN = {"nested": NESTED, "over_positions": OVER_POSITIONS}
 
 
 @dataclass(frozen=True)
@@ -64,6 +92,13 @@ CASES = {
     "dit_one": Case({"batch": 3, "positions": 4, "features": 8, "hidden": 12, "cond": 5}),
     "resnet_v2_down": Case({"batch": 2, "channels": 4, "wider": 6, "height": 6, "width": 4}),
     "kb75": Case({"batch": 5, "in_features": 6, "out_features": 8}, {"num_groups": 4}),
+    # PyTorch calls norms, reductions and views over positions, and pools the features of rows.
+    "kb19": Case({"batch": 2, "in_channels": 3, "height": 3, "width": 4, "out_channels": 8}),
+    "kb27": Case({"batch": 3, "in_channels": 2, "depth": 4, "height": 5, "width": 6, "out_channels": 8}),
+    "kb85": Case({"batch": 2, "in_channels": 3, "height": 10, "width": 11, "out_channels": 32}),
+    "kb98": Case({"batch": 5, "in_features": 6, "out_features": 32}),
+    "se_block": Case({"batch": 3, "channels": 6, "reduced": 4, "height": 5, "width": 4}),
+    "over_positions": Case({"batch": 3, "channels": 4, "height": 6, "width": 4, "classes": 5}),
     "nested": Case({"batch": 3, "positions": 4, "features": 6}),
 }
 
@@ -84,7 +119,7 @@ def pairs(emulated, tmp_path_factory) -> dict[str, tuple[type, type]]:
     root = tmp_path_factory.mktemp("collection")
     specs = {name: root / f"{name}.yaml" for name in CASES}
     for name, spec in specs.items():
-        spec.write_text(NESTED if name == "nested" else BUILT[name].text(["float32"]), encoding="utf-8")
+        spec.write_text(OWN[name] if name in OWN else BUILT[name].text(["float32"]), encoding="utf-8")
     write_files(render_all([planned_file(spec) for spec in specs.values()]), root / "generated")
     files = emulated.run(*((spec, None) for spec in specs.values()))
     return {name: (load(name, root / "generated"), file["ModelNew"]) for name, file in zip(CASES, files, strict=True)}
@@ -155,7 +190,7 @@ def test_a_convolution_is_that_of_the_package(pairs, emulation_cache: Path, trai
 def spec_of(name: str) -> dict:
     from ruamel.yaml import YAML
 
-    return YAML(typ="safe", pure=True).load(NESTED) if name == "nested" else BUILT[name].spec
+    return YAML(typ="safe", pure=True).load(OWN[name]) if name in OWN else BUILT[name].spec
 
 
 def value(name: str, shape: list[int], case: Case) -> torch.Tensor:

@@ -63,6 +63,12 @@ class Region:
         return self.steps[0].is_called(self.spatial)
 
     @property
+    def why_called(self) -> str:
+        """Why PyTorch calls its step."""
+        step = self.steps[0]
+        return f"kernels have no {step.op}{' over positions' if step.has_kernels else ''}"
+
+    @property
     def is_layer(self) -> bool:
         """Whether it is a layer alone, with nothing for kernels to do behind it. They add a convolution's bias."""
         first = self.steps[0]

@@ -56,8 +56,7 @@ def _maker(region: PlannedRegion) -> str:
     where = f"what is behind it is in {region.tail_in}" if region.tail_in else "nothing is behind it"
     layer = region.steps[0]
     if region.is_called:
-        of_positions = f" of {region.spatial} dimensions of positions" if region.spatial else ""
-        return f"torch: kernels have no {layer.op}{of_positions}"
+        return f"PyTorch calls it: {region.why_called}"
     function = "linear"
     if isinstance(layer, Convolving):
         function = f"conv{'_transpose' if layer.transposed else ''}{layer.spatial}d"

@@ -4,6 +4,17 @@ What they replace: libraries of packages, PyTorch's operators in place of kernel
 of torch that not every version has.
 """
 
+from .called import (
+    group_norm,
+    instance_norm,
+    layer_norm,
+    log_softmax,
+    logsumexp,
+    normalize,
+    rms_norm,
+    softmax,
+    softmin,
+)
 from .drawn_seed import draw_seed
 from .layers import (
     BatchNorm1d,
@@ -17,7 +28,9 @@ from .layers import (
     ConvTranspose3d,
     Dropout,
     GroupNorm,
+    InstanceNorm1d,
     InstanceNorm2d,
+    InstanceNorm3d,
     LayerNorm,
     Linear,
     PReLU,
@@ -63,7 +76,9 @@ __all__ = [
     "ConvTranspose3d",
     "Dropout",
     "GroupNorm",
+    "InstanceNorm1d",
     "InstanceNorm2d",
+    "InstanceNorm3d",
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
@@ -76,4 +91,13 @@ __all__ = [
     "RMSNorm",
     "because",
     "draw_seed",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "log_softmax",
+    "logsumexp",
+    "normalize",
+    "rms_norm",
+    "softmax",
+    "softmin",
 ]

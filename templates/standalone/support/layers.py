@@ -141,13 +141,23 @@ class BatchNorm3d(_BatchNorm):
     """Of volumes."""
 
 
-class InstanceNorm2d(nn.Module):
-    """It has no tensors."""
+class _InstanceNorm(_BatchNorm):
+    """Parameters and running statistics of an instance norm."""
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1):
-        super().__init__()
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.affine = self.track_running_stats = False
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Of sequences."""
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Of images."""
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Of volumes."""
 
 
 class GroupNorm(nn.Module):
