@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import typer
 
 from fusegen.explain.build import build
-from fusegen.explain.choices import Question
+from fusegen.explain.choices import Question, device_of
 from fusegen.explain.formats import write
 from fusegen.explain.page import Shown
 from fusegen.explain.picture import picture_of_regions
@@ -37,7 +37,10 @@ def region_of(planned: Sequence[ModulePlan], name: str) -> ModulePlan:
 def reported(planned: ModulePlan, question: Question | None, target: str | None) -> Shown:
     """What a page has of a spec. question, target: as build() has them, asked of each region."""
     reports = [build(plan, question, target=target) for plan in planned.plans]
-    return None if planned.single else whole_of(planned, reports), reports
+    if planned.single:
+        return None, reports
+    asked = question is not None and (question.rows, question.channels, question.groups) != (None, None, None)
+    return whole_of(planned, reports, device_of(planned.plans[0], target), typical=not asked), reports
 
 
 def written(planned: ModulePlan, question: Question | None, target: str | None, format_: str = "text") -> str:
@@ -52,14 +55,21 @@ def written(planned: ModulePlan, question: Question | None, target: str | None, 
         return write(reports[0], format_)
     if format_ == "json":
         plans = {report.name: report.model_dump(mode="json") for report in reports}
-        return json.dumps(module_summary(planned) | {"plans": plans}, indent=2) + "\n"
+        together = {
+            "totals": [total.model_dump(mode="json") for total in whole.totals],
+            "called": {
+                name: {"forward": forward.model_dump(mode="json"), "backward": backward.model_dump(mode="json")}
+                for name, (forward, backward) in whole.called.items()
+            },
+            "left_out": whole.left_out,
+        }
+        return json.dumps(module_summary(planned) | together | {"plans": plans}, indent=2) + "\n"
     if format_ == "svg":
         return picture_of_regions(whole, reports)
     lines = [f"{whole.name}: {whole.about}", "", "  regions, in order:"]
     width = max(len(region["name"]) for region in whole.regions)
     for region in whole.regions:
         flow = f"{', '.join(region['takes'])} -> {', '.join(region['makes'])}"
-        by = region["package"] or region["by"]
-        lines.append(f"    {region['name']:{width}}  {', '.join(region['ops'])}: {flow}  ({by})")
-    lines.append(f"  returns {', '.join(whole.returns)}")
+        lines.append(f"    {region['name']:{width}}  {', '.join(region['ops'])}: {flow}  ({whole.maker(region)})")
+    lines += [f"  returns {', '.join(whole.returns)}", *(f"  {line}" for line in whole.figures)]
     return "\n".join([*lines, "", *(write(report, "text") for report in reports)])

@@ -87,22 +87,15 @@ def drawing_of(report: model.Report) -> Drawing:
 def drawing_of_regions(whole: Whole, reports: Sequence[model.Report]) -> Drawing:
     """All that the picture of a module of several regions has."""
     head = _head(f"{whole.name}: {whole.about}", "title")
-    for total in whole.totals:
-        head += _head(f"{total.direction}, all regions: {_figures(total)}{whole.after}", "plain")
+    for line in whole.figures:
+        head += _head(line, "plain")
     for region in whole.regions:
         flow = f"{', '.join(region['takes'])} to {', '.join(region['makes'])}"
-        maker = region["package"] or region["by"]
-        head += _head(f"{region['name']}, {', '.join(region['ops'])}: {flow} ({maker})", "muted")
+        head += _head(f"{region['name']}, {', '.join(region['ops'])}: {flow} ({whole.maker(region)})", "muted")
     parts = [written(head).moved(_EDGE, _EDGE)]
     for report in reports:
         parts.append(drawing_of(report).moved(0, parts[-1].height))
     return _sheet(parts)
-
-
-def _figures(total: model.Total) -> str:
-    fused = f"{wording.size(total.fused_bytes)}, {wording.time(total.fused_microseconds)}"
-    eager = f"{wording.size(total.eager_bytes)}, {wording.time(total.eager_microseconds)}"
-    return f"{fused} instead of {eager} in eager PyTorch"
 
 
 def _head(text: str, style: str) -> list[Line]:

@@ -7,30 +7,60 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.explain import model
-from fusegen.explain.wording import enumeration
+from fusegen.explain.times import of_bytes
+from fusegen.explain.wording import enumeration, size, time
+from fusegen.plan.launches.devices import Device
 from fusegen.plan.modules.module import ModulePlan
+from fusegen.plan.sizes.called_bytes import called_bytes
+from fusegen.plan.sizes.module_sizes import module_typical
 from fusegen.render.python.regions import module_summary
 
 
 @dataclass(frozen=True)
 class Whole:
-    """regions: in order, as plan.json has them. totals: of all regions that have kernels, in the first variant of each.
-    left_out: the regions that have none. after: what else totals leave out, as the end of a sentence."""
+    """regions: in order, as plan.json has them. called: by region, what PyTorch moves forward and backward for a step
+    that it calls on both sides. totals: of these, and of all regions that have kernels, in the first variant of each.
+    left_out: the other regions. after: what else totals leave out, as the end of a sentence."""
 
     name: str
     about: str
     regions: list[dict[str, Any]]
     returns: list[str]
+    called: dict[str, tuple[model.Moves, model.Moves]]
     totals: list[model.Total]
     left_out: list[str]
     after: str
 
+    @property
+    def figures(self) -> list[str]:
+        """The totals, a line for each direction, and what they leave out."""
+        lines = [f"{total.direction}, all regions: {_figures(total)}{self.after}" for total in self.totals]
+        return [*lines, *([f"{self.omission}."] if self.left_out else [])]
 
-def whole_of(planned: ModulePlan, reports: Sequence[model.Report]) -> Whole:
-    """reports: of the regions that have kernels, in order."""
+    @property
+    def omission(self) -> str:
+        return f"What PyTorch makes of {enumeration(self.left_out)} is left out"
+
+    def maker(self, region: dict[str, Any]) -> str:
+        """Who makes a region, and what PyTorch moves for one that it calls."""
+        by = region["package"] or region["by"]
+        moves = self.called.get(region["name"])
+        if moves is None:
+            return by
+        if not any(each.bytes for each in moves):
+            return f"{by}; nothing is moved"
+        forward, backward = (f"{size(each.bytes)} in {time(each.microseconds)}" for each in moves)
+        return f"{by}; {forward} forward, {backward} backward"
+
+
+def whole_of(planned: ModulePlan, reports: Sequence[model.Report], device: Device, *, typical: bool = True) -> Whole:
+    """reports: of the regions that have kernels, in order. device: on which times are expected. typical: whether they
+    are at the spec's own sizes, at which what PyTorch calls is known, too."""
     data = module_summary(planned)
     found = [report.variants[0].totals for report in reports]
-    left_out = [region["name"] for region in data["regions"] if region["package"] is None]
+    called = _called(planned, device, reports[0].dtype) if typical else {}
+    has_kernels = {region["name"] for region in data["regions"] if region["package"] is not None}
+    left_out = [region["name"] for region in data["regions"] if region["name"] not in {*has_kernels, *called}]
     makers = ["the products"] if any(report.contraction is not None for report in reports) else []
     makers += ["the convolutions"] if any(report.convolution is not None for report in reports) else []
     return Whole(
@@ -38,14 +68,41 @@ def whole_of(planned: ModulePlan, reports: Sequence[model.Report]) -> Whole:
         about=planned.spec.about,
         regions=data["regions"],
         returns=data["returns"],
-        totals=[_sum(each, reports, whole=not left_out) for each in zip(*found, strict=True)],
+        called=called,
+        totals=[
+            _sum(each, [moves[side] for moves in called.values()], reports, whole=not left_out)
+            for side, each in enumerate(zip(*found, strict=True))
+        ],
         left_out=left_out,
         after=f", after {enumeration(makers)}" if makers else "",
     )
 
 
-def _sum(totals: Sequence[model.Total], reports: Sequence[model.Report], *, whole: bool) -> model.Total:
+def _figures(total: model.Total) -> str:
+    fused = f"{size(total.fused_bytes)}, {time(total.fused_microseconds)}"
+    eager = f"{size(total.eager_bytes)}, {time(total.eager_microseconds)}"
+    return f"{fused} instead of {eager} in eager PyTorch"
+
+
+def _called(planned: ModulePlan, device: Device, dtype: str) -> dict[str, tuple[model.Moves, model.Moves]]:
+    symbols = module_typical(planned).symbols
+    return {
+        region.name: (_moves(device, forward), _moves(device, backward))
+        for region in planned.regions
+        if region.is_called
+        for forward, backward in [called_bytes(planned, region, symbols, dtype)]
+    }
+
+
+def _moves(device: Device, count: int) -> model.Moves:
+    return model.Moves(bytes=count, microseconds=round(of_bytes(device, count), 3), saved_bytes=0)
+
+
+def _sum(
+    totals: Sequence[model.Total], called: Sequence[model.Moves], reports: Sequence[model.Report], *, whole: bool
+) -> model.Total:
     """One direction of all regions. Products are in it where the times of all are known."""
+    moved, taken = sum(each.bytes for each in called), sum(each.microseconds for each in called)
     products = [each for each, report in zip(totals, reports, strict=True) if report.contraction is not None]
     known = whole and products and all(each.eager_product is not None for each in products)
     eager, fused = (
@@ -54,10 +111,10 @@ def _sum(totals: Sequence[model.Total], reports: Sequence[model.Report], *, whol
     )
     return model.Total(
         direction=totals[0].direction,
-        eager_bytes=sum(each.eager_bytes for each in totals),
-        eager_microseconds=round(sum(each.eager_microseconds for each in totals), 3),
-        fused_bytes=sum(each.fused_bytes for each in totals),
-        fused_microseconds=round(sum(each.fused_microseconds for each in totals), 3),
+        eager_bytes=moved + sum(each.eager_bytes for each in totals),
+        eager_microseconds=round(taken + sum(each.eager_microseconds for each in totals), 3),
+        fused_bytes=moved + sum(each.fused_bytes for each in totals),
+        fused_microseconds=round(taken + sum(each.fused_microseconds for each in totals), 3),
         besides_bytes=sum(each.besides_bytes for each in totals),
         eager_product=None if eager is None else round(sum(eager), 3),
         fused_product=None if fused is None else round(sum(fused), 3),

@@ -11,6 +11,7 @@ import pytest
 from fusegen.cli import main
 from fusegen.explain.boxes import columns_of
 from fusegen.explain.build import build
+from fusegen.explain.choices import device_of
 from fusegen.explain.drawing import CHARACTER
 from fusegen.explain.model import Report
 from fusegen.explain.page import page
@@ -73,7 +74,7 @@ def test_as_json(capsys) -> None:
 def regions() -> tuple[Whole, list[Report]]:
     (planned,) = planned_files([SPEC])
     reports = [build(plan) for plan in planned.plans]
-    return whole_of(planned, reports), reports
+    return whole_of(planned, reports, device_of(planned.plans[0], None)), reports
 
 
 def test_the_whole_is_the_sum_of_its_regions(regions) -> None:
