@@ -15,6 +15,7 @@ from fusegen.bench.work import Call, Work, contraction_work, convolution_work
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.plan.modules.plan import Plan
 from fusegen.plan.programs.model import Mode
+from fusegen.plan.sizes.called_bytes import called_bytes
 from fusegen.plan.sizes.chain_sizes import Sizes, sizes_at
 
 
@@ -57,8 +58,11 @@ def has_anchor(planned: ModulePlan) -> bool:
 
 
 def bytes_of_regions(planned: ModulePlan, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:
-    """The fewest bytes that all regions move, by direction: what one leaves for another is written and read."""
+    """The fewest bytes that all regions move but for products and convolutions, by direction: what one leaves for
+    another is written and read."""
     counts = [tail_bytes(*portion, what) for portion in portions(planned, mode, sizes)]
+    dtype, called = mode.roles["activation"], [region for region in planned.regions if region.is_called]
+    counts += [called_bytes(planned, region, sizes.symbols, dtype)[: len(counts[0])] for region in called]
     return tuple(map(sum, zip(*counts, strict=True)))
 
 
@@ -85,7 +89,7 @@ def products_work(
                 calls.append(convolution_work(first, original, given, None, what).call)
                 continue
             with_bias = region.plan is None or inputs[0].dtype.itemsize == 2
-            channels = shape[1 if planned.spatial else -1]
+            channels = shape[1 if region.spatial else -1]
             rows = math.prod(shape) // channels
             calls.append(_product(*_operands(first, original, with_bias), rows, inputs[0], what))
     return Work(lambda: [call() for call in calls]) if calls else None

@@ -25,11 +25,12 @@ class Row:
     run: when it began, in UTC. shape: rows x input features x channels. *_q1, *_q3: quartiles. device_ms: device time
     of a call from a flushed L2. wall_us: host time of a call in a synchronised loop. peak_bytes: of one call, beyond
     its inputs and parameters. device_ratio, wall_ratio: time over that of the fastest peer. tail_bytes: the fewest
-    that the tail moves. floor_ms: a copy of that many. contraction_ms: the same library calls alone. tail_ms:
-    device_ms - contraction_ms. copy_gb_s, contraction_tflop_s: the ceilings of the GPU. targets: what the kernels were
-    compiled for. schedule: what the launchers of the fused module ran: the forward direction's, and behind a slash the
-    backward direction's; "none" where PyTorch's operators ran. launches: the kernels with their grids and blocks, or
-    why there are none. Both are empty for other subjects, and in rows from before launchers could tell.
+    that the tail moves, with the steps in it that PyTorch calls. floor_ms: a copy of that many. contraction_ms: the
+    same library calls alone. tail_ms: device_ms - contraction_ms. copy_gb_s, contraction_tflop_s: the ceilings of the
+    GPU. targets: what the kernels were compiled for. schedule: what the launchers of the fused module ran: the forward
+    direction's, and behind a slash the backward direction's; "none" where PyTorch's operators ran. launches: the
+    kernels with their grids and blocks, or why there are none. Both are empty for other subjects, and in rows from
+    before launchers could tell.
     """
 
     run: str

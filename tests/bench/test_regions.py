@@ -25,6 +25,7 @@ from fusegen.runtime.importing import import_package
 from fusegen.verify.subjects.subject import Subject
 from tests.bench.standins import ScriptedClock
 from tests.bench.test_schedules import Extension, Told
+from tests.chains.collection import ENTRIES
 
 # PyTorch makes the product of `gate`: the kernels that read it are behind `up`.
 BLOCK = """\
@@ -234,6 +235,22 @@ def test_of_images_each_layer_has_its_own_positions(tmp_path: Path) -> None:
     result = 2 * 4 * 4 * 3 * 4
     # Each kernel reads what its layer has made and writes its result; the last one reads another product, too.
     assert 0 <= forward - 5 * result < 300
+
+
+def test_of_images_and_rows(tmp_path: Path) -> None:
+    """Layers of what PyTorch makes of images; its bytes count where it has no product."""
+    entry = ENTRIES["se_block"]
+    subject = made(tmp_path, "se_block", entry.text(["float32"]))
+    size = sizes_of(subject.plan, "2x6x4x5x7")
+    _, original, inputs = subject.pair(size, _mode(subject), 1)
+    forward = products_work(subject.plan, _mode(subject), size, original, inputs, inputs[0], EVAL).call()
+    reduced = size.symbols["reduced"]
+    assert [tuple(each.shape) for each in forward] == [(2, reduced), (2, 6)]
+    image, row = 2 * 6 * 5 * 7 * 4, 2 * 6 * 4
+    parts = [tail_bytes(*part, STEP) for part in portions(subject.plan, _mode(subject), size)]
+    found = bytes_of_regions(subject.plan, _mode(subject), size, STEP)
+    assert found == tuple(image + row + sum(part[side] for part in parts) for side in (0, 1))
+    assert bytes_of_regions(subject.plan, _mode(subject), size, EVAL) == found[:1]
 
 
 def test_why_no_precision_is_chosen(tmp_path: Path) -> None:
