@@ -32,13 +32,13 @@ _FAMILIES = {
         "with a learnt weight it is 'linear' or 'matmul', of two inputs 'bmm'; otherwise " + _IN_FRONT,
         "mm addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
     ),
-    "the norms are batch_norm, group_norm, layer_norm, rms_norm and instance_norm of a row": (
-        "kernels take no sums over positions",
-        "instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn weight_norm spectral_norm",
+    "the norms are batch_norm, group_norm, layer_norm, rms_norm and instance_norm": (
+        _CUT,
+        "local_response_norm lrn weight_norm spectral_norm",
     ),
-    "activations keep the shape [rows, channels]": (
+    "what changes shapes is 'flatten', 'unsqueeze', reductions, and layers of channels and positions": (
         "change the shape of the module's input or result",
-        "flatten unflatten reshape view transpose permute squeeze unsqueeze expand repeat cat concat stack "
+        "unflatten reshape view transpose permute squeeze expand repeat cat concat stack "
         "pad narrow gather index_select interpolate upsample pixel_shuffle",
     ),
     "the parts of the channels are equal": (
@@ -93,6 +93,7 @@ OTHER_NAMES = {
         "batch_norm": "batchnorm1d batchnorm2d batchnorm3d bn",
         "batch_norm, sync: true": "syncbatchnorm syncbn",
         "group_norm": "gn",
+        "instance_norm": "instancenorm1d instancenorm2d instancenorm3d",
         "rms_norm": "rootmeansquarenorm",
         **{f"conv_transpose{n}d": f"deconv{n}d convolutiontranspose{n}d" for n in (1, 2, 3)},
         **{f"conv{n}d": f"convolution{n}d" for n in (1, 2, 3)},

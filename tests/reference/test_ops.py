@@ -38,8 +38,9 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     assert text in details(op)
     sizes, inner = "hidden" in text, "features" in text.replace("_features", "")
     width = "hidden" if sizes and op != "linear" else "32"
-    of_images = op.startswith("conv") or (not known_ops()[op].has_kernels)
-    positions = ("depth", "height", "width")[-int(op[-2]) :] if of_images else ()
+    is_called = not known_ops()[op].has_kernels
+    spatial = {"flatten": 2, "unsqueeze": 0}.get(op, int(op[-2]) if op.startswith("conv") or "pool" in op else 0)
+    positions = ("depth", "height", "width")[3 - spatial :]
     spec = SPEC.format(
         hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),
         arguments=f"arguments: {{hidden: {{type: dim}}{', features: {type: dim}' * inner}}}\n" if sizes else "",
@@ -48,7 +49,7 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
         # What is left of a row is put together with all of it again.
         chain=f"{text}, {{op: add, input: x}}"
         if "keepdim" in text
-        else text + ", {op: tanh}" * (not known_ops()[op].has_kernels),
+        else "{op: tanh}, " * is_called + text,  # PyTorch calls it: the kernels are those of another step
     )
     if op == "bmm":
         inputs = "x: [batch, 32, hidden], keys: [batch, 16, hidden]"
@@ -78,6 +79,7 @@ def test_lacking_ops_are_lacking() -> None:
         ("torch.sigmoid", "did you mean 'sigmoid'?"),
         ("swich", "did you mean 'swish'?"),
         ("expit", "it is called 'sigmoid' here"),
+        ("nn.InstanceNorm2d", "it is called 'instance_norm' here"),
         ("qwertz", "`fusegen ops` lists those that there are; one of a plugin needs the plugin installed"),
     ],
 )
@@ -86,7 +88,7 @@ def test_what_may_be_meant(op: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["prod", "cumsum", "argmax", "lerp", "unfold", "MaxUnpool2d", "Dropout2d",
-                                "mm", "baddbmm", "instance_norm2d", "F.gumbel_softmax"])  # fmt: skip
+                                "mm", "baddbmm", "local_response_norm", "F.gumbel_softmax"])  # fmt: skip
 def test_what_is_lacking(op: str) -> None:
     message, hint = unknown_op(op, list(known_ops()))
     assert message.startswith(f"the op '{op}' is not supported: ") and hint and "did you mean" not in hint
