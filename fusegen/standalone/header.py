@@ -21,11 +21,10 @@ _COLUMNS = 96
 def header(planned: ModulePlan) -> list[str]:
     """Lines of comments, without their `#`."""
     spec = planned.spec
-    oldest = "2.10" if any(step.spatial for step in spec.chain) else "2.2"
     lines = [*textwrap.wrap(spec.about, _COLUMNS), ""]
     lines += textwrap.wrap(
         f"Fused CUDA kernels, forward and backward, written by fusegen from {spec.name}.yaml. This file needs torch >= "
-        f"{oldest} with CUDA, and what that compiles extensions with: nvcc >= 12.1, a C++17 compiler, ninja. The "
+        f"{_oldest(planned)} with CUDA, and what that compiles extensions with: nvcc >= 12.1, a C++17 compiler, ninja. The "
         "kernels are compiled where it is imported first.",
         _COLUMNS,
     )
@@ -40,6 +39,13 @@ def header(planned: ModulePlan) -> list[str]:
         else:
             lines += ["", *_operators(region.plan), "", *_kernels(region.plan)]
     return lines
+
+
+def _oldest(planned: ModulePlan) -> str:
+    """The first version of torch that has the operators."""
+    if any(step.anchor and step.spatial for step in planned.spec.chain):
+        return "2.10"
+    return "2.4" if any(each.is_called and each.steps[0].op == "rms_norm" for each in planned.regions) else "2.2"
 
 
 def _operators(plan: Plan) -> Iterator[str]:

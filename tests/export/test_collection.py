@@ -113,6 +113,15 @@ def test_the_text(name: str, tmp_path: Path) -> None:
     assert complaints(text) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "oldest"), [("nested", "2.2"), ("se_block", "2.2"), ("over_positions", "2.4"), ("kb19", "2.10")]
+)
+def test_the_oldest_torch(name: str, oldest: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(OWN[name] if name in OWN else BUILT[name].text(["float32"]), encoding="utf-8")
+    assert f"needs torch >= {oldest} with" in " ".join(fusegen.export(path)[:2000].replace("#", " ").split())
+
+
 @pytest.fixture(scope="module")
 def pairs(emulated, tmp_path_factory) -> dict[str, tuple[type, type]]:
     """By chain: the class of its package, which is not built, and of the file."""
