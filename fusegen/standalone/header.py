@@ -29,13 +29,14 @@ def header(planned: ModulePlan) -> list[str]:
         _COLUMNS,
     )
     if not planned.single:
-        lines += ["", "The chain has several regions, each with kernels of its own. Values between them lie in memory."]
+        lines += ["", "The chain has several regions. Values between them lie in memory."]
     for region in planned.regions:
         if not planned.single:
             lines += ["", f"---- The region {region.name}"]
         if region.plan is None:
             what = "a layer alone" if region.steps[0].anchor else region.why_called
-            lines += ["", f"It stays the library's, which this file does not claim to beat: {what}."]
+            text = f"It stays the library's, which this file does not claim to beat: {what}."
+            lines += ["", *textwrap.wrap(text, _COLUMNS)]
         else:
             lines += ["", *_operators(region.plan), "", *_kernels(region.plan)]
     return lines
