@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.bench.names import TYPICAL
-from fusegen.ir.multiples import value_of
+from fusegen.ops.norms import GroupNorm
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.plan.modules.plan import Plan
 from fusegen.plan.sizes.chain_sizes import Sizes, of_input, sizes, typical
@@ -58,12 +58,15 @@ def _of_regions(planned: ModulePlan, shape: str) -> Sizes:
             raise ValueError(f"{shape} has {len(extents)} extents, it takes those of {' x '.join(symbols)}")
         symbols = dict(zip(symbols, extents, strict=True))
     symbols |= {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
-    for plan in planned.plans:
-        channels = value_of(plan.chain.channels, symbols)
-        for count in plan.chain.group_counts:
-            if channels % value_of(count, symbols):
-                raise ValueError(f"the spec does not allow {shape}: {count} groups do not divide {channels} channels")
-    return SizesOfDims(**vars(module_sizes_at(planned, symbols)), dims=tuple(spec.dims))
+    found = module_sizes_at(planned, symbols)
+    groups = [(plan.chain.channels, count) for plan in planned.plans for count in plan.chain.group_counts]
+    called = [(region.channels[0], region.steps[0]) for region in planned.regions if region.is_called]
+    groups += [(width, step.num_groups) for width, step in called if isinstance(step, GroupNorm)]
+    for width, count in groups:
+        channels = found.number(width)
+        if channels % found.number(count):
+            raise ValueError(f"the spec does not allow {shape}: {count} groups do not divide {channels} channels")
+    return SizesOfDims(**vars(found), dims=tuple(spec.dims))
 
 
 def _of_input(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes:

@@ -18,10 +18,11 @@ from fusegen.bench.options import Options
 from fusegen.bench.regions import bytes_of_regions, mode_of, portions, products_work, why_no_precision
 from fusegen.bench.schedules import Ran, ran
 from fusegen.bench.shapes import sizes_of
-from fusegen.plan.load import planned_file
+from fusegen.plan.load import planned_document, planned_file
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.importing import import_package
+from fusegen.spec.yaml import parse_yaml
 from fusegen.verify.subjects.subject import Subject
 from tests.bench.standins import ScriptedClock
 from tests.bench.test_schedules import Extension, Told
@@ -235,6 +236,27 @@ def test_of_images_each_layer_has_its_own_positions(tmp_path: Path) -> None:
     result = 2 * 4 * 4 * 3 * 4
     # Each kernel reads what its layer has made and writes its result; the last one reads another product, too.
     assert 0 <= forward - 5 * result < 300
+
+
+HEAD = """\
+fusegen: 1
+name: of_called
+dims: {batch: 4, width: 32%s}
+arguments: {width: {type: dim}}
+inputs: {x: [batch, width%s]}
+chain: [{op: relu}, %s]
+"""
+
+
+def test_sizes_behind_what_pytorch_calls() -> None:
+    """Pooling makes channels that the spec has no symbol for; groups divide the channels of a norm that it calls."""
+    text = HEAD % ("", "", "{op: avg_pool1d, name: pool, kernel_size: 4}, {op: softmax}")
+    assert sizes_of(planned_document(parse_yaml(text, "of_called.yaml")), "3x12").symbols["width_2"] == 3
+    text = HEAD % (", positions: 9", ", positions", "{op: group_norm, name: norm, num_groups: 4}")
+    plan = planned_document(parse_yaml(text, "of_called.yaml"))
+    assert str(sizes_of(plan, "3x8x5")) == "3x8x5"
+    with pytest.raises(ValueError, match="4 groups do not divide 6 channels"):
+        sizes_of(plan, "3x6x5")
 
 
 def test_of_images_and_rows(tmp_path: Path) -> None:
