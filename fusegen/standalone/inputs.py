@@ -21,12 +21,12 @@ def inputs_of_spec(planned: ModulePlan) -> Inputs:
     spec, sizes = planned.spec, planned.spec.dims
     plans = planned.plans
     masks = {name for plan in plans for name in plan.chain.masks}
-    channels = {name: plan.chain.channels for plan in plans for name in plan.chain.targets}
+    channels = {name: value_of(plan.chain.channels, plan.spec.dims) for plan in plans for name in plan.chain.targets}
     made = []
     for name, dims in spec.inputs.items():
         shape = ", ".join(str(value_of(d, sizes)) for d in dims) or "()"
         if name in channels:
-            made.append(f"torch.randint({value_of(channels[name], sizes)}, ({shape},))")
+            made.append(f"torch.randint({channels[name]}, ({shape},))")
         else:
             made.append(f"torch.rand({shape}) < 0.5" if name in masks else f"torch.randn({shape})")
     lines = ["def get_inputs():", f"    return [{', '.join(made)}]"]

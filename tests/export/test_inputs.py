@@ -22,6 +22,19 @@ chain:
   - {op: add, input: channel}
   - {op: mul, mask: keep}
 """
+POOLED = """\
+fusegen: 1
+name: pooled
+dims: {batch: 16, in_features: 24, out_features: 32}
+arguments: {in_features: {type: dim}, out_features: {type: dim}}
+inputs: {x: [batch, in_features], target: [batch]}
+dtypes: [float32]
+chain:
+  - {op: linear, name: fc, out_features: out_features}
+  - {op: avg_pool1d, name: pool, kernel_size: 4}
+  - {op: gelu}
+  - {op: cross_entropy, target: target}
+"""
 
 
 def test_inputs_that_broadcast(tmp_path: Path) -> None:
@@ -51,3 +64,10 @@ def test_targets_are_channels(tmp_path: Path) -> None:
     sizes = ENTRIES["token_loss"].spec["dims"]
     assert target.shape == (sizes["tokens"],) and not target.is_floating_point()
     assert 0 <= target.min() <= target.max() < sizes["vocabulary"]
+
+
+def test_targets_behind_a_layer_that_makes_other_channels(tmp_path: Path) -> None:
+    """Pooling makes eight of 32, a number for which the spec has no symbol."""
+    spec = tmp_path / "pooled.yaml"
+    spec.write_text(POOLED)
+    assert "torch.randn(16, 24), torch.randint(8, (16,))" in fusegen.export(spec)
