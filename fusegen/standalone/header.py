@@ -24,8 +24,8 @@ def header(planned: ModulePlan) -> list[str]:
     lines = [*textwrap.wrap(spec.about, _COLUMNS), ""]
     lines += textwrap.wrap(
         f"Fused CUDA kernels, forward and backward, written by fusegen from {spec.name}.yaml. This file needs torch >= "
-        f"{_oldest(planned)} with CUDA, and what that compiles extensions with: nvcc >= 12.1, a C++17 compiler, ninja. The "
-        "kernels are compiled where it is imported first.",
+        f"{_oldest(planned)} with CUDA, and what that compiles extensions with: nvcc >= 12.1, a C++17 compiler, ninja. "
+        "The kernels are compiled where it is imported first.",
         _COLUMNS,
     )
     if not planned.single:

@@ -65,7 +65,28 @@ chain:
   - {op: linear, name: fc, out_features: classes}
 outputs: [result, sums, spread]
 """
-OWN = {"nested": NESTED, "over_positions": OVER_POSITIONS}
+# The block of a diffusion model's U-Net: values of rows become those of images.
+UNET_BLOCK = """\
+fusegen: 1
+name: unet_block
+dims: {batch: 4, channels: 64, height: 32, width: 32, embedding: 128}
+arguments: {channels: {type: dim}, embedding: {type: dim}}
+inputs: {x: [batch, channels, height, width], time: [batch, embedding]}
+dtypes: [float32]
+chain:
+  - {op: silu, from: time}
+  - {op: linear, name: proj, out_features: channels}
+  - {op: unsqueeze, positions: 2, save: shift}
+  - {op: group_norm, name: norm1, num_groups: 4, from: x}
+  - {op: silu}
+  - {op: conv2d, name: conv1, out_channels: channels, kernel_size: 3, padding: 1}
+  - {op: add, value: shift}
+  - {op: group_norm, name: norm2, num_groups: 4}
+  - {op: silu}
+  - {op: conv2d, name: conv2, out_channels: channels, kernel_size: 3, padding: 1}
+  - {op: add, input: x}
+"""
+OWN = {"nested": NESTED, "over_positions": OVER_POSITIONS, "unet_block": UNET_BLOCK}
 
 
 @dataclass(frozen=True)
@@ -99,6 +120,7 @@ CASES = {
     "kb98": Case({"batch": 5, "in_features": 6, "out_features": 32}),
     "se_block": Case({"batch": 3, "channels": 6, "reduced": 4, "height": 5, "width": 4}),
     "over_positions": Case({"batch": 3, "channels": 4, "height": 6, "width": 4, "classes": 5}),
+    "unet_block": Case({"batch": 3, "channels": 8, "height": 4, "width": 5, "embedding": 6}),
     "nested": Case({"batch": 3, "positions": 4, "features": 6}),
 }
 
@@ -111,6 +133,13 @@ def test_the_text(name: str, tmp_path: Path) -> None:
     text = fusegen.export(path)
     compile(text, name, "exec")
     assert complaints(text) == []
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_text_of_others(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(OWN[name], encoding="utf-8")
+    assert complaints(fusegen.export(path)) == []
 
 
 @pytest.mark.parametrize(
