@@ -12,7 +12,7 @@ import pytest
 from fusegen.errors import SpecError
 from fusegen.explain.text import report
 from fusegen.ops.step import Step
-from fusegen.plan.load import plan_document, plan_file
+from fusegen.plan.load import plan_document, plan_file, planned_file
 from fusegen.plan.modules.plan import Plan
 from fusegen.plan.programs.contiguous_layout import AS_SUCH
 from fusegen.plan.sizes.bytes import positions_of, typical_symbols
@@ -181,7 +181,8 @@ def test_the_bias_in_front_of_batch_norm() -> None:
 def test_chains_that_can_be_written(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.yaml"
     path.write_text(EXPRESSIBLE[name].spec(name), encoding="utf-8")
-    assert plan_file(path).chain.spatial == EXPRESSIBLE[name].spatial
+    (region,) = planned_file(path).regions
+    assert region.plan.chain.spatial == region.spatial == EXPRESSIBLE[name].spatial
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -102,7 +102,8 @@ def module_of(plan: Plan) -> ModulePlan:
     spec, chain = plan.spec, plan.chain
     channels = spec.inputs[spec.running_input][1 if chain.spatial else -1], chain.channels
     places, results = tuple(range(len(spec.chain))), spec.outputs or (RESULT,)
-    region = PlannedRegion(spec.name, places, spec.chain, dict(spec.inputs), results, channels, plan=plan)
+    inputs = dict(spec.inputs)
+    region = PlannedRegion(spec.name, places, spec.chain, inputs, results, channels, spatial=chain.spatial, plan=plan)
     return ModulePlan(spec, (region,), results, spec.inputs, chain.spatial)
 
 
