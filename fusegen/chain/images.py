@@ -35,11 +35,16 @@ def spatial_of(spec: Any) -> int:
 
 
 def spatial_of_values(spec: Any) -> int:
-    """The same of a chain whose first convolution may be any step."""
+    """The same of a chain whose first convolution, or pooling of two dimensions or three, may be any step. Pooling of
+    one beside a linear layer is of features."""
     of_chain = spatial_of(spec)
     if of_chain or spec.is_region:
         return of_chain
-    return next((step.spatial for step in spec.chain if step is not None and step.anchor and step.spatial), 0)
+    rank = len(next(iter(spec.inputs.values()), None) or ())
+    for step in spec.chain:
+        if step is not None and step.spatial and (step.anchor or 1 < step.spatial == rank - 2):
+            return step.spatial
+    return 0
 
 
 def spatial_in_front(spec: Any) -> list[int]:
