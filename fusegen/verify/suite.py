@@ -324,9 +324,8 @@ class Suite:
     def _tails(self, mode: Mode) -> list[Comparison]:
         dtype, size = getattr(torch, mode.roles["activation"]), self._size()
         fused, original, _ = self._pair("tails", size, mode)
-        return tails.comparisons(
-            tails.sweep(fused, original, dtype, self.subject.device, size.channels, spatial), dtype
-        )
+        found = tails.sweep(fused, original, dtype, self.subject.device, size.channels, self.subject.plan.spatial)
+        return tails.comparisons(found, dtype)
 
     def _steps(self, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
         fused, original, inputs = self._pair("training", size, mode, precision)
