@@ -94,6 +94,15 @@ chain:
   - {op: linear, name: fc, out_features: classes}
   - {op: cross_entropy, target: target}
 """,
+    "pooled_loss": """\
+dims: {batch: 8, inside: 12, out: 24}
+arguments: {inside: {type: dim}, out: {type: dim}}
+inputs: {x: [batch, inside], target: [batch]}
+chain:
+  - {op: linear, name: fc, out_features: out}
+  - {op: avg_pool1d, name: pool, kernel_size: 4}
+  - {op: cross_entropy, target: target}
+""",
     "features": """\
 dims: {batch: 8, inside: 12, out: 24}
 arguments: {inside: {type: dim}, out: {type: dim}}

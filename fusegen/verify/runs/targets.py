@@ -3,7 +3,8 @@ from its first input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.chain.model import Chain
-from fusegen.ir.multiples import factors
+from fusegen.chain.shape import Role, Shape
+from fusegen.ir.axes import Dim
 from fusegen.plan.modules.module import ModulePlan
 
 Made = TypeVar("Made", bound=Callable[..., nn.Module])
@@ -66,49 +68,62 @@ def make_targets(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
     digits = (values > 0).long() * 2 ** torch.arange(values.shape[1], device=x.device)
     targets = digits.sum(1)
     ignored = targets % 7 == 3
-    if chain.spatial and x.dim() > chain.spatial + 2:
+    if plan.spatial and x.dim() != plan.spatial + 2:
         return targets  # whatever they are: the module refuses such an input
-    if chain.spatial:
-        positions = _positions(plan, module, x)
-        count = torch.arange(positions.numel(), device=x.device).view(1, *positions.shape)
-        targets, ignored = (each.view(-1, *[1] * positions.dim()) for each in (targets, ignored))
+    _, channels, *positions = _shape_in_front(plan, module, x)
+    if positions:
+        count = torch.arange(math.prod(positions), device=x.device).view(1, *positions)
+        targets, ignored = (each.view(-1, *[1] * len(positions)) for each in (targets, ignored))
         targets, ignored = targets + 5 * count, ignored | (count % 5 == 4)
-    return torch.where(ignored, chain.result.loss.ignored, targets % _channels(plan, module, x))
-
-
-def _channels(plan: ModulePlan, module: nn.Module, x: Tensor) -> int:
-    """Of the value at the end, which may be a part of the result of a layer, or of the first input."""
-    wanted = plan.regions[-1].channels[1]
-    for region in plan.regions:
-        step: Any = region.steps[0]
-        if step.anchor and not step.in_batches and region.channels[1] == wanted:
-            own = attrgetter(step.name if step.module else step.parameter)(module)
-            weight = own.weight if step.module else own
-            columns = step.op == "matmul" and not step.transposed
-            width = own.out_channels if step.spatial else weight.shape[1 if columns else 0]
-            return width // (region.plan.chain if region.plan else step).number_of_parts
-    at = 1 if plan.spatial else -1
-    (given, name), (number, other) = factors(next(iter(plan.spec.inputs.values()))[at]), factors(wanted)
-    if other is None:
-        return number
-    return x.shape[at] * number // given if name == other else x.shape[at]
+    return torch.where(ignored, chain.result.loss.ignored, targets % channels)
 
 
 @torch.no_grad()
-def _positions(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
-    """Of the shape of the positions of the value at the end, in images."""
-    known = {next(iter(plan.spec.inputs)): x[:1]}
-    value = x[:1]
-    for region in plan.regions:  # those that begin with another input have the positions of what they meet
+def _shape_in_front(plan: ModulePlan, module: nn.Module, x: Tensor) -> tuple[int, ...]:
+    """The sizes of the value that the loss is of, [batch, channels, *positions], for one image or row of x.
+
+    Of values whose region begins with another input than the first these are the sizes of what they meet.
+    """
+    first = next(iter(plan.spec.inputs))
+    last = (1, *x.shape[1:]) if plan.spatial else (1, x.shape[-1])
+    known = {first: last}
+    for region in plan.regions:
         layer: Any = region.steps[0]
-        value = known.get(next(iter(region.inputs)), value)
-        value = _behind(module, layer.name, value) if layer.spatial else value
-        known |= dict.fromkeys(region.results, value)
-    return value[0, 0]
+        shape = Shape.of(known.get(next(iter(region.inputs)), last), region.spatial)
+        if layer.spatial:
+            shape = Shape.of(_behind(module, layer, shape.sizes()), region.spatial)
+        elif layer.anchor and not layer.in_batches:
+            shape = shape.with_channels(_width(module, layer))
+        elif region.is_called:
+            shape = layer.shape_behind(shape, _Numbers()) or shape
+        last = tuple([size for size in shape.sizes() if isinstance(size, int)])
+        parts = math.prod([step.number_of_parts for step in region.steps])
+        if parts > 1:
+            last = (last[0], last[1] // parts, *last[2:])
+        known |= dict.fromkeys(region.results, last)
+    return last
 
 
-def _behind(module: nn.Module, name: str, x: Tensor) -> Tensor:
-    """What a convolution or pooling makes of images of such positions."""
-    layer: Any = module.get_submodule(name)
-    like = getattr(layer, "weight", x)
-    return layer(like.new_zeros((1, getattr(layer, "in_channels", 1), *x.shape[2:])))
+class _Numbers:
+    """The sizes of a call, which are numbers."""
+
+    def number(self, size: Dim) -> int | None:
+        return size if isinstance(size, int) else None
+
+    def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
+        return size
+
+
+def _width(module: nn.Module, layer: Any) -> int:
+    """The channels of what a linear layer or a product with a weight makes."""
+    own = attrgetter(layer.name if layer.module else layer.parameter)(module)
+    weight = own.weight if layer.module else own
+    return weight.shape[1 if layer.op == "matmul" and not layer.transposed else 0]
+
+
+def _behind(module: nn.Module, step: Any, sizes: Sequence[Any]) -> tuple[int, ...]:
+    """The sizes of what a convolution or pooling makes of such a value."""
+    layer: Any = module.get_submodule(step.name)
+    like = getattr(layer, "weight", None)
+    given = torch.zeros((1, *sizes[1:])) if like is None else like.new_zeros((1, *sizes[1:]))
+    return tuple(layer(given).shape)
