@@ -90,7 +90,7 @@ PARTS = {"chunk": "count", "split.Tensor": "size", "split_with_sizes": "sizes"}
 SAME_ELEMENTS = frozenset(
     """
     view reshape flatten unflatten unsqueeze squeeze view_as reshape_as _unsafe_view expand expand_as broadcast_to
-    contiguous clone alias slice
+    contiguous clone alias slice select
     """.split()
 )
 # Those of them that repeat a dimension of one element: such a value broadcasts wherever it is used.

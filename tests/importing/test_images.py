@@ -31,8 +31,6 @@ def test_a_sequence() -> None:
 @pytest.mark.parametrize(
     ("made", "lines", "message"),
     [
-        ("self.gn = nn.GroupNorm(2, c)", "return self.gn(self.bn(x))", "group_norm over positions"),
-        ("", "return self.bn(x).softmax(-1)", "softmax over other dimensions"),
         ("self.p = nn.Parameter(torch.ones(7, 5))", "return self.bn(x) + self.p", "'p' varies over positions"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from fusegen.importing.reading.shapes import is_exchanged
+from fusegen.importing.reading.values import CHANNELS
 from fusegen.importing.steps.chain import ARITHMETIC, MODELS, StepDraft
 from fusegen.importing.traces.arguments import Arguments
 
@@ -57,6 +58,9 @@ def facts_of_part(draft: StepDraft, tensors: dict[str, Any], parts: dict[str, An
     if name is None or op in ARITHMETIC:
         return []
     held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
+    over = draft.value.keys.get("normalized_shape", (CHANNELS,))
+    if over[-1] != CHANNELS:  # positions, and the channels in front of them if it has these
+        return [f"{each}[0]" for each in held or [f"{name}.normalized_shape"] if over[0] == CHANNELS]
     if not held and op in _BARE and name in parts:
         last = len(parts[name].normalized_shape) - 1 if _BARE[op] == "normalized_shape" else None
         return [f"{name}.{_BARE[op]}" + ("" if last is None else f"[{last}]")]

@@ -18,6 +18,8 @@ def input_shapes(inputs: Mapping[str, tuple[Any, ...]], sizes: Sizes) -> dict[st
     for name, given in inputs.items():
         if name == first:
             found[name] = [*sizes.leading, sizes.of_input(name), *sizes.positions]
+        elif sizes.spatial and name in sizes.targets:
+            found[name] = [sizes.rows]
         elif sizes.spatial:
             found[name] = [sizes.rows, sizes.of_input(name), *sizes.positions_of(name)]
         elif sizes.spread:

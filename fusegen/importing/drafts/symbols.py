@@ -7,7 +7,7 @@ from typing import Any
 from fusegen.importing.drafts.facts import facts_of_rows, facts_of_trailing
 from fusegen.importing.drafts.widths import Width, Widths
 from fusegen.importing.reading.shapes import first_layout, leaf_layout
-from fusegen.importing.reading.values import CHANNELS, UNKNOWN, Layout
+from fusegen.importing.reading.values import CHANNELS, SIZES, UNKNOWN, Layout
 from fusegen.importing.steps.chain import StepDraft
 from fusegen.importing.traces.arguments import Arguments
 from fusegen.importing.traces.source_locations import refusal
@@ -38,8 +38,10 @@ class Sizes:
         self.taken |= {part for draft in drafts for part in draft.data.get("parts", ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         self.spatial = arguments.positions.spatial if arguments.positions else 0
-        self.over_channels = self.spatial > 0 and any(draft.data["op"] in ("linear", "matmul") for draft in drafts)
-        self.trailing = max(len(draft.data.get("normalized_shape", (0,))) for draft in drafts)
+        layers = [draft for draft in drafts if draft.data["op"] in ("linear", "matmul")]
+        self.over_channels = any(draft.value.positions for draft in layers)
+        several = [draft.data.get("normalized_shape", (0,)) for draft in drafts if not self.spatial]
+        self.trailing = max(map(len, several), default=1)
         self._first, first = next(iter(inputs.items()))
         of_first = first_layout(len(first), self.spatial)
         self.labels = {name: leaf_layout(each, of_first, first) for name, each in inputs.items()}
@@ -54,7 +56,7 @@ class Sizes:
         self._known: dict[int, Size] = {}
         self._positions: dict[tuple[int, int], str] = {}
         if self.spatial:
-            _check_free(trace, drafts, first)
+            _check_free(trace, drafts, first, self.spatial)
             self.leading = [self._free("batch", self._shapes[self._first][0])]
         elif self.spread:
             self.leading = self._several(trace, drafts, first)
@@ -101,8 +103,19 @@ class Sizes:
 
     def trailing_of(self, draft: StepDraft) -> list[Size]:
         """The dimensions that a norm over several is over."""
-        count = len(draft.value.keys["normalized_shape"]) - 1
+        over = draft.value.keys["normalized_shape"]
+        if draft.value.positions:
+            return self._normalized(draft, over)
+        count = len(over) - 1
         return [*self.leading[len(self.leading) - count :], self.behind(draft)]
+
+    def _normalized(self, draft: StepDraft, over: Layout) -> list[Size]:
+        """The dimensions that a norm over positions is over."""
+        name = draft.data["name"]
+        given, fact = draft.value.keys[SIZES], f"{name}.weight" if draft.data["affine"] else f"{name}.normalized_shape"
+        known = [self.arguments.sizes([f"{fact}[{at}]"]) for at in range(len(over))]
+        sizes = [self._symbol(symbol, size) for symbol, size in zip(known, given, strict=True)]
+        return [self.behind(draft), *sizes[1:]] if over[0] == CHANNELS else sizes
 
     def positions_of(self, name: str) -> list[Size]:
         """The positions of an input of images. Those that convolutions make of the first one's have symbols, too: one
@@ -167,11 +180,14 @@ def _is_partial(labels: Layout, rank: int) -> bool:
     return 0 < len(known) < rank
 
 
-def _check_free(trace: Trace, drafts: list[StepDraft], first: tuple[Any, ...]) -> None:
-    """Refuses what ties batch or positions to a number. first: the sizes of the first input in the trace."""
+def _check_free(trace: Trace, drafts: list[StepDraft], first: tuple[Any, ...], spatial: int) -> None:
+    """Refuses what ties batch or positions to a number, but for norms over positions. first: the sizes of the first
+    input in the trace."""
     for draft in drafts:
         _check_positions(draft)
-    if any(isinstance(size, int) for index, size in enumerate(first) if index != 1):
+    known = {CHANNELS, *(label for draft in drafts for label in draft.value.keys.get("normalized_shape", ()))}
+    labels = first_layout(len(first), spatial)
+    if any(isinstance(size, int) and label not in known for label, size in zip(labels, first, strict=True)):
         message = "the module works for one batch, or one number of positions, alone"
         raise refusal("FG705", message, forward_of(trace.module), "both have any size in a chain")
 

@@ -13,15 +13,17 @@ from torch import nn
 
 from fusegen.aten.table import CONVOLUTIONS
 from fusegen.importing.drafts.facts import facts_of_part
-from fusegen.importing.reading.values import CHANNELS, Value, walk
+from fusegen.importing.reading.values import CHANNELS, MADE, Value, walk
 from fusegen.importing.steps.chain import ARITHMETIC, MODELS, StepDraft
 from fusegen.importing.traces.arguments import Arguments
+from fusegen.importing.traces.source_locations import refusal
 
 
 @dataclass(eq=False)
 class Width:
     """Channels of values. facts: sizes of the module that are these. count, part: it has so many equal parts. owner: of
-    the layer whose result they are. wanted: what to call them where no argument does."""
+    the layer whose result they are. made: whether a step makes them of others, as no argument says. wanted: what to
+    call them where no argument does."""
 
     size: int
     facts: list[str] = field(default_factory=list)
@@ -29,6 +31,7 @@ class Width:
     part: Width | None = None
     same: Width | None = None
     owner: str = ""
+    made: bool = False
     wanted: str = "channels"
 
     @property
@@ -72,12 +75,19 @@ class Widths:
             self._divide(before, len(draft.data["parts"]))
             return
         op = draft.data["op"]
+        if before.root.made and (MODELS[op].tensors or op == "matmul"):
+            message = f"{op} of {before.root.size} channels, which follow from other sizes"
+            hint = "a layer or norm has the channels of an input, or of the result of a layer"
+            raise refusal("FG707", message, draft.place, hint)
         if op == "bmm":
             behind = self._product(draft, before)
         elif op in CONVOLUTIONS:
             behind = self._convolution(draft, before)
         elif op in ("linear", "matmul"):
             behind = self._layer(draft, before)
+        elif MADE in value.keys:
+            behind = Width(value.keys[MADE], made=True)
+            self._all.append(behind)
         elif MODELS[op].divides:
             behind = self._divide(before, 2)
         else:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import fx
 from torch.nn.modules.conv import _ConvNd
 
 from fusegen.aten import table as aten
-from fusegen.aten.nodes import shape
 from fusegen.importing.reading.parts import Parts
+from fusegen.importing.reading.shapes import first_layout
 from fusegen.importing.reading.values import CHANNELS, Number, Value
 from fusegen.importing.traces.source_locations import refusal
 
@@ -28,7 +27,7 @@ class Convolutions(Parts):
         if path is None:
             message = f"{op} of tensors that no nn.{kind} holds"
             raise refusal("FG706", message, self.trace.place(node), f"use an nn.{kind}, so that the state_dict stays")
-        if x.layout != self._layout or len(x.layout) != int(op[-2]) + 2:
+        if not self._is_image(x.layout) or len(x.layout) != int(op[-2]) + 2:
             raise refusal("FG707", f"{op} of a value that lies otherwise", self.trace.place(node), _FORM)
         part: Any = self.trace.module.get_submodule(path)
         for key, value in _given(node).items():
@@ -45,7 +44,8 @@ class Convolutions(Parts):
             keys["output_padding"] = self._entries(path, part, "output_padding")
         else:
             keys["padding_mode"] = part.padding_mode
-        return self._make(node, op, (x,), keys, path, layout=self._layout)
+        layout = first_layout(len(x.layout), int(op[-2])) if None in x.layout else x.layout
+        return self._make(node, op, (x,), keys, path, layout=layout)
 
     def _entries(self, path: str, part: Any, key: str) -> Any:
         """An option as it is written: one number where it is the same in all dimensions of positions."""
@@ -54,15 +54,6 @@ class Convolutions(Parts):
             return value
         found = tuple(Number(each, self.arguments.option(path, f"{key}[{at}]")) for at, each in enumerate(value))
         return found[0] if len(set(found)) == 1 else found
-
-    def _permuted(self, node: fx.Node) -> Value:
-        """A value with its dimensions in another order: layers over the channels take these as the last one."""
-        x, rank = self._operand(node, 0), len(shape(self._node(node, 0)))
-        self._source[node] = self._node(node, 0)
-        numbered = torch.empty(tuple(range(rank)), device="meta")  # whose sizes say which dimension is which
-        order = node.target(numbered, *node.args[1:], **node.kwargs).shape  # type: ignore[operator]
-        layout = tuple(x.layout[dim] for dim in order)
-        return self.values.make(x.op, x.operands, x.keys, x.name, layout, x.place)
 
     def _is_padding(self, node: fx.Node, name: str) -> bool:
         """Whether the operator is how a convolution repeats or reflects the edges of its input."""

@@ -104,6 +104,8 @@ def _normalized(value: Value) -> Parts | None:
     norm = least.operands[0]
     if not isinstance(norm, Value) or norm.op != "norm" or norm.operands[0] is not x or x.layout != value.layout:
         return None
+    if len(norm.reduced) > 1:
+        return None
     keys = {key: each for key, each in norm.keys.items() if key != "keepdim"}
     return "normalize", (x,), {**keys, "eps": least.keys["min"]}
 

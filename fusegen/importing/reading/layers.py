@@ -7,9 +7,8 @@ from typing import Any
 from torch import fx, nn
 
 from fusegen.aten import table as aten
-from fusegen.importing.reading.values import CHANNELS, Layout, Number, Value
+from fusegen.importing.reading.values import CHANNELS, SIZES, Layout, Number, Value
 from fusegen.importing.traces.arguments import Arguments
-from fusegen.importing.traces.positions import Positions
 from fusegen.importing.traces.source_locations import refusal
 from fusegen.importing.traces.trace import Trace
 
@@ -56,14 +55,17 @@ class Layers:
     ) -> tuple[str, dict[str, Any], list[fx.Node]]:
         """The submodule's name, the step's keys, and the tensors that a norm without a submodule is multiplied by and
         moved by. first: what the dimensions of the first input are."""
-        self._check_channels(node, op, x, first, arguments.positions)
+        is_image = arguments.positions is not None and len(x.layout) > 2 and None not in x.layout
+        self._check_channels(node, op, x, first, is_image)
         path = self.owner(node, op)
         if path is None:
             return "", *self._functional(node, op, x, arguments)
         part: Any = self.part(path)
         keys: dict[str, Any] = {}
         if op == "instance_norm":
-            keys = {key: Number(getattr(part, key), arguments.of_attribute(path, key)) for key in ("eps", "momentum")}
+            keys = {"eps": Number(part.eps, arguments.of_attribute(path, "eps")), **_momentum(part, path, arguments)}
+            keys |= {"affine": part.affine, "track_running_stats": part.track_running_stats} if is_image else {}
+            self._check_mode(node, path, node.args[5])
             return path, keys, []
         if op == "linear":
             return path, {"out_features": CHANNELS, "bias": part.bias is not None}, []
@@ -78,13 +80,17 @@ class Layers:
             keys["bias"] = part.bias is not None
         keys |= _several(node, op, x)
         if op == "batch_norm":
-            momentum = part.momentum
-            keys["momentum"] = None if momentum is None else Number(momentum, arguments.of_attribute(path, "momentum"))
+            keys |= _momentum(part, path, arguments)
             keys["track_running_stats"] = part.running_mean is not None
-            if bool(node.args[5]) != (self.trace.training or part.running_mean is None):
-                hint = "the chain's batch norm follows the module's train() and eval()"
-                raise refusal("FG709", f"the batch norm '{path}' has a mode of its own", self.trace.place(node), hint)
+            self._check_mode(node, path, node.args[5])
         return path, keys, []
+
+    def _check_mode(self, node: fx.Node, path: str, by_batch: Any) -> None:
+        """A norm has the statistics of the batch in training, and where it has no others."""
+        part: Any = self.part(path)
+        if bool(by_batch) != (self.trace.training or part.running_mean is None):
+            hint = "the chain's norm follows the module's train() and eval()"
+            raise refusal("FG709", f"the norm '{path}' has a mode of its own", self.trace.place(node), hint)
 
     def _functional(
         self, node: fx.Node, op: str, x: Value, arguments: Arguments
@@ -104,30 +110,38 @@ class Layers:
         if op == "group_norm":
             groups: Any = node.args[1]
             keys["num_groups"] = Number(groups, arguments.of_number(self.trace, node, 1, "num_groups", groups))
-        return keys, [each for each in (weight, bias) if isinstance(each, fx.Node)]
+        tensors = [each for each in (weight, bias) if isinstance(each, fx.Node)]
+        if tensors and x.layout[-1:] != (CHANNELS,):
+            kind = aten.MODULES[op][0]
+            message = f"{op} over positions with tensors that no nn.{kind} holds"
+            raise refusal("FG706", message, self.trace.place(node), f"use an nn.{kind}, so that the state_dict stays")
+        return keys, tensors
 
-    def _check_channels(self, node: fx.Node, op: str, x: Value, first: Layout, positions: Positions | None) -> None:
+    def _check_channels(self, node: fx.Node, op: str, x: Value, first: Layout, is_image: bool) -> None:
         """A norm has to be one over what the chain's is, and a layer over the channels."""
         where = self.trace.place(node)
-        of_images = positions is not None or (op == "group_norm" and any(x.layout[2:]))
-        if of_images and op in ("group_norm", "instance_norm"):
-            raise refusal("FG707", f"{op} over positions", where, "kernels take no sums over positions")
-        if op == "instance_norm":
+        given: Any = node.args[1] if op in ("layer_norm", "rms_norm") else ()
+        if op == "instance_norm" and not is_image:
             self._check_of_row(node, x)
             return
-        if op in ("batch_norm", "group_norm", "prelu"):
-            fits = x.layout[:2] == ("0", CHANNELS) and (None not in x.layout if positions else not any(x.layout[2:]))
-            one = op == "prelu" and positions is None and node.args[1].meta["val"].numel() == 1  # type: ignore[union-attr]
+        count = len(given) or 1
+        if op in ("batch_norm", "group_norm", "instance_norm", "prelu"):
+            fits = x.layout[:2] == ("0", CHANNELS) and (is_image or not any(x.layout[2:]))
+            one = op == "prelu" and not is_image and node.args[1].meta["val"].numel() == 1  # type: ignore[union-attr]
             fits = fits or one
         else:
-            fits = x.layout[-1:] == (CHANNELS,)
+            over_positions = is_image and op != "linear" and x.layout[:2] == ("0", CHANNELS) and count < len(x.layout)
+            fits = x.layout[-1:] == (CHANNELS,) or over_positions
         if not fits:
-            if positions is None:
+            if not is_image:
                 raise refusal("FG707", f"{op} over other dimensions than the channels", where)
             hint = "the channels are dimension 1: permute these to the end in front of it, and back behind"
             raise refusal("FG707", f"{op} over positions", where, hint)
-        count = len(node.args[1]) if op in ("layer_norm", "rms_norm") else 1  # type: ignore[arg-type]
-        if count > 1 and (positions is not None or x.layout[-count:] != first[-count:] or count >= len(first)):
+        if is_image and not all(isinstance(size, int) for size in given):
+            hint = "an instance or group norm is over any number of positions"
+            raise refusal("FG707", f"{op} over sizes that change", where, hint)
+        is_several = count > 1 and x.layout[-1:] == (CHANNELS,)
+        if is_several and (is_image or x.layout[-count:] != first[-count:] or count >= len(first)):
             hint = "it may be over the last dimensions of the first input, but for one or more of rows"
             raise refusal("FG707", f"{op} over the last {count} dimensions", where, hint)
 
@@ -149,6 +163,14 @@ class Layers:
 
 
 def _several(node: fx.Node, op: str, x: Value) -> dict[str, Any]:
-    """What a norm over several dimensions says of these."""
-    count = len(node.args[1]) if op in ("layer_norm", "rms_norm") else 1  # type: ignore[arg-type]
-    return {"normalized_shape": x.layout[-count:]} if count > 1 else {}
+    """What a norm over several dimensions, or over positions, says of these."""
+    given: Any = node.args[1] if op in ("layer_norm", "rms_norm") else ()
+    if len(given) < 2 and x.layout[-1:] == (CHANNELS,):
+        return {}
+    over = x.layout[len(x.layout) - len(given) :]
+    return {"normalized_shape": over, **({} if over[-1] == CHANNELS else {SIZES: tuple(given)})} if given else {}
+
+
+def _momentum(part: Any, path: str, arguments: Arguments) -> dict[str, Number | None]:
+    momentum = part.momentum
+    return {"momentum": None if momentum is None else Number(momentum, arguments.of_attribute(path, "momentum"))}

@@ -55,7 +55,7 @@ class MasksAndLosses(Operands):
             raise refusal("FG703", "cross_entropy with another target", where, hint)
         if self._argument(node, 2, "weight") is not None:
             raise refusal("FG703", "cross_entropy with weights of classes", where, "a chain has all weights at 1")
-        if x.layout != self._layout or self._rank != 2:
+        if x.layout != ("0", CHANNELS):
             raise refusal("FG707", "cross_entropy of more than two dimensions", where, FLATTEN)
         reduction, ignored, smoothing = (self._argument(node, at, "") for at in (3, 4, 5))
         keys = {
@@ -64,5 +64,5 @@ class MasksAndLosses(Operands):
             "ignore_index": -100 if ignored is None else ignored,
             "label_smoothing": float(smoothing or 0.0),
         }
-        layout = self._layout[:1] if keys["reduction"] == "none" else ()
+        layout = x.layout[:1] if keys["reduction"] == "none" else ()
         return self._make(node, "cross_entropy", (x, target), keys, layout=layout)

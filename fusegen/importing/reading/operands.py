@@ -11,8 +11,8 @@ from torch import Tensor, fx
 from fusegen.aten import table as aten
 from fusegen.aten.nodes import argument, shape
 from fusegen.importing.reading.layers import Layers
-from fusegen.importing.reading.shapes import first_layout, leaf_layout
-from fusegen.importing.reading.values import Layout, Number, Value, Values
+from fusegen.importing.reading.shapes import first_layout, in_order, is_in_order, leaf_layout
+from fusegen.importing.reading.values import CHANNELS, POSITIONS, Layout, Number, Value, Values
 from fusegen.importing.traces.arguments import Arguments
 from fusegen.importing.traces.source_locations import SourceLine, refusal
 from fusegen.importing.traces.trace import Leaf, Trace
@@ -39,6 +39,7 @@ class Operands:
         self._rank = 0
         self._spatial = arguments.positions.spatial if arguments.positions else 0  # dimensions behind the channels
         self._layout: Layout = ()  # of the first input
+        self._together: dict[str, tuple[Any, ...]] = {}  # the positions of which views make one dimension, by its size
         self._dtype: torch.dtype | None = None  # of the first input
 
     def _leaf(self, node: fx.Node, leaf: Leaf) -> Value | None:
@@ -55,7 +56,8 @@ class Operands:
                     )
                     raise refusal("FG701", message, None, hint)
             self._inputs.append(leaf.name)
-            layout = leaf_layout(sizes, self._layout, self._first)
+            of_rows = self._spatial > 0 and len(sizes) <= 2
+            layout = leaf_layout(sizes, self._layout[: len(sizes)] if of_rows else self._layout, self._first)
             kind = KINDS.get(node.meta["val"].dtype)
             return self.values.make("input", (), {"kind": kind} if kind else {}, leaf.name, layout)
         if leaf.kind == "parameter":
@@ -83,6 +85,17 @@ class Operands:
     def _form(self) -> str:
         """The shape of the values of the chain, in words."""
         return "[batch, channels, positions]" if self._spatial else "[rows, channels]"
+
+    def _in_order(self, layout: Layout) -> Layout:
+        """The layout of a value of images as its op has it, whatever it is viewed as."""
+        positions = self._layout[2:]
+        each = [(label,) if label != POSITIONS else positions for label in layout]
+        return in_order(tuple(label for labels in each for label in labels))
+
+    def _is_image(self, layout: Layout) -> bool:
+        """Whether a value has the batch, the channels and dimensions of positions, in this order."""
+        is_whole = layout[:2] == ("0", CHANNELS) and len(layout) > 2 and POSITIONS not in layout
+        return self._spatial > 0 and is_whole and is_in_order(layout)
 
     def _root(self, node: fx.Node) -> fx.Node:
         while node in self._source:

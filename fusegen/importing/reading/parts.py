@@ -18,8 +18,8 @@ class Parts(Operands):
     def _parts(self, node: fx.Node, given: str) -> Value:
         """What is divided, of which the next nodes take a part each. given: `count`, `size` of a part or `sizes`."""
         x, sizes = self._operand(node, 0), shape(self._node(node, 0))
-        width = sizes[1] if self._spatial else sizes[-1]
         number, (dim,) = self._argument(node, 1, ""), aten.dimensions(node.target, node.args, node.kwargs) or [0]
+        width = sizes[dim]
         if given == "sizes" and len(set(number)) > 1:
             raise self._lacking(node, "split_with_sizes")
         number = len(number) if given == "sizes" else number

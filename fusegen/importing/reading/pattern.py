@@ -85,7 +85,10 @@ def _match_call(pattern: Call, value: Value, known: Bindings, forms: Forms) -> I
 
 
 def _same_keys(pattern: Call, value: Value) -> bool:
+    """Of what is over dimensions, those over the channels alone."""
     wanted = {**_DEFAULTS.get(pattern.op, {}), **dict(pattern.keys)}
+    if value.keys.get("dim", -1) not in (-1, 1):
+        return False
     for key, found in value.keys.items():
         expected = wanted.get(key)
         if not isinstance(found, Number):

@@ -7,12 +7,13 @@ from typing import Any
 from torch import fx
 
 from fusegen.aten import table as aten
+from fusegen.aten.nodes import known, shape
 from fusegen.importing.reading.parts import Parts
-from fusegen.importing.reading.values import Number, Value
+from fusegen.importing.reading.values import CHANNELS, MADE, Number, Value
 from fusegen.importing.traces.convolution_runs import dimensions_of
 from fusegen.importing.traces.source_locations import refusal
 
-_FORM = "pooling takes [batch, channels, positions]"
+_FORM = "pooling takes [batch, channels, positions], or the features of [rows, features]"
 _SIZES = ("kernel_size", "stride", "padding", "dilation", "output_size")
 
 
@@ -21,7 +22,8 @@ class Pools(Parts):
 
     def _pooled(self, node: fx.Node, op: str) -> Value:
         x = self._operand(node, 0)
-        if x.layout != self._layout or len(x.layout) != int(op[-2]) + 2:
+        of_rows = op[-2] == "1" and x.layout[-1:] == (CHANNELS,) and "0" in x.layout
+        if not of_rows and (not self._is_image(x.layout) or len(x.layout) != int(op[-2]) + 2):
             raise refusal("FG707", f"{op} of a value that lies otherwise", self.trace.place(node), _FORM)
         path = self.trace.path(node)
         part: Any = self.owners.part(path)
@@ -40,7 +42,8 @@ class Pools(Parts):
         if keys.get("stride") == keys.get("kernel_size"):
             keys.pop("stride", None)
         keys = {key: value for key, value in keys.items() if not _is_default(key, value)}
-        return self._make(node, op, (x,), keys, path if is_layer else "", layout=self._layout)
+        keys |= {MADE: known(shape(node)[-1])} if of_rows else {}
+        return self._make(node, op, (x,), keys, path if is_layer else "", layout=x.layout)
 
     def _written(self, path: str, part: Any, key: str, given: Any) -> Any:
         """An option as it is written: one number where it is the same in all dimensions of positions.

@@ -12,12 +12,12 @@ from fusegen.aten import table as aten
 from fusegen.aten.nodes import shape
 from fusegen.importing.reading.convolutions import Convolutions
 from fusegen.importing.reading.dropouts import Dropouts
-from fusegen.importing.reading.masks_and_losses import FLATTEN, MasksAndLosses
+from fusegen.importing.reading.masks_and_losses import MasksAndLosses
 from fusegen.importing.reading.pooling import Pools
 from fusegen.importing.reading.products import OF_INPUTS, Products
 from fusegen.importing.reading.reductions import Reductions
 from fusegen.importing.reading.results import Results
-from fusegen.importing.reading.shapes import broadcast, merged, viewed, widened
+from fusegen.importing.reading.shapes import broadcast, widened
 from fusegen.importing.reading.values import Layout, Number, Value, walk
 from fusegen.importing.traces.source_locations import refusal
 from fusegen.importing.traces.trace import forward_of
@@ -216,27 +216,7 @@ class Reader(Convolutions, Pools, Products, Reductions, Dropouts, MasksAndLosses
             return Number(filling)
         return self._number(node, filling, "", node.args[filling])
 
-    # Views, casts, and changes in place
-
-    def _view(self, node: fx.Node, name: str) -> Value | Number:
-        found = self._either(node, 0)
-        if name not in aten.COPIES:
-            self._source[node] = self._node(node, 0)
-        if isinstance(found, Number):
-            return found
-        sizes = shape(node)
-        if node.meta["val"].dtype != self._node(node, 0).meta["val"].dtype:
-            raise self._lacking(node, "to")
-        if name == "slice" and sizes != shape(self._node(node, 0)):
-            raise self._lacking(node, "narrow")
-        before = shape(self._node(node, 0))
-        layout = viewed(found.layout, before, sizes, expands=found.op == "parameter" or name in aten.EXPANSIONS)
-        layout = layout or (None if self._spatial else merged(found.layout, before, sizes, self._first))
-        if layout is None and found.keys.get("kind") == "target":
-            raise refusal("FG707", "a target is viewed in another shape", self.trace.place(node), FLATTEN)
-        if layout is None:
-            raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
-        return self.values.make(found.op, found.operands, found.keys, found.name, layout, found.place)
+    # Casts, and changes in place
 
     def _cast(self, node: fx.Node) -> Value | Number:
         """What changes nothing, or what kernels do as well: they compute in float32."""

@@ -9,8 +9,8 @@ from torch import fx
 from fusegen.aten import table as aten
 from fusegen.aten.nodes import shape
 from fusegen.importing.reading.operands import Operands
-from fusegen.importing.reading.shapes import is_reducible, reduced
-from fusegen.importing.reading.values import Number, Value
+from fusegen.importing.reading.shapes import is_in_order, is_reducible, reduced
+from fusegen.importing.reading.values import CHANNELS, POSITIONS, Number, Value
 from fusegen.importing.traces.source_locations import refusal
 
 
@@ -20,9 +20,9 @@ class Reductions(Operands):
     def _over_channels(self, node: fx.Node, op: str, same: bool) -> Value:
         x = self._operand(node, 0)
         dims, sizes = aten.dimensions(node.target, node.args, node.kwargs) or [], shape(self._node(node, 0))
-        if op == "mean" and self._is_of_positions(node, x, dims):
-            op = f"adaptive_avg_pool{self._spatial}d"
-            return self._make(node, op, (x,), {"output_size": Number(1)}, layout=self._layout)
+        positions = self._dims_of_positions(x, dims)
+        if positions is not None:
+            return self._over_positions(node, op, x, positions, same)
         if len(dims) != 1 or not isinstance(dims[0], int) or not is_reducible(x.layout, dims[0], sizes):
             hint = f"a chain reduces over the channels, {'dimension 1' if self._spatial else 'the last dimension'}"
             raise refusal(
@@ -32,19 +32,58 @@ class Reductions(Operands):
         keys: dict[str, Any] = {"dim": 1} if self._spatial or (dims[0] >= 0 and matrix) else {}
         if same:
             return self._make(node, op, (x,), keys, layout=x.layout)
-        if op in ("var", "std"):
-            keys["correction"] = self._correction(node, op)
-        if op == "norm":
-            keys["p"] = self._order(node)
-        keep = bool(self._argument(node, 3 if op in ("var", "std", "norm") else 2, "keepdim"))
-        return self._make(node, op, (x,), {"keepdim": True, **keys}, layout=reduced(x.layout, dims[0], keep))
+        keys |= self._options(node, op)
+        layout = reduced(x.layout, dims[0], self._keeps(node, op))
+        return self._make(node, op, (x,), {"keepdim": True, **keys}, layout=layout)
 
-    def _is_of_positions(self, node: fx.Node, x: Value, dims: list[Any]) -> bool:
-        """Whether a mean is over all positions, and leaves one in their place."""
-        rank = len(shape(self._node(node, 0)))
-        found = {dim % rank for dim in dims if isinstance(dim, int)}
-        keeps = bool(self._argument(node, 2, "keepdim"))
-        return x.layout == self._layout and self._spatial > 0 and keeps and found == {*range(2, rank)}
+    def _dims_of_positions(self, x: Value, dims: list[Any]) -> list[int] | None:
+        """The dimensions of a value of images that are reduced, in its own order, if one is of positions."""
+        if not self._spatial or not dims or any(not isinstance(dim, int) for dim in dims):
+            return None
+        labels = [x.layout[dim] for dim in dims]
+        own = self._in_order(x.layout)
+        labels = [each for label in labels for each in (self._layout[2:] if label == POSITIONS else (label,))]
+        if is_in_order(x.layout) and x.layout[1:2] in ((CHANNELS,), (None,)) and POSITIONS not in x.layout:
+            found = [dim % len(x.layout) for dim in dims]  # of which one of one element has no label
+        else:
+            found = [own.index(label) for label in labels if label in own and CHANNELS in own]
+        fits = len({*found}) == len(labels) and 0 not in found and max(found) > 1
+        return sorted(found) if fits else None
+
+    def _over_positions(self, node: fx.Node, op: str, x: Value, dims: list[int], same: bool) -> Value:
+        """What is over positions, and maybe over the channels too. Of softmax over several dimensions, which are one in
+        a view, a chain has the parts."""
+        if len(dims) > 1 and op in ("max", "min"):
+            hint = f"a chain has a{op} over several, whose gradient all of them share"
+            raise refusal("FG703", f"{op} over several dimensions", self.trace.place(node), hint)
+        keys: dict[str, Any] = {"dim": dims[0] if len(dims) == 1 else tuple(dims)}
+        if same and len(dims) > 1:
+            total = self._make(node, "logsumexp", (x,), {"keepdim": True, **keys}, layout=x.layout)
+            logarithm = self._make(node, "sub", (x, total), layout=x.layout)
+            return logarithm if op == "log_softmax" else self._make(node, "exp", (logarithm,), layout=x.layout)
+        if same:
+            return self._make(node, op, (x,), keys, layout=x.layout)
+        keeps, options = self._keeps(node, op), self._options(node, op)
+        given = {dim % len(x.layout) for dim in aten.dimensions(node.target, node.args, node.kwargs) or []}
+        if dims[0] == 1 and not keeps and "correction" not in options:  # rows have kernels for the channels
+            left = tuple(label for dim, label in enumerate(x.layout) if dim not in given or label == CHANNELS)
+            behind: Any = dims[1] if len(dims) == 2 else tuple(dims[1:])
+            x = self._make(node, op, (x,), {"keepdim": False, "dim": behind, **options}, layout=left)
+            layout = tuple(label for label in left if label != CHANNELS)
+            return self._make(node, op, (x,), {"keepdim": True, "dim": 1, **options}, layout=layout)
+        kept = [None if label == CHANNELS and dim in given else label for dim, label in enumerate(x.layout)]
+        layout = tuple(label for dim, label in enumerate(kept) if keeps or dim not in given)
+        keys = {"keepdim": keeps or 1 in dims, **keys, **options}
+        return self._make(node, op, (x,), keys, layout=layout)
+
+    def _keeps(self, node: fx.Node, op: str) -> bool:
+        return bool(self._argument(node, 3 if op in ("var", "std", "norm") else 2, "keepdim"))
+
+    def _options(self, node: fx.Node, op: str) -> dict[str, Number]:
+        """What a reduction has besides dimensions."""
+        if op in ("var", "std"):
+            return {"correction": self._correction(node, op)}
+        return {"p": self._order(node)} if op == "norm" else {}
 
     def _correction(self, node: fx.Node, op: str) -> Number:
         """What a variance is divided by, less than the number of channels."""

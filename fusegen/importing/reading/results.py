@@ -5,13 +5,13 @@ from __future__ import annotations
 from torch import fx
 
 from fusegen.aten.nodes import shape
-from fusegen.importing.reading.operands import Operands
-from fusegen.importing.reading.shapes import is_exchanged, is_one, shown
-from fusegen.importing.reading.values import CHANNELS, ROWS, Layout, Number, Value, replaced
+from fusegen.importing.reading.shapes import is_exchanged, is_in_order, is_one, shown
+from fusegen.importing.reading.values import CHANNELS, POSITIONS, ROWS, UNKNOWN, VIEW, Layout, Number, Value, replaced
+from fusegen.importing.reading.views import Views
 from fusegen.importing.traces.source_locations import refusal
 
 
-class Results(Operands):
+class Results(Views):
     """Checks results, and leaves views out."""
 
     def _result(self, node: fx.Node) -> Value:
@@ -28,34 +28,52 @@ class Results(Operands):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
         if found.op != "cross_entropy" and node.meta["val"].dtype != self._dtype:
             raise self._lacking(node, "to")
-        at = self._layout.index(CHANNELS)
-        before, after = self._layout[:at], self._layout[at + 1 :]
-        wrong = found.layout not in (self._layout, (*before, None, *after), (*before, *after))
-        wrong = wrong and found.op != "cross_entropy" and not is_exchanged(found.layout)
-        if wrong or (found.layout == (*before, None, *after) and not is_one(shape(node)[at])):
+        if found.op != "cross_entropy" and not is_exchanged(found.layout) and not self._is_result(node, found.layout):
             message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
             hint = f"the result of a chain is {self._form}, or one value for each of its rows"
             raise refusal("FG705", message, self.trace.place(node), hint)
         return found
 
+    def _is_result(self, node: fx.Node, layout: Layout) -> bool:
+        """Whether a value has the channels where the first input has them, or none."""
+        at = self._layout.index(CHANNELS)
+        sizes = shape(node)
+        if len(layout) != len(sizes) or any(
+            layout[dim] is None and not is_one(sizes[dim]) for dim in range(len(sizes))
+        ):
+            return False
+        if self._spatial:
+            is_whole = CHANNELS in layout or layout[1:2] == (None,) or None not in layout
+            return is_whole and POSITIONS not in layout and is_in_order(layout)
+        before = self._layout[:at]
+        return layout in (self._layout, (*before, None), before)
+
     def _without_views(self, results: list[Value]) -> list[Value]:
         """The same with one value for all shapes that it is viewed in. Of a result that has no dimension for the
         channels, the last reductions drop it."""
-        at = self._layout.index(CHANNELS)
-        dropped = (*self._layout[:at], *self._layout[at + 1 :])
-        drops = [each for each in results if each.layout == dropped or each.layout[-1:] == ("0",)]
+        drops = [each for each in results if self._drops_channels(each.layout) or each.layout[-1:] == ("0",)]
         last = {each for result in drops for each in _last_reductions(result)}
 
         def made(value: Value, operands: tuple[Value | Number, ...]) -> Value:
+            if value.op == VIEW:
+                (base,) = operands
+                assert isinstance(base, Value)
+                return self._without_view(value, base)
             layout: Layout = tuple(label for label in value.layout if label is not None)
             if layout[:1] == (ROWS,):
                 layout = (*self._layout[:-1], *layout[1:])
-            if self._spatial and {*layout} <= {*self._layout}:  # channels that are last in a part of forward
-                layout = tuple(label for label in self._layout if label in layout)
+            if self._spatial and UNKNOWN not in layout:  # channels that are last in a part of forward
+                layout = self._in_order(value.layout)
             keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
             return self.values.make(value.op, operands, keys, value.name, layout, value.place)
 
         return replaced(results, made)
+
+    def _drops_channels(self, layout: Layout) -> bool:
+        """Whether a result has no dimension for the channels."""
+        if self._spatial:
+            return layout[:1] == ("0",) and CHANNELS not in layout and layout[1:2] != (None,)
+        return layout == self._layout[:-1]
 
 
 def _last_reductions(result: Value) -> set[int]:
@@ -63,7 +81,7 @@ def _last_reductions(result: Value) -> set[int]:
     found, stack = set(), [result]
     while stack:
         value = stack.pop()
-        if "keepdim" in value.keys:
+        if value.reduces_channels:
             found.add(id(value))
         else:
             stack += value.values

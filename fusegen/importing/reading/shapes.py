@@ -23,7 +23,7 @@ def leaf_layout(sizes: Sequence[Any], of: Layout | None = None, first: Sequence[
     labels: list[str | None] = [UNKNOWN] * len(sizes)
     if of is not None:
         labels = [*[UNKNOWN] * (len(sizes) - len(of)), *of[max(0, len(of) - len(sizes)) :]]
-        symbols = {str(size): label for size, label in zip(first, of, strict=True) if not isinstance(size, int)}
+        symbols = {str(size): label for size, label in zip(first, of, strict=False) if not isinstance(size, int)}
         labels = [symbols.get(str(size), label) for size, label in zip(sizes, labels, strict=True)]
     return tuple(None if is_one(size) else label for size, label in zip(sizes, labels, strict=True))
 
@@ -73,7 +73,7 @@ def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, expan
 
     expands: whether dimensions of one element may be repeated: the value broadcasts wherever it is used.
     """
-    if _same(before, after):
+    if same_sizes(before, after):
         return layout
     if expands and len(before) == len(after) and _expands(before, after):
         return layout
@@ -96,14 +96,45 @@ def merged(layout: Layout, before: Sequence[Any], after: Sequence[Any], first: S
         return None
     if len(after) == 2:
         return ROWS, CHANNELS
-    return (*leading, CHANNELS) if _same(first[:-1], after[:-1]) else None
+    return (*leading, CHANNELS) if same_sizes(first[:-1], after[:-1]) else None
+
+
+def spatial_of(layout: Layout) -> int:
+    """How many dimensions of positions a value of images has, in its own order of dimensions; 0 of rows."""
+    found = in_order(layout)
+    return len(found) - 1 - (CHANNELS in found)
+
+
+def in_order(layout: Layout) -> Layout:
+    """The layout of a value of images as its op has it: batch, channels, positions; without the channels where these
+    are reduced."""
+    if layout[:2] == ("0", CHANNELS):
+        return layout
+    labels = [label for label in layout if label is not None]
+    return tuple(label for label in ("0", CHANNELS, *sorted({*labels} - {"0", CHANNELS})) if label in labels)
+
+
+def is_in_order(layout: Layout) -> bool:
+    """Whether the dimensions are those of a result of images."""
+    positions = [label for label in layout if label not in ("0", CHANNELS, None)]
+    at = layout.index(CHANNELS) if CHANNELS in layout else 1
+    return layout[:1] == ("0",) and at == 1 and positions == sorted(positions)
+
+
+def with_positions(layout: Layout, of: Layout) -> Layout:
+    """The layout of a view of images, whose dimensions of one element behind the channels are positions. of: the layout
+    of the first input."""
+    if layout[:2] != of[:2] or len(layout) != len(of):
+        return layout
+    free = [label if own is None and label not in layout else own for own, label in zip(layout, of, strict=True)]
+    return tuple(free)
 
 
 def is_one(size: Any) -> bool:
     return isinstance(size, int) and size == 1
 
 
-def _same(before: Sequence[Any], after: Sequence[Any]) -> bool:
+def same_sizes(before: Sequence[Any], after: Sequence[Any]) -> bool:
     return [str(size) for size in before] == [str(size) for size in after]
 
 

@@ -11,10 +11,13 @@ from fusegen.importing.traces.source_locations import SourceLine
 # What a dimension of a value runs over: a dimension of the first input, numbered from the left ("0"), the channels, or
 # nothing; UNKNOWN for one of a parameter until it meets another value there.
 # ROWS are all dimensions of the first input but the channels, as one.
-CHANNELS, UNKNOWN, ROWS = "channels", "?", "rows"
+# POSITIONS are all positions of images, as one. VIEW is the op of a value of images in another number of dimensions.
+CHANNELS, UNKNOWN, ROWS, POSITIONS, VIEW = "channels", "?", "rows", "positions", "view"
 Layout = tuple[str | None, ...]
-# The key of a value that draws random numbers: two that are made alike are two. It is none of the step's.
-HIDDEN = "draw"
+# Keys that are none of the step's. HIDDEN: of a value that draws random numbers: two that are made alike are two. MADE:
+# the number of channels of the result, where a layer makes others without saying how many. SIZES: those of a norm over
+# positions.
+HIDDEN, MADE, SIZES = UNWRITTEN = "draw", "made", "sizes"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,21 @@ class Value:
     @property
     def is_leaf(self) -> bool:
         return self.op in ("input", "parameter")
+
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        """The dimensions of which a reduction leaves one element or none; the channels are 1 or -1."""
+        dims = self.keys.get("dim", -1) if "keepdim" in self.keys else ()
+        return dims if isinstance(dims, tuple) else (dims,)
+
+    @property
+    def positions(self) -> int:
+        """How many dimensions of positions a value has that is seen as no view; 0 of rows."""
+        return len(self.layout) - 2 if self.layout[:2] == ("0", CHANNELS) else 0
+
+    @property
+    def reduces_channels(self) -> bool:
+        return min(self.reduced, default=2) < 2
 
     @property
     def values(self) -> list[Value]:

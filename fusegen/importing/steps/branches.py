@@ -16,7 +16,9 @@ def check_inputs(value: Value, first: Value | None) -> None:
     if first is None:
         return
     for each in walk(value):
-        fits = {*each.layout} <= {*first.layout} if first.layout[-1] == CHANNELS else each.layout == first.layout
+        of_images = first.layout[-1] != CHANNELS
+        fits = {*each.layout} <= {*first.layout} if not of_images else each.layout in (first.layout, first.layout[:2])
+        fits = fits or each.keys.get("kind") == "target"
         if each.op == "input" and not fits:
             hint = "a further input of a chain has the shape of the running value, or broadcasts to [rows, channels]"
             raise refusal("FG707", f"the input '{each.name}' has not the shape of the result", value.place, hint)

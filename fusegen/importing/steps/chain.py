@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.importing.reading.operands import lacking
-from fusegen.importing.reading.values import CHANNELS, HIDDEN, Number, Value, walk
+from fusegen.importing.reading.values import CHANNELS, UNWRITTEN, Number, Value, walk
 from fusegen.importing.steps.affine import ARITHMETIC, affine, operands_alone
 from fusegen.importing.steps.branches import branch, check_inputs
 from fusegen.importing.steps.chunks import Chunk
@@ -111,11 +111,17 @@ class Steps:
             self._running = part
             return part
         fit = value.values if value.op in ARITHMETIC else value.values[:1]
-        if running is not None and any(each is running for each in fit):
-            return running
-        fit = [each for each in fit if each.op not in ("parameter", "detach") and (affine(each) is None)]
+        given, fit = fit, [each for each in fit if each.op not in ("parameter", "detach") and (affine(each) is None)]
         fit = [each for each in fit if each.op == "input" or each.op == "part" or id(each) in self._done]
-        fit.sort(key=lambda each: (CHANNELS not in each.layout, each.op == "input", each.op == "part"))
+        if running is not None and any(each is running for each in given):
+            gated = [each for each in fit if not _is_narrow(each)] if _is_narrow(running) else []
+            return gated[0] if gated else running
+        fit.sort(
+            key=lambda each: (
+                *(CHANNELS not in each.layout, _is_narrow(each)),
+                *(each.op == "input", each.op == "part"),
+            )
+        )
         if not fit:
             raise branch(value, self._running, not self.found)
         return fit[0]
@@ -169,9 +175,9 @@ class Steps:
         if value.op in ARITHMETIC:
             data |= self._operand(value, source)
         for key, each in value.keys.items():
-            if key != HIDDEN:
+            if key not in UNWRITTEN:
                 data[key] = [_written(entry) for entry in each] if isinstance(each, tuple) else _written(each)
-        if self._first is not None and self._first.layout[-1] != CHANNELS and value.op in _OVER_LAST:
+        if value.positions and value.op in _OVER_LAST and "normalized_shape" not in value.keys:
             data["dim"] = 1
         return data
 
@@ -207,14 +213,27 @@ class Steps:
 
 def _drops_channels(value: Value) -> bool:
     """Whether a result has no dimension for the channels, which is the last value of a chain."""
-    if value.op == "cross_entropy" or "keepdim" in value.keys:
+    if value.op == "cross_entropy" or value.reduces_channels:
         return not value.keys.get("keepdim")
     return CHANNELS not in value.layout and any(map(_drops_channels, value.values))
 
 
+def _is_narrow(value: Value) -> bool:
+    """Whether an image has one position where another one has several: a pooled value, and what is made of it."""
+    if not value.positions or value.is_leaf:
+        return False
+    if value.op == "unsqueeze" or value.keys.get("output_size") == Number(1):
+        return True
+    if value.reduced:
+        return max(value.reduced) > 1
+    images = [each for each in value.values if each.positions and each.op != "parameter"]
+    return len(images) > 0 and all(map(_is_narrow, images))
+
+
 def _is_stateless(value: Value) -> bool:
     """Whether a layer has no tensors: a second use of it may have a name of its own."""
-    norm = value.op in ("layer_norm", "group_norm", "rms_norm") and value.keys.get("affine") is False
+    norm = value.op in ("layer_norm", "group_norm", "rms_norm", "instance_norm") and value.keys.get("affine") is False
+    norm = norm and not value.keys.get("track_running_stats")
     return norm or value.op == "dropout" or issubclass(MODELS[value.op], Pooling)
 
 

@@ -212,7 +212,8 @@ class Arguments:
             try:
                 for part, (_, name), other in zip(parts, owned, others, strict=True):
                     part[name] = other
-                after = _numbers(trace(base.module, self.inputs, base.training))
+                spatial = self.positions.spatial if self.positions else 0
+                after = _numbers(trace(base.module, self.inputs, base.training, spatial))
             except SpecError:
                 continue
             finally:

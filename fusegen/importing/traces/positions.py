@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.aten import table as aten
@@ -54,13 +54,14 @@ class Positions:
         rank = inputs[0].dim()
         runs = runs_of(module, inputs)
         if not runs:
-            may_be = 3 <= rank <= MOST + 2 and not any(isinstance(each, nn.Linear) for each in module.modules())
-            return cls(rank - 2) if may_be and (_has_norm(module) or _takes_channels(module, inputs)) else None
+            return cls(rank - 2) if 3 <= rank <= MOST + 2 and _are_images(module, inputs) else None
         spatial = dimensions_of(module.get_submodule(runs[0].path))
         if rank != spatial + 2:
             return None
         layers, sizes = [], [tuple(inputs[0].shape[2:])]
         for run in runs:
+            if len(run.before) != spatial:
+                continue  # of the features of rows, which are no positions
             layers.append(Layer(run.path, _place(sizes, run.before)))
             sizes.append(run.behind)
         return cls(spatial, tuple(layers), tuple(_place(sizes, x.shape[2:]) for x in inputs[1:]))
@@ -84,7 +85,8 @@ class Positions:
         places = self.further or (AT_FIRST,) * len(inputs[1:])
         for x, place in zip(inputs[1:], places, strict=True):
             if x.dim() != first.dim():
-                found.append(x)
+                of_batch = x.shape[:1] == first.shape[:1] and x.dim() < 3
+                found.append(sized(x, (batch, *x.shape[1:])) if of_batch else x)
                 continue
             wanted = (batch, x.shape[1], *(x.shape[2:] if place == NOWHERE else behind[place]))
             found.append(sized(x, [old if old == 1 else new for old, new in zip(x.shape, wanted, strict=True)]))
@@ -101,19 +103,24 @@ class Positions:
         taken = {size for x in state for size in x.shape} | {size for x in inputs for size in x.shape[1:2]}
         batch = next(size for size in range(_LEAST, 2**31) if size not in taken)
         taken.add(batch)
+        own = tuple(inputs[0].shape[2:])
         positions = []
         for dim in range(self.spatial):
             size = self._free_size(module, dim, taken)
             if size is None:
                 return list(inputs)
             positions.append(size)
-        try:
-            found = self.resized(module, inputs, batch, positions)
-            with torch.no_grad():
-                copy.deepcopy(module).eval()(*found)
-        except Exception:  # theirs to refuse: a tensor that has a value for each position
-            return list(inputs)
-        return found
+        # A norm over positions has their number: as many dimensions as can be have others.
+        choices = itertools.product(*zip(positions, own, strict=True))
+        for chosen in sorted(choices, key=lambda sizes: sum(map(int.__eq__, sizes, own))):
+            try:
+                found = self.resized(module, inputs, batch, chosen)
+                with torch.no_grad():
+                    copy.deepcopy(module).eval()(*found)
+            except Exception:  # theirs to refuse: a tensor that has a value for each position
+                continue
+            return found
+        return list(inputs)
 
     def _free_size(self, module: nn.Module, dim: int, taken: set[int]) -> int | None:
         """A size of positions that nothing else has, before the convolution and behind it, which is then taken."""
@@ -159,32 +166,38 @@ def _extent(layer: Any, dim: int) -> int:
     return dilation * (kernel - 1) + 1
 
 
-def _has_norm(module: nn.Module) -> bool:
-    return any(isinstance(each, _BatchNorm) for each in module.modules())
-
-
-def _takes_channels(module: nn.Module, inputs: Sequence[Tensor]) -> bool:
-    """Whether what looks at one dimension of values like the first input looks at dimension 1, in each step."""
+def _are_images(module: nn.Module, inputs: Sequence[Tensor]) -> bool:
+    """Whether the values of a module without convolutions and pooling are images: a norm takes them so, or something is
+    over another dimension than the last, where no layer takes that one as the channels."""
     if any(isinstance(each, nn.PReLU) and each.num_parameters > 1 for each in module.modules()):
         return True
+    copied = copy.deepcopy(module).eval()
+    ranks: list[int] = []
+    for part in copied.modules():
+        if isinstance(part, nn.Linear):
+            part.register_forward_pre_hook(lambda _, given: ranks.append(given[0].dim()))
     with _Dimensions(inputs[0].dim()) as seen, torch.no_grad():
         try:
-            copy.deepcopy(module).eval()(*inputs)
+            copied(*inputs)
         except Exception:  # theirs to refuse
             return False
-    return seen.found == {1}
+    is_of_rows = max(ranks, default=2) > 2
+    return not is_of_rows and (seen.has_norm or not seen.found <= {seen.rank - 1})
 
 
 class _Dimensions(TorchDispatchMode):
-    """Notes the dimensions that softmax, reductions and the like take, of tensors of a rank."""
+    """Notes the dimensions that softmax, reductions and the like take, of tensors of a rank, and norms of these."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
         self.rank = rank
+        self.has_norm = False
         self.found: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         is_alike = isinstance(args[:1] and args[0], Tensor) and args[0].dim() == self.rank
+        name = aten.names(func)[1]
+        self.has_norm |= is_alike and ("batch_norm" in name or "group_norm" in name)
         if is_alike and not {*aten.names(func)}.isdisjoint(aten.OVER_CHANNELS):
             dims = aten.dimensions(func, args, kwargs or {}) or []
             self.found |= {dim % self.rank for dim in dims if isinstance(dim, int)}
