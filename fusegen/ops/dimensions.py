@@ -57,6 +57,10 @@ class Unsqueeze(Step):
     has_kernels = False
     matrix_only = "never"
 
+    @property
+    def is_over_positions(self) -> bool:
+        return True
+
     def is_of(self, spatial: int) -> bool:
         return not spatial
 

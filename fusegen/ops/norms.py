@@ -139,7 +139,9 @@ class _OverPositions(Norm):
 
     def check_call(self, chain: ChainBuilder) -> None:
         chain.own(self.name)
-        self._eps(chain)
+        for key in ("eps", "momentum"):
+            if isinstance(value := getattr(self, key, None), str):
+                chain.symbols.argument(value, key, ("float", "int"))
         self._check_sizes(chain)
 
     def _check_sizes(self, chain: ChainBuilder) -> None:
@@ -314,11 +316,6 @@ class InstanceNorm(_OverPositions):
             chain.symbols.argument(self.momentum, "momentum", ("float", "int"))
         over = chain.graph.view - CHANNEL
         return normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)[0]
-
-    def _check_sizes(self, chain: ChainBuilder) -> None:
-        super()._check_sizes(chain)
-        if isinstance(self.momentum, str):
-            chain.symbols.argument(self.momentum, "momentum", ("float", "int"))
 
     def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
         result = self.save or local

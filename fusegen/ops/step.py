@@ -215,7 +215,7 @@ class Step(BaseModel):
 
     @property
     def is_over_positions(self) -> bool:
-        """Whether it says that it takes positions together."""
+        """Whether it says that it takes positions together, or makes some of none."""
         return False
 
     @property

@@ -186,9 +186,10 @@ def test_a_block_with_the_embedding_of_a_time() -> None:
     ]
 
 
-def test_a_scale_and_a_shift_of_an_embedding() -> None:
-    made = "self.conv, self.time = nn.Conv2d(c, c, 1), nn.Linear(e, 2 * c)"
-    lines = "scale, shift = self.time(t)[..., None, None].chunk(2, dim=1)\nreturn self.conv(x) * (1 + scale) + shift"
+@pytest.mark.parametrize("layer", ["nn.Conv2d(c, c, 1)", "nn.InstanceNorm2d(c)"])
+def test_a_scale_and_a_shift_of_an_embedding(layer: str) -> None:
+    made = f"self.f, self.time = {layer}, nn.Linear(e, 2 * c)"
+    lines = "scale, shift = self.time(t)[..., None, None].chunk(2, dim=1)\nreturn self.f(x) * (1 + scale) + shift"
     text = Convolved("c, e", made, lines, "x, t").imported((4, 10), SHAPE, (2, 10))
     *_, parts, scaled, moved = steps(text)
     assert parts == {"op": "chunk", "parts": ["scale", "shift"]} and moved == {"op": "add", "value": "shift"}
@@ -208,6 +209,7 @@ def test_layers_over_the_channels_of_positions_in_one_dimension() -> None:
         ("self.n = nn.InstanceNorm1d(c, affine=True)", "self.n(x) * 2", (2, 4, 9), ["instance_norm", "mul"]),
         ("", "x.exp().mean((2, 3))", (2, 4, 6, 7), ["exp", "mean"]),
         ("", "x - x.amax(2, keepdim=True)", (2, 4, 6, 7), ["amax", "sub"]),
+        ("self.n = nn.LayerNorm(c)", "self.n(x).mean(1)", (2, 7, 4), ["layer_norm", "mean"]),
     ],
 )
 def test_images_without_a_convolution(made: str, lines: str, shape: tuple[int, ...], ops: list[str]) -> None:
