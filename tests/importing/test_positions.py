@@ -202,10 +202,14 @@ def test_layers_over_the_channels_of_positions_in_one_dimension() -> None:
     assert [step["op"] for step in found] == ["layer_norm", "linear", "add"] and found[0]["dim"] == 1
 
 
+_NORMS = ["layer_norm", "batch_norm"]
+
+
 @pytest.mark.parametrize(
     ("made", "lines", "shape", "ops"),
     [
         ("self.n = nn.GroupNorm(2, c)", "F.silu(self.n(x))", (2, 4, 6, 7), ["group_norm", "silu"]),
+        ("self.n, self.bn = nn.LayerNorm([c, 9]), nn.BatchNorm1d(c)", "self.bn(self.n(x))", (2, 4, 9), _NORMS),
         ("self.n = nn.InstanceNorm1d(c, affine=True)", "self.n(x) * 2", (2, 4, 9), ["instance_norm", "mul"]),
         ("", "x.exp().mean((2, 3))", (2, 4, 6, 7), ["exp", "mean"]),
         ("", "x - x.amax(2, keepdim=True)", (2, 4, 6, 7), ["amax", "sub"]),

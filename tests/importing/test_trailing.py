@@ -84,8 +84,6 @@ def test_sizes_that_are_no_arguments() -> None:
             "FG303",
             "over the channels",
         ),
-        (f"{NORM}\nself.bn = nn.BatchNorm1d(p)", "self.bn(self.norm(x))", X, "FG707", "over positions"),
-        (f"{NORM}\nself.c = nn.Conv2d(4, 4, 1)", "self.norm(self.c(x))", (2, 4, 5, 8), "FG707", "over positions"),
         (NORM, "self.norm(x.transpose(-1, -2)).transpose(-1, -2)", (3, 8, 5), "FG707", "over other dimensions"),
     ],
 )

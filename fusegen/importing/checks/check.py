@@ -31,7 +31,7 @@ _FEW = 3
 _MOST_EPS = 4
 _LESS = 1e-3
 FIXED_ROWS = "It works for {} rows alone: a view, a parameter or a len() of the module has that number."
-SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with varied."
+SAME_SIZES = "It was compared at one {} alone, as the example has it: the original takes no other."
 UNKNOWN_VALUES = "How its parameters begin is not known without the constructor's arguments: load a state_dict."
 OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
 
@@ -77,7 +77,8 @@ def compare(plan: ModulePlan, spec_draft: SpecDraft, arguments: Arguments) -> li
         if arguments.constructor is None:
             drawn = any(draft.data.get("init") in ("rand", "randn") for draft in spec_draft.chain)
             return [*remarks, *([UNKNOWN_VALUES] if drawn else [])]
-        remarks += [SAME_SIZES] if varied.free and not cases else []
+        same = [name for name in varied.free if all(case.dims[name] == spec_draft.dims[name] for case in cases)]
+        remarks += [SAME_SIZES.format(" and one ".join(same))] if same else []
         original = small.original if cases else arguments.constructor.instance()
         return remarks + _beginnings(original, cls, small_values)
 

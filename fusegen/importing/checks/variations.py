@@ -108,8 +108,11 @@ class Variations:
         most = max(self.spec_draft.dims[name] for name in self.free)
         small = _SMALL_CHANNELS if self.arguments.positions else _SMALL
         shrunk = 1 << max(0, (most // small).bit_length() - 1)
-        for divisor, change in itertools.product(dict.fromkeys((shrunk, 1)), _SIZES):
-            changes = zip(self.free, itertools.cycle(change), strict=False)
+        # All together, and where one of them is that of positions too, each by itself.
+        for names, divisor, change in itertools.product(
+            (self.free, *([name] for name in self.free)), dict.fromkeys((shrunk, 1)), _SIZES
+        ):
+            changes = zip(names, itertools.cycle(change), strict=False)
             dims = {name: max(1, each(max(1, self.spec_draft.dims[name] // divisor))) for name, each in changes}
             case = self._case(self.spec_draft.dims | dims)
             if case is not None and all(case.dims != other.dims for other in found):

@@ -173,10 +173,14 @@ def _are_images(module: nn.Module, inputs: Sequence[Tensor]) -> bool:
         return True
     copied = copy.deepcopy(module).eval()
     ranks: list[int] = []
+    seen = _Dimensions(inputs[0].dim())
     for part in copied.modules():
         if isinstance(part, nn.Linear):
             part.register_forward_pre_hook(lambda _, given: ranks.append(given[0].dim()))
-    with _Dimensions(inputs[0].dim()) as seen, torch.no_grad():
+        if isinstance(part, nn.RMSNorm):  # whose mean is over the last dimensions
+            part.register_forward_pre_hook(lambda *_: seen.look(False))
+            part.register_forward_hook(lambda *_: seen.look(True))
+    with seen, torch.no_grad():
         try:
             copied(*inputs)
         except Exception:  # theirs to refuse
@@ -193,9 +197,13 @@ class _Dimensions(TorchDispatchMode):
         self.rank = rank
         self.has_norm = False
         self.found: set[int] = set()
+        self._looks = True
+
+    def look(self, whether: bool) -> None:
+        self._looks = whether
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        is_alike = isinstance(args[:1] and args[0], Tensor) and args[0].dim() == self.rank
+        is_alike = self._looks and isinstance(args[:1] and args[0], Tensor) and args[0].dim() == self.rank
         name = aten.names(func)[1]
         self.has_norm |= is_alike and ("batch_norm" in name or "group_norm" in name)
         if is_alike and not {*aten.names(func)}.isdisjoint(aten.OVER_CHANNELS):
