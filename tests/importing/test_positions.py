@@ -196,6 +196,14 @@ def test_a_scale_and_a_shift_of_an_embedding(layer: str) -> None:
     assert (scaled["value"], scaled["plus"]) == ("scale", 1)
 
 
+def test_inputs_of_one_position() -> None:
+    made = "self.conv, self.n = nn.Conv2d(c, c, 3), nn.GroupNorm(2, c)"
+    source = Convolved("c", made, "return (1 + scale) * self.n(self.conv(x)) + shift", "x, scale, shift")
+    text = source.imported((4,), SHAPE, (2, 4, 1, 1), (2, 4, 1, 1))
+    assert spec_of(text).inputs["scale"] == spec_of(text).inputs["shift"] == ("batch", "c", 1, 1)
+    assert steps(text)[2:] == [{"op": "mul", "input": "scale", "plus": 1}, {"op": "add", "input": "shift"}]
+
+
 def test_layers_over_the_channels_of_positions_in_one_dimension() -> None:
     made = "self.n, self.fc = nn.LayerNorm(c), nn.Linear(c, c)"
     found = behind(made, "y + self.fc(self.n(y.flatten(2).transpose(1, 2))).transpose(1, 2).view_as(y)")

@@ -123,6 +123,9 @@ class Sizes:
         names = _POSITIONS[-self.spatial :] if self.spatial else ()
         found: list[Size] = []
         for index, (wanted, size) in enumerate(zip(names, self._shapes[name][2:], strict=False)):
+            if size == 1:
+                found.append(1)
+                continue
             if (index, size) not in self._positions:
                 of_first = name == self._first
                 symbol = self._free(wanted if of_first else free_name(f"out_{wanted}", self.taken), size)

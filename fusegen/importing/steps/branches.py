@@ -11,14 +11,16 @@ _FIRST = "a chain begins with an argument of forward"
 
 
 def check_inputs(value: Value, first: Value | None) -> None:
-    """Every input lies as the first one does, or has one value for each row, each channel, or in all. In front of a
-    convolution, only the first."""
+    """Every input lies as the first one does, or has one value for each row, each channel, or in all. Of images it has
+    the batch and the channels, and its positions are those of the first or one; a target has the batch alone."""
     if first is None:
         return
     for each in walk(value):
-        of_images = first.layout[-1] != CHANNELS
-        fits = {*each.layout} <= {*first.layout} if not of_images else each.layout in (first.layout, first.layout[:2])
-        fits = fits or each.keys.get("kind") == "target"
+        if first.layout[-1] == CHANNELS:
+            fits = {*each.layout} <= {*first.layout}
+        else:
+            labels = {*first.layout, None} if each.layout[:2] == first.layout[:2] else {"0"}
+            fits = {*each.layout} <= labels
         if each.op == "input" and not fits:
             hint = "a further input of a chain has the shape of the running value, or broadcasts to [rows, channels]"
             raise refusal("FG707", f"the input '{each.name}' has not the shape of the result", value.place, hint)

@@ -221,7 +221,7 @@ def _drops_channels(value: Value) -> bool:
 def _is_narrow(value: Value) -> bool:
     """Whether an image has one position where another one has several: a pooled value, and what is made of it."""
     if not value.positions or value.is_leaf:
-        return False
+        return None in value.layout[2:]
     if value.op == "unsqueeze" or value.keys.get("output_size") == Number(1):
         return True
     if value.reduced:
