@@ -87,8 +87,8 @@ REDUCTIONS = {
     "y.flatten(2).mean(-1)": [over("mean", [2, 3])],
     "y.flatten(2).transpose(1, 2).mean(1)": [over("mean", [2, 3])],
     "y.view(y.size(0), y.size(1), -1).softmax(2).view_as(y)": [
-        over("logsumexp", [2, 3], True, save="v"),
-        {"op": "sub", "from": "y", "value": "v"},
+        over("logsumexp", [2, 3], True),
+        {"op": "sub", "value": "y", "swap": True},
         {"op": "exp"},
     ],
     "y.sum((1, 2, 3)).tanh()": [over("sum", [2, 3]), over("sum", 1), {"op": "tanh"}],
@@ -163,8 +163,8 @@ def test_squeeze_and_excite_with_linear_layers(result: str) -> None:
     text = Convolved("c, r", made, f"g = self.fc({GATES[result]})\nreturn {result}").imported((6, 3), (2, 6, 7, 8))
     found = steps(text)
     *_, gate, last = found
-    assert gate["op"] == "unsqueeze" and gate["positions"] == 2 and last["value"] == gate["save"]
-    assert last["from"] == "x" and [step["op"] for step in found[-6:-2]] == ["linear", "relu", "linear", "sigmoid"]
+    assert gate == {"op": "unsqueeze", "positions": 2} and last == {"op": "mul", "input": "x"}
+    assert [step["op"] for step in found[-6:-2]] == ["linear", "relu", "linear", "sigmoid"]
 
 
 def test_a_block_with_the_embedding_of_a_time() -> None:

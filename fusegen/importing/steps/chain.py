@@ -219,13 +219,12 @@ def _drops_channels(value: Value) -> bool:
 
 
 def _is_narrow(value: Value) -> bool:
-    """Whether an image has one position where another one has several: a pooled value, and what is made of it."""
+    """Whether an image has one position in some dimensions and not in all: a reduction, and what is made of it.
+    Planning exchanges operands itself where one has one position in all."""
     if not value.positions or value.is_leaf:
-        return None in value.layout[2:]
-    if value.op == "unsqueeze" or value.keys.get("output_size") == Number(1):
-        return True
+        return False
     if value.reduced:
-        return max(value.reduced) > 1
+        return max(value.reduced) > 1 and not {*range(2, len(value.layout))} <= {*value.reduced}
     images = [each for each in value.values if each.positions and each.op != "parameter"]
     return len(images) > 0 and all(map(_is_narrow, images))
 
