@@ -84,6 +84,8 @@ REDUCTIONS = {
     "torch.norm(y, p=1, dim=(2, 3))": [over("norm", [2, 3], p=1)],
     "torch.softmax(y, dim=-1)": [{"op": "softmax", "dim": 3}],
     "F.normalize(y, dim=2)": [{"op": "normalize", "dim": 2}],
+    "y.flatten(2).max(2)[0]": [over("max", 3), over("max", 2)],
+    "y.flatten(2).min(2, keepdim=True)[0].squeeze(2)": [over("min", 3, True), over("min", 2, True), {"op": "flatten"}],
     "y.flatten(2).mean(-1)": [over("mean", [2, 3])],
     "y.flatten(2).transpose(1, 2).mean(1)": [over("mean", [2, 3])],
     "y.view(y.size(0), y.size(1), -1).softmax(2).view_as(y)": [
@@ -241,7 +243,6 @@ REFUSED = {
         *("self.p = nn.AdaptiveAvgPool2d((1, None))", "self.p(y).squeeze(2).relu()"),
         *("FG703", "pool"),
     ),
-    "the largest of all": ("", "y.flatten(2).max(2)[0]", "FG703", "max over several dimensions"),
     "tensors of one's own": (
         *("self.w = nn.Parameter(torch.ones(c))", "F.group_norm(y, 2, self.w)"),
         *("FG706", "group_norm over positions with tensors that no nn.GroupNorm holds"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import fx
@@ -53,27 +54,22 @@ class Reductions(Operands):
     def _over_positions(self, node: fx.Node, op: str, x: Value, dims: list[int], same: bool) -> Value:
         """What is over positions, and maybe over the channels too. Of softmax over several dimensions, which are one in
         a view, a chain has the parts."""
-        if len(dims) > 1 and op in ("max", "min"):
-            hint = f"a chain has a{op} over several, whose gradient all of them share"
-            raise refusal("FG703", f"{op} over several dimensions", self.trace.place(node), hint)
-        keys: dict[str, Any] = {"dim": dims[0] if len(dims) == 1 else tuple(dims)}
         if same and len(dims) > 1:
-            total = self._make(node, "logsumexp", (x,), {"keepdim": True, **keys}, layout=x.layout)
+            total = self._make(node, "logsumexp", (x,), {"keepdim": True, **_dim(dims)}, layout=x.layout)
             logarithm = self._make(node, "sub", (x, total), layout=x.layout)
             return logarithm if op == "log_softmax" else self._make(node, "exp", (logarithm,), layout=x.layout)
         if same:
-            return self._make(node, op, (x,), keys, layout=x.layout)
+            return self._make(node, op, (x,), _dim(dims), layout=x.layout)
         keeps, options = self._keeps(node, op), self._options(node, op)
         given = {dim % len(x.layout) for dim in aten.dimensions(node.target, node.args, node.kwargs) or []}
-        if dims[0] == 1 and not keeps and "correction" not in options:  # rows have kernels for the channels
-            left = tuple(label for dim, label in enumerate(x.layout) if dim not in given or label == CHANNELS)
-            behind: Any = dims[1] if len(dims) == 2 else tuple(dims[1:])
-            x = self._make(node, op, (x,), {"keepdim": False, "dim": behind, **options}, layout=left)
-            layout = tuple(label for label in left if label != CHANNELS)
-            return self._make(node, op, (x,), {"keepdim": True, "dim": 1, **options}, layout=layout)
         kept = [None if label == CHANNELS and dim in given else label for dim, label in enumerate(x.layout)]
         layout = tuple(label for dim, label in enumerate(kept) if keeps or dim not in given)
-        keys = {"keepdim": keeps or 1 in dims, **keys, **options}
+        own = x.layout if x.layout[1:2] == (None,) else self._in_order(x.layout)
+        *others, last = _one_by_one(op, dims, keeps)
+        for part in others:
+            own = own if keeps else tuple(label for dim, label in enumerate(own) if dim not in part)
+            x = self._make(node, op, (x,), {"keepdim": keeps, **_dim(part), **options}, layout=own)
+        keys = {"keepdim": keeps or 1 in last, **_dim(last), **options}
         return self._make(node, op, (x,), keys, layout=layout)
 
     def _keeps(self, node: fx.Node, op: str) -> bool:
@@ -103,3 +99,19 @@ class Reductions(Operands):
         if order not in (1, 2):
             raise refusal("FG703", f"the norm of order {order}", self.trace.place(node), "a chain has those of 1 and 2")
         return Number(int(order))
+
+
+def _dim(dims: Sequence[int]) -> dict[str, Any]:
+    """The key that says which dimensions a step is over."""
+    return {"dim": dims[0] if len(dims) == 1 else tuple(dims)}
+
+
+def _one_by_one(op: str, dims: Sequence[int], keeps: bool) -> list[Sequence[int]]:
+    """The dimensions of each step that a reduction over some is: one after another where a step is over one alone, the
+    last dimension first, as the first of the largest is then that of all. The channels follow the positions where none
+    is kept, as rows have kernels for them."""
+    if op in ("max", "min"):
+        return [[dim] for dim in reversed(dims)]
+    if dims[0] == 1 and len(dims) > 1 and not keeps and op not in ("var", "std"):
+        return [dims[1:], dims[:1]]
+    return [dims]
