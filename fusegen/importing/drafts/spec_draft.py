@@ -13,7 +13,7 @@ from fusegen.aten.nodes import shape
 from fusegen.importing.drafts.attributes import name_attributes
 from fusegen.importing.drafts.input_shapes import input_shapes
 from fusegen.importing.drafts.symbols import Size, Sizes
-from fusegen.importing.reading.shapes import first_layout, is_exchanged
+from fusegen.importing.reading.shapes import first_layout, is_exchanged, spatial_of
 from fusegen.importing.reading.values import CHANNELS, Value, walk
 from fusegen.importing.steps.chain import StepDraft, Steps, entries, inputs_of
 from fusegen.importing.traces.arguments import Arguments, is_name
@@ -126,7 +126,7 @@ def _shape(dims: list[int], sizes: Sizes, draft: StepDraft) -> list[Size]:
     behind = sizes.behind(draft)
     if is_exchanged(draft.value.layout):
         return [1 if size == 1 else behind for size in dims]
-    positions = [None] * _positions(draft.value, sizes)
+    positions = [None] * spatial_of(draft.value.layout)
     form = [sizes.rows, behind, *positions] if sizes.spatial else [*sizes.leading, behind]
     labels = [behind] if _is_by_channel(dims, sizes) else form[len(form) - len(dims) :]
     return [1 if size == 1 else size if label is None else label for size, label in zip(dims, labels, strict=True)]
@@ -138,16 +138,11 @@ def _lies_as_written(dims: list[int], value: Value, name: str, sizes: Sizes) -> 
     operand = next(each for each in walk(value) if each.op == "parameter" and each.name == name)
     if is_exchanged(value.layout):
         return operand.layout in ((), (CHANNELS,))
-    spatial = _positions(value, sizes)
+    spatial = spatial_of(value.layout) if sizes.spatial else 0
     rank = len(sizes.leading) + 1 + spatial
     labels = (CHANNELS,) if _is_by_channel(dims, sizes) else first_layout(rank, spatial)[max(0, rank - len(dims)) :]
     fits = len(dims) <= len(labels)
     return fits and operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
-
-
-def _positions(value: Value, sizes: Sizes) -> int:
-    """How many dimensions of positions a value has, of one channel or more."""
-    return len(value.layout) - 1 - (CHANNELS in value.layout) if sizes.spatial else 0
 
 
 def _is_by_channel(dims: list[int], sizes: Sizes) -> bool:

@@ -100,9 +100,8 @@ def merged(layout: Layout, before: Sequence[Any], after: Sequence[Any], first: S
 
 
 def spatial_of(layout: Layout) -> int:
-    """How many dimensions of positions a value of images has, in its own order of dimensions; 0 of rows."""
-    found = in_order(layout)
-    return len(found) - 1 - (CHANNELS in found)
+    """How many dimensions of positions a value of images has, whose dimensions are in order; 0 of rows."""
+    return len(layout) - 1 - (CHANNELS in layout)
 
 
 def in_order(layout: Layout) -> Layout:
