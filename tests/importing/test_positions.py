@@ -113,6 +113,9 @@ VIEWS = {
     "F.adaptive_avg_pool2d(y, 1).squeeze(-1).squeeze(-1)": [{"op": "flatten"}],
     "F.adaptive_avg_pool2d(y, 1)[:, :, 0, 0]": [{"op": "flatten"}],
     "F.adaptive_avg_pool2d(y, 1).flatten(1)[..., None, None].relu()": [{"op": "relu"}],
+    "y.transpose(2, 3).mean(2)": [over("mean", 3)],
+    "y.transpose(2, 3).relu().transpose(2, 3)": [{"op": "relu"}],
+    "y.mean(1).unsqueeze(1).amax((2, 3))": [over("mean", 1, True), over("amax", [2, 3])],
     "torch.flatten(y, 1).relu()": [{"op": "flatten"}, {"op": "relu"}],
 }
 
@@ -120,6 +123,26 @@ VIEWS = {
 @pytest.mark.parametrize("result", VIEWS)
 def test_views(result: str) -> None:
     assert [step for step in behind("", result) if "pool" not in step["op"]] == VIEWS[result]
+
+
+ONE_CHANNEL: dict[str, list[dict[str, Any]]] = {
+    "self.one(y).squeeze(1)": [over("mean", 1)],
+    "F.adaptive_avg_pool2d(self.one(y), 1).view(-1).tanh()": [{"op": "flatten"}, over("mean", 1), {"op": "tanh"}],
+    "y * torch.sigmoid(self.one(y).mean((2, 3)))[:, :, None, None]": [
+        *(over("mean", [2, 3]), {"op": "sigmoid"}, {"op": "unsqueeze", "positions": 2}, {"op": "mul", "value": "y"})
+    ],
+    "y * y.mean((2, 3)).mean(1, keepdim=True)[:, :, None, None]": [
+        *(over("mean", [2, 3]), over("mean", 1, True), {"op": "unsqueeze", "positions": 2}, {"op": "mul", "value": "y"})
+    ],
+}
+
+
+@pytest.mark.parametrize("result", ONE_CHANNEL)
+def test_one_channel(result: str) -> None:
+    """A mean drops the dimension of one channel, and changes nothing."""
+    made = "self.one = nn.Conv2d(c, 1, 1)" if "self.one" in result else ""
+    found = [step for step in behind(made, result) if "pool" not in step["op"] and "conv" not in step["op"]]
+    assert found == ONE_CHANNEL[result]
 
 
 def test_manual_instance_norm_is_no_layer_norm() -> None:

@@ -18,8 +18,11 @@ def input_shapes(inputs: Mapping[str, tuple[Any, ...]], sizes: Sizes) -> dict[st
     for name, given in inputs.items():
         if name == first:
             found[name] = [*sizes.leading, sizes.of_input(name), *sizes.positions]
-        elif sizes.spatial and name in sizes.targets:
+        elif name in sizes.targets:
             found[name] = [sizes.rows]
+        elif sizes.labels[name] == ("0",) and not sizes.spread:
+            hint = "give it a dimension of 1 behind the rows"
+            raise refusal("FG707", f"the input '{name}' has the rows as its last dimension", None, hint)
         elif sizes.spatial:
             found[name] = [sizes.rows, sizes.of_input(name), *sizes.positions_of(name)]
         elif sizes.spread:
@@ -51,11 +54,6 @@ def _spread(name: str, given: tuple[Any, ...], sizes: Sizes) -> list[Size]:
 
 def _further(name: str, given: tuple[Any, ...], first: tuple[Any, ...], sizes: Sizes) -> list[Size]:
     """The shape of a further input, in which the rows are one dimension."""
-    if name in sizes.targets:
-        return [sizes.rows]
-    if sizes.labels[name] == ("0",):
-        hint = "give it a dimension of 1 behind the rows"
-        raise refusal("FG707", f"the input '{name}' has the rows as its last dimension", None, hint)
     last = [1 if is_one(size) else sizes.of_input(name) for size in given[-1:]]
     if len(given) < 2:
         return last

@@ -56,8 +56,7 @@ class Operands:
                     )
                     raise refusal("FG701", message, None, hint)
             self._inputs.append(leaf.name)
-            of_rows = self._spatial > 0 and len(sizes) <= 2
-            layout = leaf_layout(sizes, self._layout[: len(sizes)] if of_rows else self._layout, self._first)
+            layout = leaf_layout(sizes, self._layout, self._first)
             kind = KINDS.get(node.meta["val"].dtype)
             return self.values.make("input", (), {"kind": kind} if kind else {}, leaf.name, layout)
         if leaf.kind == "parameter":

@@ -10,7 +10,7 @@ from torch import fx
 from fusegen.aten import table as aten
 from fusegen.aten.nodes import shape
 from fusegen.importing.reading.operands import Operands
-from fusegen.importing.reading.shapes import is_in_order, is_reducible, reduced
+from fusegen.importing.reading.shapes import is_reducible, reduced
 from fusegen.importing.reading.values import CHANNELS, POSITIONS, Number, Value
 from fusegen.importing.traces.source_locations import refusal
 
@@ -44,7 +44,7 @@ class Reductions(Operands):
         labels = [x.layout[dim] for dim in dims]
         own = self._in_order(x.layout)
         labels = [each for label in labels for each in (self._layout[2:] if label == POSITIONS else (label,))]
-        if is_in_order(x.layout) and x.layout[1:2] in ((CHANNELS,), (None,)) and POSITIONS not in x.layout:
+        if own == x.layout:
             found = [dim % len(x.layout) for dim in dims]  # of which one of one element has no label
         else:
             found = [own.index(label) for label in labels if label in own and CHANNELS in own]
@@ -64,7 +64,7 @@ class Reductions(Operands):
         given = {dim % len(x.layout) for dim in aten.dimensions(node.target, node.args, node.kwargs) or []}
         kept = [None if label == CHANNELS and dim in given else label for dim, label in enumerate(x.layout)]
         layout = tuple(label for dim, label in enumerate(kept) if keeps or dim not in given)
-        own = x.layout if x.layout[1:2] == (None,) else self._in_order(x.layout)
+        own = self._in_order(x.layout)
         *others, last = _one_by_one(op, dims, keeps)
         for part in others:
             own = own if keeps else tuple(label for dim, label in enumerate(own) if dim not in part)

@@ -83,6 +83,6 @@ def _last_reductions(result: Value) -> set[int]:
         value = stack.pop()
         if value.reduces_channels:
             found.add(id(value))
-        else:
+        elif value.op != VIEW or CHANNELS in value.layout or CHANNELS not in value.values[0].layout:
             stack += value.values
     return found

@@ -18,10 +18,12 @@ def first_layout(rank: int, spatial: int = 0) -> Layout:
 
 def leaf_layout(sizes: Sequence[Any], of: Layout | None = None, first: Sequence[Any] = ()) -> Layout:
     """The layout of a parameter, or of an input. of: the layout of the first input, with which an input is aligned from
-    the last dimension on. first: the sizes of the first input: a dimension whose size is the same symbol has the same
-    label. Dimensions of size 1 have None, those of a parameter UNKNOWN."""
+    the last dimension on; one of rows beside images has the first dimensions of these. first: the sizes of the first
+    input: a dimension whose size is the same symbol has the same label. Dimensions of size 1 have None, those of a
+    parameter UNKNOWN."""
     labels: list[str | None] = [UNKNOWN] * len(sizes)
     if of is not None:
+        of = of[: len(sizes)] if of[-1] != CHANNELS and len(sizes) <= 2 else of
         labels = [*[UNKNOWN] * (len(sizes) - len(of)), *of[max(0, len(of) - len(sizes)) :]]
         symbols = {str(size): label for size, label in zip(first, of, strict=False) if not isinstance(size, int)}
         labels = [symbols.get(str(size), label) for size, label in zip(sizes, labels, strict=True)]
@@ -101,16 +103,17 @@ def merged(layout: Layout, before: Sequence[Any], after: Sequence[Any], first: S
 
 def spatial_of(layout: Layout) -> int:
     """How many dimensions of positions a value of images has, whose dimensions are in order; 0 of rows."""
-    return len(layout) - 1 - (CHANNELS in layout)
+    return len(layout) - 2
 
 
 def in_order(layout: Layout) -> Layout:
-    """The layout of a value of images as its op has it: batch, channels, positions; without the channels where these
-    are reduced."""
-    if layout[:2] == ("0", CHANNELS):
+    """The layout of a value of images as its op has it: batch, channels, positions; None for one channel, where these
+    are reduced. A layout without the batch is of no such value: what it is in this order."""
+    if is_in_order(layout) and layout[1:2] in ((CHANNELS,), (None,)):
         return layout
     labels = [label for label in layout if label is not None]
-    return tuple(label for label in ("0", CHANNELS, *sorted({*labels} - {"0", CHANNELS})) if label in labels)
+    channels = [CHANNELS] if CHANNELS in labels else [None] if "0" in labels else []
+    return (*[label for label in labels if label == "0"], *channels, *sorted({*labels} - {"0", CHANNELS}))
 
 
 def is_in_order(layout: Layout) -> bool:

@@ -56,7 +56,8 @@ class Value:
     @property
     def positions(self) -> int:
         """How many dimensions of positions a value has that is seen as no view; 0 of rows."""
-        return len(self.layout) - 2 if self.layout[:2] == ("0", CHANNELS) else 0
+        is_in_order = self.layout[:1] == ("0",) and self.layout[1:2] in ((CHANNELS,), (None,))
+        return len(self.layout) - 2 if is_in_order else 0
 
     @property
     def reduces_channels(self) -> bool:

@@ -45,6 +45,8 @@ class Views(Operands):
             layout = merged(found.layout, before, sizes, self._first)
         if layout is None:
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
+        if self._spatial and found.layout[:2] == ("0", CHANNELS) and layout[:2] == ("0", None):
+            layout = (*found.layout[:2], *layout[2:])  # of which there is one
         return self._seen(node, found, layout, keys)
 
     def _flattened(self, layout: Layout, before: Sequence[Any], after: Sequence[Any]) -> Layout | None:
@@ -64,7 +66,7 @@ class Views(Operands):
         base = found.values[0] if is_view else found
         layout = with_positions(layout, self._layout) if base.op != "parameter" and self._spatial else layout
         same = self._in_order(layout) == self._in_order(base.layout) and not keys
-        if same or not self._spatial or base.op == "parameter" or CHANNELS not in base.layout:
+        if same or not self._spatial or base.op == "parameter":
             return self.values.make(base.op, base.operands, base.keys, base.name, layout, base.place)
         return self.values.make(VIEW, (base,), keys, layout=layout, place=self.trace.place(node))
 
@@ -86,6 +88,18 @@ class Views(Operands):
             if target == form:
                 keys = {**base.keys, "keepdim": not base.keys["keepdim"]}
                 return made(base.op, base.operands, keys, base.name, form, base.place)
+        is_dropped = CHANNELS in base.layout and CHANNELS not in target  # the dimension of one channel
+        target = (*base.layout[:2], *target[2:]) if is_dropped else target
+        if target != base.layout:
+            base = self._reshaped(view, base, target)
+        if is_dropped:
+            keys = {"keepdim": False, "dim": 1}
+            return made("mean", (base,), keys, layout=("0", None, *base.layout[2:]), place=view.place)
+        return base
+
+    def _reshaped(self, view: Value, base: Value, target: Layout) -> Value:
+        """A value with another number of dimensions of positions."""
+        made = self.values.make
         if len(base.layout) > 2 and any(target[2:]):
             hint = "a chain has all dimensions of positions, those that a reduction leaves, or none"
             raise refusal("FG707", "a view that drops some dimensions of positions", view.place, hint)

@@ -12,15 +12,14 @@ _FIRST = "a chain begins with an argument of forward"
 
 def check_inputs(value: Value, first: Value | None) -> None:
     """Every input lies as the first one does, or has one value for each row, each channel, or in all. Of images it has
-    the batch and the channels, and its positions are those of the first or one; a target has the batch alone."""
+    the batch, and its channels and positions are those of the first, or one."""
     if first is None:
         return
     for each in walk(value):
         if first.layout[-1] == CHANNELS:
             fits = {*each.layout} <= {*first.layout}
         else:
-            labels = {*first.layout, None} if each.layout[:2] == first.layout[:2] else {"0"}
-            fits = {*each.layout} <= labels
+            fits = each.layout[:1] == ("0",) and {*each.layout} <= {*first.layout, None}
         if each.op == "input" and not fits:
             hint = "a further input of a chain has the shape of the running value, or broadcasts to [rows, channels]"
             raise refusal("FG707", f"the input '{each.name}' has not the shape of the result", value.place, hint)
