@@ -119,3 +119,13 @@ def test_an_outer_sum_with_a_parameter_of_another_size() -> None:
     source = Source("self.p = nn.Parameter(torch.randn(1, n, 1, 1))", "return y.amin(1, keepdim=True) + self.p")
     with pytest.raises(SpecError, match="does not broadcast"):
         imported(source)
+
+
+def test_a_layer_of_one_channel_without_its_dimension() -> None:
+    made, lines = "self.value = nn.Linear(m, 1)", "return torch.tanh(self.value(torch.relu(y)).squeeze(-1))"
+    assert chain(imported(Source(made, lines))) == [
+        {"op": "relu"},
+        {"op": "linear", "name": "value", "out_features": 1},
+        {"op": "tanh"},
+        {"op": "mean", "keepdim": False, "dim": 1},
+    ]

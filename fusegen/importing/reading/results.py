@@ -50,7 +50,7 @@ class Results(Views):
 
     def _without_views(self, results: list[Value]) -> list[Value]:
         """The same with one value for all shapes that it is viewed in. Of a result that has no dimension for the
-        channels, the last reductions drop it."""
+        channels, the last reductions drop it, or a mean over its one channel."""
         drops = [each for each in results if self._drops_channels(each.layout) or each.layout[-1:] == ("0",)]
         last = {each for result in drops for each in _last_reductions(result)}
 
@@ -67,7 +67,15 @@ class Results(Views):
             keys = {**value.keys, "keepdim": False} if id(value) in last else value.keys
             return self.values.make(value.op, operands, keys, value.name, layout, value.place)
 
-        return replaced(results, made)
+        return list(map(self._of_one_channel, results, replaced(results, made)))
+
+    def _of_one_channel(self, seen: Value, value: Value) -> Value:
+        """A result of rows without the dimension of its one channel. seen: with its shape in the trace."""
+        is_layers = not self._spatial and value.op != "cross_entropy" and not _last_reductions(seen)
+        if not is_layers or not self._drops_channels(seen.layout):
+            return value
+        keys = {"keepdim": False, **({"dim": 1} if self._rank == 2 else {})}
+        return self.values.make("mean", (value,), keys, layout=value.layout, place=value.place)
 
     def _drops_channels(self, layout: Layout) -> bool:
         """Whether a result has no dimension for the channels."""
