@@ -164,12 +164,15 @@ def test_which_regions_write_contiguous_results() -> None:
         (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: sum, dim: 1, keepdim: false}\n"
           "  - {op: conv2d, name: conv2"),
          "FG309 a later region takes values"),
+        (("value: main}\n  - {op: relu}", "value: main}\n  - {op: mean, dim: [1, 3], keepdim: false}\n  - {op: tanh}"),
+         "FG309 a later region takes values with the channels, and 'region_4' ends without these"),
         (("[batch, channels, height, width]", "[batch, channels]"), "FG303 the first input must have the shape"),
         (("{op: relu}\n  - {op: conv2d, name: conv2", "{op: mean, dim: 3, keepdim: false}\n"
           "  - {op: conv2d, name: conv2"), "FG308 conv2d takes 2 dimensions of positions, and"),
         (("value: main}\n  - {op: relu}", "value: main}\n  - {op: bmm, input: x}"), "FG308 bmm has to be"),
     ],
-    ids=["other dimensions", "no positions", "a value of each row", "no images", "a dimension less", "bmm"],
+    ids=["other dimensions", "no positions", "a value of each row", "a value of each height", "no images",
+         "a dimension less", "bmm"],
 )  # fmt: skip
 def test_refusals(change: tuple[str, str], message: str) -> None:
     text = HEAD % ("", "") + DOWN

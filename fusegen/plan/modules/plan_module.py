@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from fusegen.chain.build import examine_chain, examine_numbers
 from fusegen.chain.operands import KEEP
@@ -32,15 +33,18 @@ def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
         raise SpecError(diagnostics)
     regions = deferred(partition.regions, partition.returned, partition.images, partition.claim)
     planned, known, specs = [], KnownDtypes(spec), []
+    lacking: set[str] = set()
     for region in regions:
         plan = None
-        if diagnostics and any(None in shape for shape in region.inputs.values()):
+        if (diagnostics and any(None in shape for shape in region.inputs.values())) or lacking & {*region.inputs}:
+            lacking.update(region.results)
             continue  # of what an earlier region does not make
         own = region_spec(spec, region, partition.images)
         specs.append(own)
         if _is_called(spec, region, regions):
             known.layer(region)
             diagnostics = merge(diagnostics, _of_called(own, region_document(document, region)))
+            lacking.update(region.results if region.steps[0].drops_channels else ())
         else:
             try:
                 plan = make_plan(own, region_document(document, region), known.of(region))
@@ -48,7 +52,7 @@ def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
             except SpecError as error:
                 diagnostics = merge(diagnostics, error.diagnostics)
         planned.append(PlannedRegion(**vars(region), plan=plan))
-    diagnostics += _of_rows(planned, document)
+    diagnostics += _of_rows(planned, {name for region in regions for name in region.inputs}, document)
     diagnostics = diagnostics or [*_unused(spec, specs, document)]
     if diagnostics:
         raise SpecError(diagnostics)
@@ -61,16 +65,22 @@ def _of_called(spec: SpecModel, document: Document) -> list[Diagnostic]:
     return examine_chain(spec, document, training=True)[1] or examine_numbers(spec, document)
 
 
-def _of_rows(regions: Sequence[PlannedRegion], document: Document) -> Iterator[Diagnostic]:
-    """Refuses values without a dimension of the channels where a region would take them."""
+def _of_rows(regions: Sequence[PlannedRegion], taken: AbstractSet[str], document: Document) -> Iterator[Diagnostic]:
+    """Refuses values without a dimension of the channels where a region would take them. taken: what regions take."""
     for region in regions:
         if region.plan is not None and region.plan.chain.result.transposed:
             message = "a module of several regions has no result whose rows come behind the channels"
             yield document.diagnostic("FG309", message, ("chain", region.places[-1], "op"))
-        taken = any(name in each.inputs for each in regions for name in region.results)
-        if region.plan is not None and region.plan.chain.result.drops_channels and taken:
-            message = f"a later region takes values with the channels, and '{region.name}' ends with [rows]"
-            yield document.diagnostic("FG309", message, ("chain", region.places[-1], "op"), hint=KEEP)
+        if taken.isdisjoint(region.results):
+            continue
+        if region.plan is not None and region.plan.chain.result.drops_channels:
+            ends = "with [rows]"
+        elif region.is_called and region.steps[0].drops_channels:
+            ends = "without these"
+        else:
+            continue
+        message = f"a later region takes values with the channels, and '{region.name}' ends {ends}"
+        yield document.diagnostic("FG309", message, ("chain", region.places[-1], "op"), hint=KEEP)
 
 
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
