@@ -54,9 +54,8 @@ class FusedImageRegions(FusedRegions):
         known = zip(lasts, self._fusegen_formats, strict=True)
         if any(last for last, each in known if not isinstance(each, bool)):
             return inputs
-        package = self._fusegen_image_package()
         return [
-            with_contiguous_gradient(package, x)
+            with_contiguous_gradient(self._fusegen_image_package(), x)
             if self._fusegen_copies(x) and not (is_last(x) or is_only_last(x))
             else x
             for x in inputs

@@ -114,6 +114,15 @@ chain:
   - {op: mul, constant: 0.5}
   - {op: sum, dim: 1, keepdim: true}
 """,
+    "called_first": """\
+dims: {batch: 4, channels: 6, out: 5, height: 7, width: 9}
+arguments: {channels: {type: dim}, out: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+chain:
+  - {op: mean, dim: [2, 3], keepdim: false}
+  - {op: linear, name: fc, out_features: out}
+  - {op: relu}
+""",
 }
 
 
