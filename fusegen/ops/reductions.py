@@ -299,6 +299,13 @@ class Normalize(OverOne):
     def eager(self, x: str) -> str:
         return f"F.normalize({x}, {self.p}, {self.dim}, {scalar_text(self.eps)})"
 
+    def keeps_format(self, spatial: int) -> bool:
+        return spatial > 1 or not self.is_called(spatial)
+
+    def check_call(self, chain: ChainBuilder) -> None:
+        super().check_call(chain)
+        chain.scalar(self.eps, "eps")
+
     def converted(self) -> list[float | str]:
         return [self.eps]
 

@@ -114,6 +114,15 @@ chain:
   - {op: mul, constant: 0.5}
   - {op: sum, dim: 1, keepdim: true}
 """,
+    "normalized": """\
+dims: {batch: 4, channels: 6, height: 7, width: 9}
+arguments: {channels: {type: dim}, eps: {type: float, default: 0.25}}
+inputs: {x: [batch, channels, height, width]}
+chain:
+  - {op: mul, parameter: scale, shape: [channels, 1, 1], init: randn}
+  - {op: tanh}
+  - {op: normalize, dim: 3, eps: eps}
+""",
     "called_first": """\
 dims: {batch: 4, channels: 6, out: 5, height: 7, width: 9}
 arguments: {channels: {type: dim}, out: {type: dim}}
