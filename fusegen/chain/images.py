@@ -36,11 +36,13 @@ def spatial_of(spec: Any) -> int:
 
 def spatial_of_values(spec: Any) -> int:
     """The same of a chain whose first convolution, or pooling of two dimensions or three, may be any step. Pooling of
-    one beside a linear layer is of features."""
+    one beside a linear layer is of features. Rows become images by a step that says of how many positions."""
     of_chain = spatial_of(spec)
     if of_chain or spec.is_region:
         return of_chain
     rank = len(next(iter(spec.inputs.values()), None) or ())
+    if rank == 2 and any(step is not None and step.spatial_behind(0) for step in spec.chain):
+        return 0
     for step in spec.chain:
         if step is not None and step.spatial and (step.anchor or 1 < step.spatial == rank - 2):
             return step.spatial

@@ -132,6 +132,17 @@ chain:
   - {op: linear, name: fc, out_features: out}
   - {op: relu}
 """,
+    "from_rows": """\
+dims: {batch: 4, inside: 12, channels: 6}
+arguments: {inside: {type: dim}, channels: {type: dim}}
+inputs: {x: [batch, inside]}
+chain:
+  - {op: linear, name: fc, out_features: channels}
+  - {op: unsqueeze, positions: 2}
+  - {op: conv_transpose2d, name: conv, out_channels: channels, kernel_size: 3, bias: false}
+  - {op: group_norm, name: norm, num_groups: 2}
+  - {op: tanh}
+""",
 }
 
 

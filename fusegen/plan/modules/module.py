@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from fusegen.ir.axes import Dim
 from fusegen.plan.modules.dimensions import Dimensions, dimensions, fixed_dimensions
 from fusegen.plan.modules.plan import Plan
 from fusegen.plan.programs.model import Mode
@@ -19,13 +20,20 @@ class PlannedRegion(Region):
 
     plan: Plan | None = field(kw_only=True)
 
+    @property
+    def group_counts(self) -> list[Dim]:
+        """Of its norms, into how many groups these divide the channels."""
+        if self.plan is not None:
+            return [*self.plan.chain.group_counts]
+        return [step.num_groups for step in self.steps if hasattr(step, "num_groups")]
+
 
 @dataclass(frozen=True)
 class ModulePlan:
     """What a spec becomes: one region, whose package is the module's own, or several with packages of their own.
 
     returned: what forward returns, by the names of values. shapes: of the inputs, and of all values that several
-    regions make. spatial: how many dimensions of positions these have.
+    regions make. spatial: how many dimensions of positions the first input has.
     """
 
     spec: SpecModel
@@ -62,6 +70,11 @@ class ModulePlan:
     @property
     def op_names(self) -> list[str]:
         return [name for plan in self.plans for name in plan.op_names]
+
+    @property
+    def has_images(self) -> bool:
+        """Whether values have dimensions of positions: those of the first input, or some that a step made of rows."""
+        return any(region.spatial for region in self.regions)
 
     @property
     def has_precisions(self) -> bool:

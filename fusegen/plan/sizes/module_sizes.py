@@ -46,7 +46,7 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
     given = next(iter(spec.inputs.values()))
     leading = given[:-1] if len(given) > 2 else ()
     symbols: dict[str, int] = {}
-    counts = [count for plan in planned.plans for count in plan.chain.group_counts]
+    counts = [count for region in planned.regions for count in region.group_counts]
     blocks = [parts[1] for parts in map(dividend, counts) if parts is not None]
     multiple = math.lcm(*(count for count in (*counts, *blocks) if isinstance(count, int)))
     channels = max(1, channels // multiple) * multiple
@@ -64,7 +64,7 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
     settle(given[-1], source if counts == [] else channels)
     for region in planned.regions:
         channels_here = settle(region.channels[1], channels)
-        for count in region.plan.chain.group_counts if region.plan else ():
+        for count in region.group_counts:
             _, count = dividend(count) or (None, count)  # of blocks their width: any divisor, as a number of groups
             if isinstance(count, str):
                 symbols[count] = math.gcd(symbols.get(count, groups), channels_here)

@@ -42,8 +42,7 @@ def _channels(
     """Of the first input, and of all others; and numbers of groups."""
     steps, found = planned.spec.chain, dict[str, int]()
     counts: list[Dim] = [step.groups for step in steps if step.spatial and step.anchor]
-    counts += [count for plan in planned.plans for count in plan.chain.group_counts]
-    counts += [step.num_groups for region in planned.regions for step in _called(region) if hasattr(step, "num_groups")]
+    counts += [count for region in planned.regions for count in region.group_counts]
     widths = [dim for region in planned.regions for dim in region.channels]
     names = list(dict.fromkeys(name for name in (factors(dim)[1] for dim in widths) if name in planned.spec.dims))
     known = [symbols.get(str(count), count) for count in counts]

@@ -13,7 +13,7 @@ _Format = bool | tuple[int | None, tuple[str, ...]]
 
 def formats(planned: ModulePlan) -> str:
     """The tuple of what decides of each result; empty where there are no images."""
-    if not planned.spatial:
+    if not planned.has_images:
         return ""
     found: dict[str, _Format] = {name: (place, ()) for place, name in enumerate(planned.spec.inputs)}
     for region in planned.regions:
@@ -51,7 +51,7 @@ def writes(planned: ModulePlan) -> dict[str, int | None]:
     They are those that make it, where no other region takes it; and those whose only value such a region's tiles read
     beside its convolution's result, which they do in the format of what they write.
     """
-    if not planned.spatial:
+    if not planned.has_images:
         return {}
     regions, returned = planned.regions, planned.returned
     takers = {name: [each for each in regions if name in each.inputs] for name in planned.shapes}

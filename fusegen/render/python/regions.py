@@ -67,7 +67,7 @@ def base(planned: ModulePlan) -> str:
     """The class of `_support` that the module's is derived from."""
     if planned.single:
         return "FusedModule"
-    return "FusedImageRegions" if planned.spatial else "FusedRegions"
+    return "FusedImageRegions" if planned.has_images else "FusedRegions"
 
 
 def regions_context(planned: ModulePlan) -> dict[str, Any]:
