@@ -1,6 +1,7 @@
 // The Python module `_C` of every package: it says what the package was built for, and whether a
-// module is as it was in an earlier call. Nothing here depends on a chain, so `fusegen build` compiles this once for all packages below one output
-// directory and links it into each: pybind11's headers take longer than all else in a binding.
+// module is as it was in an earlier call. Nothing here depends on a chain, so `fusegen build`
+// compiles this once for all packages below one output directory and links it into each:
+// pybind11's headers take longer than all else in a binding.
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
@@ -63,8 +64,8 @@ std::string explain(
   throw py::key_error(launcher);
 }
 
-// Whether a dict holds what `kept` says behind its first place, and nothing else: of each object the
-// name, itself and its type.
+// Whether a dict holds what `kept` says behind its first place, and nothing else: of each object
+// the name, itself and its type.
 bool holds(PyObject* dict, PyObject* kept) {
   if (3 * PyDict_GET_SIZE(dict) + 1 != PyTuple_GET_SIZE(kept)) return false;
   PyObject *name = nullptr, *value = nullptr, **each = PySequence_Fast_ITEMS(kept) + 1;
@@ -85,7 +86,8 @@ bool has(PyObject* holder, PyObject* kept) {
   return true;
 }
 
-// Whether everything in `kept` holds what it held: see remembered.py. own: the dict in place of None.
+// Whether everything in `kept` holds what it held: see remembered.py. own: the dict in place of
+// None.
 PyObject* unchanged(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 2 || !PyTuple_Check(arguments[0]) || !PyDict_Check(arguments[1])) {
     PyErr_SetString(PyExc_TypeError, "expected a tuple and a dict");

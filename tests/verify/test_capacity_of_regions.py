@@ -75,7 +75,7 @@ def test_a_report_of_regions_leaves_out_what_is_too_large(tmp_path: Path, monkey
     monkeypatch.setattr(suite, "_one", lambda check, size, *_: compared.append(f"{check} {size}") or [])
     assert list(suite._checks()) == []
     (name,) = suite.sizes
-    assert name.removesuffix(" float32") not in compared and "numerics 1x20000x2x1" in name
+    assert name.removesuffix(" float32") not in compared and "numerics 1x20000x2x3" in name
     # Nothing is compared where nothing fits, but how the module is made.
     suite.capacity = 100
     compared.clear()

@@ -143,7 +143,7 @@ def _over_positions(found: Tensor | None, func: Any, args: tuple, kwargs: dict, 
     if found.dim() < 2 or found.shape != args[0].shape or made.shape == found.shape:
         return found
     if getattr(func, "__name__", "") in _VIEWS:
-        return func(found, *args[1:], **kwargs)
+        return found.reshape(made.shape) if found.numel() == made.numel() else found
     dim = kwargs.get("dim")
     dims = dim if isinstance(dim, tuple) else (dim,) if isinstance(dim, int) else ()
     return found.any(dims, keepdim=kwargs.get("keepdim", False)) if max(dims, default=0) > 1 else found
