@@ -217,4 +217,3 @@ def _entries(items):
 
 def _attributes(holder, names):
     return [(name, getattr(holder, name)) for name in names if hasattr(holder, name)]
-
