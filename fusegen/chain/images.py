@@ -50,13 +50,11 @@ def spatial_of_values(spec: Any) -> int:
 
 
 def spatial_in_front(spec: Any) -> list[int]:
-    """How many dimensions of positions the running value has in front of each step.
-
-    Inputs besides the first one with rows and channels alone have none.
-    """
+    """How many dimensions of positions the running value has in front of each step. Those that an input has besides
+    the first one follow from its shape."""
     running = of_first = spatial_of_values(spec)
-    known = {name: 0 if len(shape or ()) == 2 else of_first for name, shape in spec.inputs.items()}
-    known.update({name: of_first for name in list(spec.inputs)[:1]})
+    known = {name: min(of_first, max(len(shape or ()) - 2, 0)) for name, shape in spec.inputs.items()}
+    known |= dict.fromkeys(list(spec.inputs)[:1], of_first)
     found = []
     for step in spec.chain:
         if step is not None and step.from_ is not None:

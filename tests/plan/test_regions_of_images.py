@@ -193,3 +193,21 @@ def test_a_value_of_one_channel_is_a_gate_where_another_region_takes_it() -> Non
   - {op: mul, value: gate}
 """)
     assert made.regions[1].inputs["gate"] == ("batch", 1, "height", "width")
+
+
+def test_rows_in_front_of_images_are_refused_with_what_to_do() -> None:
+    text = """\
+fusegen: 1
+name: demo
+dims: {batch: 8, channels: 16, height: 6, width: 5}
+arguments: {channels: {type: dim}}
+inputs: {x: [batch, channels], image: [batch, channels, height, width]}
+chain:
+  - {op: linear, name: fc, out_features: channels}
+  - {op: unsqueeze, positions: 2, save: gate}
+  - {op: mul, value: gate, from: image}
+"""
+    with pytest.raises(SpecError) as caught:
+        planned_document(parse_yaml(text, "demo.yaml"))
+    (found,) = caught.value.diagnostics
+    assert found.hint == "give images as the first input, and rows behind them"

@@ -132,8 +132,8 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
         source, shape = next(iter(region.inputs.items()))
         for place, step in zip(region.places, region.steps, strict=True):
             if not step.is_of(region.spatial):
-                count = region.spatial or "no"
-                message = f"{step.op} takes {step.spatial} dimensions of positions, and '{source}' has {count}"
+                takes, has = (count or "no" for count in (step.spatial, region.spatial))
+                message = f"{step.op} takes {takes} dimensions of positions, and '{source}' has {has}"
                 yield document.diagnostic("FG308", message, ("chain", place, "op"))
             if region.is_broadcast and len(shape) > 2 and step.needs_matrix():
                 message = f"{step.op} takes inputs of two dimensions, and '{source}' has {len(shape)}"

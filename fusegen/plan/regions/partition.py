@@ -222,6 +222,9 @@ class Partition:
         reason = why_no_region(self._shape(source), self._shape(first), *spatial)
         if source in self.spec.inputs and source != first and reason is not None:
             hint = "give what is made of it as an input"
+            becomes_image = any(step.spatial_behind(0) for step in self.spec.chain)
+            if becomes_image and len(self._shape(source)) > len(self._shape(first)) == 2:
+                hint = "give images as the first input, and rows behind them"
             message = f"'{source}' has other rows than '{first}', {reason}: a region cannot begin with it"
             self._add("FG303", message, ("chain", index, "from"), hint)
 
