@@ -104,7 +104,13 @@ class Symbols:
     def constructed(self, dims: Iterable[Dim | None], field: Field) -> None:
         """Refuses sizes that the constructor needs and does not get."""
         for symbol in self._unconstructible(dims):
-            self.diagnostics.refuse("FG301", NO_SIZE.format(symbol), field, SIZE_HINT)
+            maker = self.spec.made_by.get(symbol)
+            if maker is None:
+                self.diagnostics.refuse("FG301", NO_SIZE.format(symbol), field, SIZE_HINT)
+            else:
+                message = f"the constructor needs the channels that {maker.op} makes, but no argument gives them"
+                hint = f"give {maker.op} the key '{maker.width_key}'" if maker.width_key else None
+                self.diagnostics.refuse("FG301", message, field, hint)
 
     def _unconstructible(self, dims: Iterable[Dim | None]) -> list[str]:
         if ("arguments",) in self.spec.unreadable:

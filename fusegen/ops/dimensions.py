@@ -7,15 +7,21 @@ from typing import Annotated, Literal
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.shape import Role, Shape, Sizes
+from fusegen.ir.axes import Dim
 from fusegen.ops.step import Step
-from fusegen.spec.base import NO_TRUTH, meaning
+from fusegen.spec.arguments import Dimension
+from fusegen.spec.base import NO_TRUTH, Given, meaning
 
 
 class Flatten(Step):
     """torch.flatten(x, 1): rows of all elements of an image. PyTorch calls it."""
 
     op: Literal["flatten"]
+    features: Annotated[
+        Given[Dimension], meaning("the width of the rows, for what is behind: channels times positions", 2048)
+    ] = None
     formula = "[batch, channels, *positions] as [batch, channels * positions]"
+    width_key = "features"
     has_kernels = False
     matrix_only = "never"
 
@@ -26,6 +32,14 @@ class Flatten(Step):
     def check_call(self, chain: ChainBuilder) -> None:
         if not chain.shape.spatial:
             chain.refuse("FG308", "flatten is of images: values are [rows, channels] here", "op")
+        if self.features is None:
+            return
+        wanted = chain.symbols.typical(chain.symbols.size(self.features, "features"))
+        given = [chain.symbols.typical(size) for size in chain.shape.sizes(Role.CHANNEL, Role.POSITION)]
+        known = [size for size in given if size is not None]
+        if wanted is not None and len(known) == len(given) and math.prod(known) != wanted:
+            message = f"the rows have {math.prod(known)} elements, {' * '.join(map(str, known))}, and not {wanted}"
+            chain.refuse("FG303", message, "features")
 
     def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
         if not shape.spatial:
@@ -34,7 +48,12 @@ class Flatten(Step):
         known = [size for size in found if size is not None]
         if len(known) < len(found):
             return None
-        return shape.with_channels(sizes.named(math.prod(known), Role.CHANNEL, 0, shape.channels)).with_positions(())
+        width = sizes.named(math.prod(known), Role.CHANNEL, 0, shape.channels)
+        return shape.with_channels(width).with_positions(())
+
+    @property
+    def result_width(self) -> Dim | None:
+        return self.features
 
     def spatial_behind(self, spatial: int) -> int:
         return 0

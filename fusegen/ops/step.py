@@ -52,6 +52,7 @@ class Step(BaseModel):
     ends_chain: whether nothing can follow it.
     divides: whether it divides the channels into parts.
     draws: whether it draws random numbers in training.
+    width_key: the key that says the channels of its result, if a step that PyTorch calls has one.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -73,6 +74,7 @@ class Step(BaseModel):
     ends_chain: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    width_key: ClassVar[str] = ""
 
     if TYPE_CHECKING:
         op: str  # a field of each subclass, with its own names
@@ -175,6 +177,11 @@ class Step(BaseModel):
         """The shape of its result for a running value of a shape, whose channels are already those of the result of a
         layer in front of kernels; None where there is no result, or nobody can tell."""
         return shape
+
+    @property
+    def result_width(self) -> Dim | None:
+        """The channels of the result of a step that PyTorch calls, where the spec says them."""
+        return None
 
     def spatial_behind(self, spatial: int) -> int:
         """How many dimensions of positions its result has where the running value has so many."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Union
 
 from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, WithJsonSchema, create_model
@@ -179,11 +179,17 @@ class SpecModel(SpecPart):
 
     _written_in: str | None = PrivateAttr(default=None)
     _spatial: int = PrivateAttr(default=0)
+    _made_by: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
-    def written_in(self, name: str, spatial: int) -> None:
+    def written_in(self, name: str, spatial: int, made_by: Mapping[str, Any]) -> None:
         """Says that this is a region of another spec, in whose file it stands. spatial: how many dimensions of
-        positions its values have."""
-        self._written_in, self._spatial = name, spatial
+        positions its values have. made_by: as `made_by`."""
+        self._written_in, self._spatial, self._made_by = name, spatial, made_by
+
+    @property
+    def made_by(self) -> Mapping[str, Any]:
+        """The step between regions that makes the size of a symbol, of those that the file does not have."""
+        return self._made_by
 
     @property
     def spatial_of_region(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -36,6 +36,7 @@ class PartialSpec:
     unreadable: frozenset[DocumentPath]
     is_region: bool = False
     spatial_of_region: int = 0
+    made_by: Mapping[str, Any] = field(default_factory=dict)
 
 
 AnySpec = SpecModel | PartialSpec

@@ -94,6 +94,20 @@ chain:
   - {op: linear, name: fc, out_features: classes}
   - {op: cross_entropy, target: target}
 """,
+    "flattened": """\
+dims: {batch: 6, channels: 2, out: 4, height: 12, width: 9, flat: 40, classes: 5}
+arguments: {channels: {type: dim}, out: {type: dim}, flat: {type: dim}, classes: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+chain:
+  - {op: conv2d, name: conv, out_channels: out, kernel_size: 3}
+  - {op: relu}
+  - {op: avg_pool2d, name: pool, kernel_size: 2, stride: [2, 1]}
+  - {op: max_pool2d, name: pool_two, kernel_size: [1, 3], stride: [1, 3]}
+  - {op: flatten, features: flat}
+  - {op: layer_norm, name: norm}
+  - {op: linear, name: fc, out_features: classes}
+  - {op: relu}
+""",
     "pooled_loss": """\
 dims: {batch: 8, inside: 12, out: 24}
 arguments: {inside: {type: dim}, out: {type: dim}}

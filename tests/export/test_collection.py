@@ -86,7 +86,23 @@ chain:
   - {op: conv2d, name: conv2, out_channels: channels, kernel_size: 3, padding: 1}
   - {op: add, input: x}
 """
-OWN = {"nested": NESTED, "over_positions": OVER_POSITIONS, "unet_block": UNET_BLOCK}
+# A classifier: its head takes all elements of an image.
+CLASSIFIER = """\
+fusegen: 1
+name: classifier
+dims: {batch: 8, channels: 3, hidden: 8, flat: 96, classes: 10, height: 8, width: 7}
+arguments: {channels: {type: dim}, hidden: {type: dim}, flat: {type: dim}, classes: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+dtypes: [float32]
+chain:
+  - {op: conv2d, name: conv, out_channels: hidden, kernel_size: 3, padding: 1}
+  - {op: relu}
+  - {op: max_pool2d, name: pool, kernel_size: 2}
+  - {op: flatten, features: flat}
+  - {op: linear, name: fc, out_features: classes}
+  - {op: relu}
+"""
+OWN = {"classifier": CLASSIFIER, "nested": NESTED, "over_positions": OVER_POSITIONS, "unet_block": UNET_BLOCK}
 
 
 @dataclass(frozen=True)
@@ -121,6 +137,7 @@ CASES = {
     "se_block": Case({"batch": 3, "channels": 6, "reduced": 4, "height": 5, "width": 4}),
     "over_positions": Case({"batch": 3, "channels": 4, "height": 6, "width": 4, "classes": 5}),
     "unet_block": Case({"batch": 3, "channels": 8, "height": 4, "width": 5, "embedding": 6}),
+    "classifier": Case({"batch": 3, "channels": 2, "hidden": 4, "flat": 24, "classes": 5, "height": 5, "width": 6}),
     "nested": Case({"batch": 3, "positions": 4, "features": 6}),
 }
 

@@ -256,11 +256,39 @@ def test_images_without_a_convolution(made: str, lines: str, shape: tuple[int, .
     ]
 
 
+FLATTENED: dict[str, tuple[str, str, str, tuple[Any, ...], Any, list[str]]] = {
+    "an argument": ("c, f", "self.fc = nn.Linear(f, 5)", "self.fc({})", (4, 168), "f", ["linear"]),
+    "of which the original makes a number": (
+        *("c", "self.n, self.fc = nn.BatchNorm1d(c * 42), nn.Linear(c * 42, 5)", "self.fc(self.n({}))"),
+        *((4,), 168, ["batch_norm", "linear"]),
+    ),
+    "of a parameter": ("c, f", "self.w = nn.Parameter(torch.ones(f))", "{} * self.w", (4, 168), "f", ["mul"]),
+    "of nothing": ("c", "", "{}.relu()", (4,), None, ["relu"]),
+}
+
+
+@pytest.mark.parametrize("name", FLATTENED)
+def test_rows_of_all_elements(name: str) -> None:
+    arguments, made, lines, values, wanted, ops = FLATTENED[name]
+    source = Convolved(arguments, CONV + made, f"return {lines.format('torch.flatten(self.conv(x).tanh(), 1)')}")
+    text = source.imported(values, SHAPE)
+    flatten, *others = steps(text)[2:]
+    assert flatten == {"op": "flatten", **({} if wanted is None else {"features": wanted})}
+    assert [step["op"] for step in others] == ops
+    assert spec_of(text).inputs["x"] == ("batch", values[0] if wanted == 168 else "c", "height", "width")
+
+
+def test_rows_of_all_elements_of_square_images() -> None:
+    source = Convolved("c", CONV + "self.fc = nn.Linear(36, 5)", "return self.fc(self.conv(x).relu().flatten(1))")
+    text = source.imported((4,), (2, 4, 5, 5))
+    assert steps(text)[2] == {"op": "flatten", "features": 36}
+
+
 REFUSED = {
     "sizes that change": ("", "F.layer_norm(y, y.shape[1:])", "FG707", "layer_norm over sizes that change"),
-    "a layer behind all elements": (
-        *("self.fc = nn.Linear(c * 42, 5)", "self.fc(torch.flatten(y, 1))"),
-        *("FG707", "linear of 168 channels, which follow from other sizes"),
+    "a layer of pooled features": (
+        *("self.p, self.fc = nn.MaxPool1d(2), nn.Linear(2, 5)", "self.fc(self.p(y.mean((2, 3))))"),
+        *("FG707", "linear of 2 channels, which follow from other sizes"),
     ),
     "a dimension less": (
         *("self.p = nn.AdaptiveAvgPool2d((1, None))", "self.p(y).squeeze(2).relu()"),

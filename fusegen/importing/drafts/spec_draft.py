@@ -15,7 +15,7 @@ from fusegen.importing.drafts.input_shapes import input_shapes
 from fusegen.importing.drafts.symbols import Size, Sizes
 from fusegen.importing.reading.shapes import first_layout, is_exchanged, spatial_of
 from fusegen.importing.reading.values import CHANNELS, Value, walk
-from fusegen.importing.steps.chain import StepDraft, Steps, entries, inputs_of
+from fusegen.importing.steps.chain import MODELS, StepDraft, Steps, entries, inputs_of
 from fusegen.importing.traces.arguments import Arguments, is_name
 from fusegen.importing.traces.constructor import Constructor
 from fusegen.importing.traces.source_locations import refusal
@@ -88,6 +88,8 @@ def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> No
                 draft.data[key] = sizes.before(draft)
             elif key == "normalized_shape":
                 draft.data[key] = arguments.shape(f"{draft.data['name']}.weight") or sizes.trailing_of(draft)
+        if sizes.is_named(draft):
+            draft.data[MODELS[draft.data["op"]].width_key] = sizes.behind(draft)
         name = draft.data.get("parameter")
         if name is None or name in seen:
             continue

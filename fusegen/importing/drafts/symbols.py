@@ -7,8 +7,8 @@ from typing import Any
 from fusegen.importing.drafts.facts import facts_of_rows, facts_of_trailing
 from fusegen.importing.drafts.widths import Width, Widths
 from fusegen.importing.reading.shapes import first_layout, leaf_layout
-from fusegen.importing.reading.values import CHANNELS, SIZES, UNKNOWN, Layout
-from fusegen.importing.steps.chain import StepDraft
+from fusegen.importing.reading.values import CHANNELS, MADE, SIZES, UNKNOWN, Layout
+from fusegen.importing.steps.chain import MODELS, StepDraft
 from fusegen.importing.traces.arguments import Arguments
 from fusegen.importing.traces.source_locations import refusal
 from fusegen.importing.traces.trace import Trace, forward_of
@@ -100,6 +100,11 @@ class Sizes:
     def behind(self, draft: StepDraft) -> Size:
         """The channels of a step's result."""
         return self._resolved(self._widths.of(draft.value))
+
+    def is_named(self, draft: StepDraft) -> bool:
+        """Whether a step says the channels of its result, as something behind it has as many."""
+        width = self._widths.of(draft.value)
+        return bool(MADE in draft.value.keys and MODELS[draft.data["op"]].width_key and width.facts)
 
     def trailing_of(self, draft: StepDraft) -> list[Size]:
         """The dimensions that a norm over several is over."""

@@ -22,8 +22,8 @@ from fusegen.importing.traces.source_locations import refusal
 @dataclass(eq=False)
 class Width:
     """Channels of values. facts: sizes of the module that are these. count, part: it has so many equal parts. owner: of
-    the layer whose result they are. made: whether a step makes them of others, as no argument says. wanted: what to
-    call them where no argument does."""
+    the layer whose result they are. made: whether a step makes them of others, as no argument says. key: of that step,
+    which says them, if it has one. wanted: what to call them where no argument does."""
 
     size: int
     facts: list[str] = field(default_factory=list)
@@ -32,6 +32,7 @@ class Width:
     same: Width | None = None
     owner: str = ""
     made: bool = False
+    key: str = ""
     wanted: str = "channels"
 
     @property
@@ -75,7 +76,7 @@ class Widths:
             self._divide(before, len(draft.data["parts"]))
             return
         op = draft.data["op"]
-        if before.root.made and (MODELS[op].tensors or op == "matmul"):
+        if before.root.made and not before.root.key and (MODELS[op].tensors or op == "matmul"):
             message = f"{op} of {before.root.size} channels, which follow from other sizes"
             hint = "a layer or norm has the channels of an input, or of the result of a layer"
             raise refusal("FG707", message, draft.place, hint)
@@ -86,7 +87,7 @@ class Widths:
         elif op in ("linear", "matmul"):
             behind = self._layer(draft, before)
         elif MADE in value.keys:
-            behind = Width(value.keys[MADE], made=True)
+            behind = Width(value.keys[MADE], made=True, key=MODELS[op].width_key)
             self._all.append(behind)
         elif MODELS[op].divides:
             behind = self._divide(before, 2)

@@ -21,13 +21,15 @@ from fusegen.spec.model import SpecModel
 
 class Images:
     """spatial: how many dimensions of positions the first input has. in_front: how many the running value has in front
-    of each step. dims: the symbols of sizes with those that planning assumes, the spec's own and further ones."""
+    of each step. dims: the symbols of sizes with those that planning assumes, the spec's own and further ones. made_by:
+    the step that makes the size of each further one."""
 
     def __init__(self, spec: SpecModel, claim: Callable[[str], str]) -> None:
         self.spec, self._claim = spec, claim
         self.spatial = spatial_of_values(spec)
         self.in_front = spatial_in_front(spec)
         self.dims = dict(spec.dims)
+        self.made_by: dict[str, Step] = {}
         self._symbols: dict[tuple[Role, int, int], str] = {}
         for shape in spec.inputs.values() if self.spatial else ():
             positions = shape[-self.spatial :] if len(shape) > self.spatial else ()  # behind the batch, of a target
@@ -52,7 +54,11 @@ class Images:
         channels = channels_behind(steps, self.channels(shape, spatial))
         found = chain_shape.Shape.of(shape, spatial).with_channels(channels)
         for step in steps:
+            before = {*self.dims}
             found = step.shape_behind(found, self) or found
+            if step.result_width is not None:
+                found = found.with_channels(step.result_width)
+            self.made_by |= dict.fromkeys(self.dims.keys() - before, step)
         return tuple(map(certain, found.sizes()))
 
     def has_one_position(self, shape: Shape, spatial: int) -> bool:

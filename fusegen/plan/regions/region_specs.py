@@ -52,7 +52,7 @@ def region_spec(spec: SpecModel, region: Region, images: Images) -> SpecModel:
             "chain": steps,
         }
     )
-    made.written_in(spec.name, region.spatial)
+    made.written_in(spec.name, region.spatial, images.made_by)
     return made
 
 

@@ -45,6 +45,8 @@ def _channels(
     counts += [count for region in planned.regions for count in region.group_counts]
     widths = [dim for region in planned.regions for dim in region.channels]
     names = list(dict.fromkeys(name for name in (factors(dim)[1] for dim in widths) if name in planned.spec.dims))
+    following = _following(planned)
+    names = [name for name in names if name not in following]
     known = [symbols.get(str(count), count) for count in counts]
     multiple = math.lcm(*(count for count in known if isinstance(count, int)))
     for index, name in enumerate(names):
@@ -56,6 +58,17 @@ def _channels(
         if isinstance(free, str) and free not in found and free not in symbols:
             found[free] = math.gcd(groups, *found.values())
     return found
+
+
+def _following(planned: ModulePlan) -> set[str]:
+    """The symbols of channels that steps called by PyTorch make of other sizes: `_walked` finds their values."""
+    made, given = set[str](), set[str | None]()
+    for region in planned.regions:
+        given |= {factors(dim)[1] for dim in region.channels} - made
+        for width in (step.result_width for step in _called(region)):
+            if isinstance(width, str) and width not in given:
+                made.add(width)
+    return made
 
 
 def _least(
