@@ -89,6 +89,25 @@ def test_a_width_of_its_own_is_not_made_of_others() -> None:
     assert found["flat"] == 24 and _behind(found["height"]) == _behind(found["width"]) == 1
 
 
+ONE = "  - {op: flatten, features: flat, save: one}\n"
+TWICE = f"""{SPEC[: SPEC.index("chain:")].replace("flat: 400", "flat: 3072").replace("hidden: 16, ", "")}chain:
+  - {{op: relu, save: a}}
+%s  - {{op: exp, from: a}}
+%s  - {{op: mul, value: one}}
+{FC}""".replace("hidden: {type: dim}, ", "")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_rows_of_as_many_elements_have_one_width(which: int) -> None:
+    """Whichever of two steps names it."""
+    steps = [ONE, "  - {op: flatten}\n"]
+    if which:
+        steps = ["  - {op: flatten, save: one}\n", "  - {op: flatten, features: flat}\n"]
+    made = planned(TWICE % tuple(steps))
+    symbols = module_sizes(made, 512, 3, 8, 1).symbols
+    assert symbols["flat"] == symbols["channels"] * symbols["height"] * symbols["width"] != 3072
+
+
 @pytest.mark.parametrize("name", ["linear", "batch norm"])
 def test_without_the_key_the_refusal_names_it(name: str) -> None:
     text = SPEC.replace(", features: flat", "").replace(" flat: 400,", "").replace(" flat: {type: dim},", "")

@@ -36,6 +36,9 @@ class Images:
             for index, dim in enumerate(positions):
                 if isinstance(dim, str) and dim in spec.dims and dim not in self._symbols.values():
                     self._symbols.setdefault((Role.POSITION, index, spec.dims[dim]), dim)
+        for width in (step.result_width for step in spec.chain):
+            if isinstance(width, str) and width in spec.dims:
+                self._symbols.setdefault((Role.CHANNEL, 0, spec.dims[width]), width)
 
     def channels(self, shape: Shape, spatial: int) -> Dim | None:
         """None of a shape without them, which no region can begin with."""

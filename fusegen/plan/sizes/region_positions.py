@@ -65,9 +65,9 @@ def _following(planned: ModulePlan) -> set[str]:
     made, given = set[str](), set[str | None]()
     for region in planned.regions:
         given |= {factors(dim)[1] for dim in region.channels} - made
-        for width in (step.result_width for step in _called(region)):
-            if isinstance(width, str) and width not in given:
-                made.add(width)
+        if any(step.width_key for step in _called(region)):
+            width = planned.shapes[region.results[0]][1]
+            made |= {width} - given if isinstance(width, str) else set()
     return made
 
 
