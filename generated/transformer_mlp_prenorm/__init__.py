@@ -124,5 +124,6 @@ class TransformerMlpPrenorm(_support.FusedRegions):
     def _fusegen_chain(self, _run, x):
         norm_result = _run(_region_norm, x)
         up_result = _run(_region_up, norm_result)
+        del norm_result
         down_result = _run(_region_down, up_result, x)
         return down_result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -180,3 +182,19 @@ def test_the_whole_beside_the_original(suites, name) -> None:
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and len(report.findings) > 50
     assert {"numerics", "strides", "torch.compile", "training"} <= {each.check for each in report.findings}
+
+
+def test_a_value_goes_when_no_further_region_takes_it(suites) -> None:
+    module = suites("residual").subject.package.Residual(16, 12).eval()
+    run, made, alive = module._fusegen_run_part, [], []
+
+    def recorded(*args, **kwargs):
+        result = run(*args, **kwargs)
+        made.append(weakref.ref(result))
+        alive.append(sum(each() is not None for each in made))
+        return result
+
+    module._fusegen_run_part = recorded
+    with torch.no_grad():
+        module(torch.randn(2, 16, 5, 4), torch.randn(2, 12))
+    assert len(made) == 5 and max(alive) == 2
