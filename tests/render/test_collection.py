@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -11,6 +12,7 @@ from fusegen.plan.load import planned_file
 from fusegen.plan.modules.module import compiled
 from fusegen.render.package import render_package
 from fusegen.render.programs.launchers_header import symbol
+from fusegen.render.python.regions import calls
 from tests.chains.collection import BUILT, ENTRIES, REFUSED, Entry
 
 
@@ -34,6 +36,21 @@ def test_is_rendered(name: str, tmp_path) -> None:
     named = {step["name"] for step in BUILT[name].spec["chain"] if "name" in step and "constant" not in step}
     named |= {step["parameter"] for step in BUILT[name].spec["chain"] if "parameter" in step}
     assert named <= set(re.findall(r"self\.(\w+)", reference))
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_no_region_takes_a_value_that_is_gone(name: str, tmp_path) -> None:
+    plan = planned(BUILT[name], tmp_path)
+    if plan.single:
+        return
+    (function,) = ast.parse("\n ".join(["def chain():", *calls(plan)])).body
+    assert isinstance(function, ast.FunctionDef)
+    gone: set[str] = set()
+    for statement in function.body:
+        names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        assert gone.isdisjoint(names), ast.unparse(statement)
+        if isinstance(statement, ast.Delete):
+            gone |= names
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -117,8 +117,8 @@ def calls(planned: ModulePlan) -> list[str]:
     """The body of the method that runs the regions in turn. A value goes when no further region takes it."""
     copies = shared(planned)
     lines = [f"{variable} = self._fusegen_shared({name})" for name, variable in copies.items()]
-    last_takers = {name: index for index, region in enumerate(planned.regions[:-1]) for name in region.inputs}
-    kept = {*planned.spec.inputs, *planned.returned, *planned.regions[-1].inputs}
+    last_takers = {name: index for index, region in enumerate(planned.regions) for name in region.inputs}
+    kept = {*planned.spec.inputs, *planned.returned}
     for index, region in enumerate(planned.regions):
         given = ", ".join(copies.get(name, name) if takes_last(region, name) else name for name in region.inputs)
         if region.plan is None:
@@ -135,8 +135,8 @@ def calls(planned: ModulePlan) -> list[str]:
             lines += (
                 [call] if len(call) <= 88 else [f"{made} = _run(", f"    {variable(region)},", f"    {given},", ")"]
             )
-        gone = [name for name in region.inputs if last_takers.get(name) == index]
+        gone = [name for name in region.inputs if last_takers[name] == index]
         done = [copies.get(name, name) for name in gone if name in copies or name not in kept]
-        lines += [f"del {', '.join(done)}"] if done else []
+        lines += [f"del {', '.join(done)}"] if done and region is not planned.regions[-1] else []
     returned = planned.returned
     return [*lines, f"return {returned[0] if planned.spec.outputs is None else as_tuple(list(returned))}"]
