@@ -16,6 +16,7 @@ from fusegen.ops.step import Step
 from fusegen.spec.base import NO_TRUTH, Listing, meaning
 
 _Dim = Annotated[Literal[-1, 1, 2, 3, 4], NO_TRUTH]
+_OneDim = Annotated[_Dim, meaning("1 or -1: the channels; 2, 3 or 4: a dimension of the positions of images", 1)]
 _Dims = Annotated[Listing[Annotated[Literal[1, 2, 3, 4], NO_TRUTH]], Field(min_length=1, max_length=4)]
 
 
@@ -78,7 +79,7 @@ class OverChannels(Step):
 class OverOne(OverChannels):
     """An op over one dimension."""
 
-    dim: Annotated[_Dim, meaning("1 or -1: the channels; 2, 3 or 4: a dimension of the positions of images", 1)] = -1
+    dim: _OneDim = -1
 
 
 class Softmax(OverOne):
@@ -175,7 +176,7 @@ class Mean(ToRows):
 class _OfOneDimension(ToRows):
     """A reduction that PyTorch has over one dimension alone, as it returns the index, too."""
 
-    dim: Annotated[_Dim, meaning("1 or -1: the channels; 2, 3 or 4: a dimension of the positions of images", 1)] = -1
+    dim: _OneDim = -1
 
 
 class Max(_OfOneDimension):

@@ -56,9 +56,8 @@ def _footprint(
     layers = [each for each in fused.modules() if isinstance(each, nn.modules.conv._ConvNd)]
     copies = layers or (dim == 1 and not _reads_both(fused))
     pieces = _pieces_bytes(fused, original, inputs) + (_bytes(inputs) if copies else 0)
-    pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim), dim) + _kept_results_bytes(
-        fused, inputs
-    )
+    pieces += _spread_bytes(inputs, _with_channels(grad_output, inputs[0], dim), dim)
+    pieces += _kept_results_bytes(fused, inputs)
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
