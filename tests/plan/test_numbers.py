@@ -19,7 +19,8 @@ from fusegen.spec.numbers import takes_number
 from fusegen.spec.yaml import parse_yaml
 
 # These are sizes, which arguments of type dim are, or any number at all.
-OTHERS = {"out_features", "out_channels", "num_parameters", "width", "shape", "normalized_shape", "init", "bias_init"}
+SIZES = {"out_features", "features", "out_channels", "num_parameters", "width", "shape", "normalized_shape"}
+OTHERS = SIZES | {"init", "bias_init"}
 KEYS = [
     (step, key)
     for step in STEPS
