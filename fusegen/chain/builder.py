@@ -14,7 +14,7 @@ from fusegen.chain.shape import Role, certain
 from fusegen.chain.state import BatchNorm, Dropout, RankStatistics
 from fusegen.chain.values import ValuesBuilder
 from fusegen.chain.view import shape_text
-from fusegen.ir.axes import CHANNEL, ROW, Dim, quotient
+from fusegen.ir.axes import CHANNEL, ROW, SAMPLES, Axes, Dim, quotient
 from fusegen.ir.functions.normalisation import sync_batch_norm
 from fusegen.ir.graph import Node
 from fusegen.ir.multiples import part_of
@@ -170,6 +170,11 @@ class ChainBuilder(ValuesBuilder):
             self.refuse("FG304", f"{count} groups do not divide {channels} channels", "num_groups")
         self.places.groups.setdefault(value, self.diagnostics.place("num_groups"))
         return value
+
+    def groups_of_samples(self, groups: Dim) -> Axes:
+        """What a norm has one value each of, of so many groups of channels: of a row, of images of an element of the
+        batch."""
+        return Axes.of(N=SAMPLES, C=groups) if self.shape.spatial else Axes.of("N", C=groups)
 
     def blocks(self, width: Dim) -> tuple[Dim | None, Dim]:
         """The width of blocks of channels, and how many there are."""

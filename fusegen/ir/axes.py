@@ -85,6 +85,9 @@ def _union(one: Axes, other: Axes) -> Axes:
 MATRIX = Axes.of("N", "C")
 """The view of a chain over rows of channels."""
 
+SAMPLES = "_samples"
+"""The number of samples, the blocks of as many rows each that elements of a batch of images are."""
+
 CHANNEL = Axes.of("C")
 ROW = Axes.of("N")
 SCALAR = Axes.of()

@@ -40,8 +40,8 @@ _ROOT = 16  # literals are replaced by their roots: products of literals stay pr
 
 @dataclass(frozen=True)
 class Sizes:
-    """lengths: of the axes of a view, in order. blocks: of an axis that is cut, whatever their number is in the graph,
-    which has only one. samples: how many blocks of rows have sums of their own."""
+    """lengths: of the axes of a view, in order. blocks: of channels that are cut, whatever their number in the
+    graph, which has only one. samples: how many blocks of rows have values or sums of their own."""
 
     lengths: Mapping[str, int]
     blocks: int
@@ -56,7 +56,9 @@ class Sizes:
         """How many values there are along an axis."""
         if name not in axes:
             return 1
-        return self.lengths[name] if axes.blocks(name) is None else self.blocks
+        if axes.blocks(name) is None:
+            return self.lengths[name]
+        return self.samples if name == "N" else self.blocks
 
     def number(self, axes: Axes) -> int:
         """How many elements one value over these axes stands for."""

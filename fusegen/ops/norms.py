@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.shape import Shape, Sizes
+from fusegen.chain.shape import Shape, Sizes, certain
 from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
@@ -149,25 +149,26 @@ class _OverPositions(Norm):
         chain.symbols.constructed((chain.channels,), None)
 
 
-class GroupNorm(_OverPositions):
-    """nn.GroupNorm."""
+class GroupNorm(Norm):
+    """nn.GroupNorm: of images over the positions of each, too."""
 
     op: Literal["group_norm"]
     num_groups: Annotated[Dimension, meaning("how many groups the channels are divided into", 8)]
-    formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row over each group of channels"
+    formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row or image over each group of channels"
     autocast = "float32"
     module = "nn.GroupNorm"
     tensors = ("weight", "bias")
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
-        groups: Dim = chain.groups(self.num_groups)
-        over = Axes.of("N", C=groups)
+        over = chain.groups_of_samples(chain.groups(self.num_groups))
         xhat, _, _ = normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)
         return self._affine(chain, xhat)
 
-    def _check_sizes(self, chain: ChainBuilder) -> None:
-        super()._check_sizes(chain)
-        chain.groups(self.num_groups)
+    def groups_of_samples(self, spatial: int) -> Dim | None:
+        return self.num_groups if spatial else None
+
+    def not_over_positions(self) -> None:
+        return None
 
     def construct_own(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", affine=False"
@@ -308,7 +309,19 @@ class InstanceNorm(_OverPositions):
     module = "nn.InstanceNorm2d"
     tensors = ("weight", "bias", "running_mean", "running_var")
 
+    def is_called(self, spatial: int) -> bool:
+        return spatial > 0 and self.track_running_stats
+
+    def groups_of_samples(self, spatial: int) -> Dim | None:
+        return "channels" if spatial and not self.is_called(spatial) else None
+
+    def not_over_positions(self) -> None:
+        return None
+
     def build(self, chain: ChainBuilder, x: Node) -> Node:
+        if chain.shape.spatial:
+            over = chain.groups_of_samples(certain(chain.channels))
+            return self._affine(chain, normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)[0])
         for key in ("affine", "track_running_stats"):
             if getattr(self, key):
                 chain.refuse("FG308", f"instance_norm of rows has no '{key}': it is of images", key)

@@ -153,6 +153,11 @@ class Step(BaseModel):
         """The class of the op's submodule in such a chain."""
         return self.module
 
+    def groups_of_samples(self, spatial: int) -> Dim | None:
+        """Of a norm over the positions of each image: into how many groups it divides the channels; "channels" where
+        each is one of its own. None of any other step."""
+        return None
+
     @property
     def spatial(self) -> int:
         """How many dimensions of positions the values behind it have, as a convolution says."""

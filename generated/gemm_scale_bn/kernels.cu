@@ -19,9 +19,9 @@
 // numbers of the fields of `reads` and `writes`, by which masks name them.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
-// element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
-// results of that type can show. Around it, in the order of a pass:
+// besides: values of the launch, the channel, the row, the group and the sample. `term` takes the
+// terms of this element; the kernel adds them up, and `total` has the results. Functions of <Out>
+// are as exact as results of that type can show. Around it, in the order of a pass:
 //
 //   channel_tensors()   in memory when pass kFrom begins: the passes whose elements need the
 //                       tensor, where it is, whether it is there, and the value that it becomes

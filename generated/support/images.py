@@ -55,6 +55,11 @@ def has_no_variance(shape):
     return min(shape[2:]) < 1 or (shape[0] == 1 and max(shape[2:]) == 1)
 
 
+def has_one_position(shape):
+    """Whether PyTorch refuses the statistics of each image of this shape, or the shape itself."""
+    return min(shape[2:]) < 1 or max(shape[2:]) == 1
+
+
 def call_on_images(operator, given, stays_last):
     """The operator's result for arguments that are [batch, channels, *positions] where they have
     rows. stays_last: whether the result is to be in channels_last.

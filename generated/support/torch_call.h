@@ -63,6 +63,7 @@ class OpCall {
     Call call{mode_, size(kRows), size(kChannels)};
     call.stream = launch.stream;
     if (size(kGroups) != kAny) call.groups = size(kGroups);
+    if (size(kSamples) != kAny) call.samples = size(kSamples);
     if (images_) call.positions = images_->positions();
     const std::unique_ptr<Products> products =
         op_.products ? op_.products(args_, precision_, dtypes_[kActivation], launch.stream,

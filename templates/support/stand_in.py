@@ -35,15 +35,16 @@ class Eager(NamedTuple):
 
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 _KINDS = (
     *(nn.Linear, *_BATCH_NORMS, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU),
-    *(nn.InstanceNorm2d, nn.Dropout, DropPath, nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(*_INSTANCE_NORMS, nn.Dropout, DropPath, nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
 _WRAPPED = nn.Module._wrapped_call_impl
-_CHECKS = {kind: kind._check_input_dim for kind in (*_BATCH_NORMS, nn.InstanceNorm2d)}
+_CHECKS = {kind: kind._check_input_dim for kind in (*_BATCH_NORMS, *_INSTANCE_NORMS)}
 # Before, its result under autocast had the dtype of its input.
 _RMS_NORM_IN_FLOAT32 = TorchVersion(torch.__version__) >= (2, 12)
 

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 
+#include "samples.cuh"
 #include "shapes.cuh"
 
 namespace fusegen {
@@ -22,7 +23,7 @@ struct ImageTiles {
   int64_t positions;  // of an image
   int64_t per_image, count, per_block;
   int shift;  // the logarithm of the positions of a tile
-  int64_t sample_blocks;  // with sums of samples: blocks that share the tiles of an image
+  int64_t sample_blocks;  // by samples: blocks that share the tiles of an image
 
   __host__ __device__ int size() const { return 1 << shift; }
   template <int kVec>
@@ -41,6 +42,16 @@ struct ImageTiles {
     if (begin >= count) return 0;
     return rows_before(end < count ? end : count) - rows_before(begin);
   }
+  // By samples: the rows of the partial results of one.
+  __host__ __device__ SampleRows sample_rows() const {
+    return {sample_blocks, per_block * size(), positions, 1};
+  }
+};
+
+// The rows of the partial results of tiles, which each block leaves.
+struct RowsOfTiles {
+  ImageTiles tiles;
+  __host__ __device__ int64_t operator()(int64_t block) const { return tiles.rows_of_block(block); }
 };
 
 // A launch over tiles: grid.x times the channels, grid.y times the positions. Threads in x have
@@ -113,14 +124,15 @@ inline TileShape tile_shape(
   return {grid, dim3(unsigned(width), unsigned(down)), tiles};
 }
 
-// The same with sums of samples, which are images: a block has tiles of one at a time.
+// The same by samples, which are images: a block has tiles of one at a time, at least so many.
 inline TileShape tile_shape_of_samples(
-    TileShape shape, const Shapes& shapes, int multiprocessors) {
+    TileShape shape, const Shapes& shapes, int64_t least, int multiprocessors) {
   ImageTiles& tiles = shape.tiles;
   const int64_t images = tiles.count / tiles.per_image;
   const int64_t usual = shapes.pointwise_blocks != 0 ? shapes.pointwise_blocks : 12;
+  const int64_t most = ceil_div(tiles.per_image, least);
   const int64_t blocks =
-      blocks_of_sample(images, tiles.per_image, 1, usual * multiprocessors / shape.grid.x);
+      blocks_of_sample(images, most, 1, usual * multiprocessors / shape.grid.x);
   tiles.per_block = ceil_div(tiles.per_image, blocks);
   tiles.sample_blocks = ceil_div(tiles.per_image, tiles.per_block);
   shape.grid.y = sample_grid(images, tiles.sample_blocks);

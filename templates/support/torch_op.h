@@ -65,9 +65,9 @@ struct Modes {
 
 // The sizes of a call. kOwnRows and what follows: the rows of inputs that have fewer than others.
 enum class Symbol : int32_t {
-  kNumber, kRows, kChannels, kGroups, kInFeatures, kSampleRows, kOwnRows
+  kNumber, kRows, kChannels, kGroups, kSamples, kInFeatures, kSampleRows, kOwnRows
 };
-constexpr Symbol kRows = Symbol::kRows, kChannels = Symbol::kChannels, kGroups = Symbol::kGroups;
+constexpr Symbol kRows = Symbol::kRows, kChannels = Symbol::kChannels, kGroups = Symbol::kGroups, kSamples = Symbol::kSamples;
 constexpr Symbol kInFeatures = Symbol::kInFeatures, kSampleRows = Symbol::kSampleRows;
 constexpr int kMostOwnRows = 32;
 constexpr int kMostSymbols = int(Symbol::kOwnRows) + kMostOwnRows;

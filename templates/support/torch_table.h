@@ -87,6 +87,7 @@ using glue::kOutput;
 using glue::kParameter;
 using glue::kRows;
 using glue::kSampleRows;
+using glue::kSamples;
 using glue::OptionalTensor;
 using glue::own_rows;
 using glue::ScalarType;

@@ -42,7 +42,7 @@ class TracedOperator:
             "rows": first.shape[0],
             "channels": (arguments[1].shape[0] if self.linear else first.shape[-1]) // self.parts,
         }
-        sizes["groups"] = given.get("_groups")
+        sizes["groups"], sizes["samples"] = given.get("_groups"), given.get("_samples")
         outer = None
         if first.dim() == 3:
             batch, one, other = first.shape

@@ -29,8 +29,10 @@ chain:
 """
 # Of each step the elements that it moves forward and backward, and of these the indices.
 CASES = {
-    "group_norm, name: n, num_groups: 2": (2 * IMAGE + 2 * CHANNELS, 3 * IMAGE + 3 * CHANNELS, 0),
-    "instance_norm, name: n": (2 * IMAGE, 3 * IMAGE, 0),
+    "instance_norm, name: n, affine: true, track_running_stats: true": (
+        *(2 * IMAGE + 2 * CHANNELS, 3 * IMAGE + 3 * CHANNELS, 0),
+    ),
+    "instance_norm, name: n, track_running_stats: true": (2 * IMAGE, 3 * IMAGE, 0),
     "layer_norm, name: n, normalized_shape: [height, width], bias: false": (2 * IMAGE + MAP, 3 * IMAGE + 2 * MAP, 0),
     "rms_norm, name: n, normalized_shape: [height, width]": (2 * IMAGE + MAP, 3 * IMAGE + 2 * MAP, 0),
     "softmax, dim: 2": (2 * IMAGE, 3 * IMAGE, 0),
@@ -62,9 +64,10 @@ def test_bytes(step: str, dtype: str) -> None:
 
 
 def test_totals_have_them_on_both_sides() -> None:
-    plan = planned("group_norm, name: n, num_groups: 2")
+    step = "instance_norm, name: n, affine: true, track_running_stats: true"
+    plan = planned(step)
     whole, reports = module.reported(plan, None, None)
-    forward, backward, _ = CASES["group_norm, name: n, num_groups: 2"]
+    forward, backward, _ = CASES[step]
     assert whole is not None and not whole.left_out and list(whole.called) == ["n"]
     for side, moved in enumerate((4 * forward, 4 * backward)):
         parts, total = [each.variants[0].totals[side] for each in reports], whole.totals[side]

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "../support/kernels/final_reduction.cuh"
-#include "../support/kernels/final_reduction_of_tiles.cuh"
+#include "../support/kernels/final_reduction_of_parts.cuh"
 #include "../support/kernels/plane.cuh"
 #include "../support/kernels/pointwise.cuh"
 #include "../support/kernels/tile.cuh"
@@ -119,7 +119,10 @@ cudaError_t launch_pass(const P& p, const Shapes& shapes, bool aligned) {
     error = launch_tile<kPass, kVec, kPacked>(p, shape, aligned, nullptr);
   }
   if (error != cudaSuccess) return error;
-  if constexpr (kPass == 0) return launch_final_reduction_of_tiles<kPass>(p, shape, nullptr);
+  if constexpr (kPass == 0) {
+    return launch_final_reduction_of_parts<kPass>(
+        p, shape.grid.y, RowsOfTiles{shape.tiles}, nullptr);
+  }
   return launch_final_reduction<kPass>(p, int64_t(shape.grid.y), 0, 1, nullptr);
 }
 

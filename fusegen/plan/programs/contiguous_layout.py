@@ -76,7 +76,7 @@ def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequen
         return "the source has several parts"
     for program in (forward, backward):
         for phase in program.phases:
-            if phase.unit is not Unit.CHANNEL:
+            if phase.unit not in (Unit.CHANNEL, Unit.SAMPLE):
                 return f"{program.name} reduces each {phase.unit.value}, of which a tile has only some channels"
     if any(tensor.is_full for tensor in saved):
         return "the forward pass saves a tensor of their size"

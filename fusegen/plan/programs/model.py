@@ -213,6 +213,12 @@ class Program:
         return tuple(tensor.samples for tensor in self.outputs if tensor.samples)
 
     @property
+    def of_samples(self) -> bool:
+        """Whether some of its values are those of samples."""
+        tensors = any(tensor.unit is Unit.SAMPLE for tensor in (*self.inputs, *self.outputs))
+        return tensors or any(phase.unit is Unit.SAMPLE for phase in self.phases)
+
+    @property
     def draws_samples(self) -> bool:
         """Whether some dropout draws for each sample."""
         return any(not node.is_full for node in self.draws)
@@ -263,6 +269,11 @@ class Variant:
     def has_contiguous_layout(self) -> bool:
         """Whether its ops take and return contiguous tensors of a convolution's shape, besides channels_last ones."""
         return bool(self.forward.contiguous_layout)
+
+    @property
+    def of_samples(self) -> bool:
+        """Whether some values of its programs are those of samples."""
+        return self.forward.of_samples or self.backward.of_samples
 
     @property
     def gradients(self) -> dict[str, Tensor]:

@@ -230,7 +230,7 @@ class Passes:
         if (place := self.place(tensor.node)) != BEFORE:
             return place
         units = ((i, each.unit) for i, each in enumerate(self.passes) if each.unit is not None)
-        return next((i for i, unit in units if (unit is not Unit.CHANNEL) == ("N" in tensor.axes)), 0)
+        return next((i for i, unit in units if unit.stores == tensor.unit.stores), 0)
 
     @cached_property
     def scratch(self) -> list[list[Tensor]]:

@@ -11,9 +11,9 @@ from itertools import groupby
 from fusegen.ir.axes import SCALAR
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.programs.model import Phase, Tensor
-from fusegen.plan.programs.units import Unit, unit_of
+from fusegen.plan.programs.units import Unit, unit_of, within
 
-_ORDER = {unit: place for place, unit in enumerate((Unit.ROW, Unit.GROUP, Unit.CHANNEL))}
+_ORDER = {unit: place for place, unit in enumerate((Unit.ROW, Unit.GROUP, Unit.SAMPLE, Unit.CHANNEL))}
 
 
 class PhaseAnalysis:
@@ -77,9 +77,14 @@ class PhaseAnalysis:
         return self._walk(own)
 
     @property
+    def of_samples(self) -> bool:
+        """Whether some values are those of samples."""
+        return any(unit_of(node.axes) is Unit.SAMPLE for node in self.nodes)
+
+    @property
     def misplaced(self) -> set[Node]:
         """The values that differ within what the pass reduces whose sums they follow from."""
-        axes = dict(enumerate((phase.axes for phase in self.phases), 1))
+        axes = dict(enumerate((within(phase.axes) for phase in self.phases), 1))
         computed = (n for n in self.nodes if not (n.is_full or n.is_leaf or n.is_reduction or n in self.given))
         return {n for n in computed if self.level[n] in axes and not n.axes <= axes[self.level[n]]}
 
@@ -108,9 +113,8 @@ class PhaseAnalysis:
         as many as rows or as channels: zeros for a bias of channels that nothing uses."""
         if level := self.level[tensor.node]:
             return level
-        of_rows = "N" in tensor.axes
-        levels = (i for i, phase in enumerate(self.phases, 1) if (phase.unit is not Unit.CHANNEL) == of_rows)
-        return next(levels, 1 if of_rows else self.last)
+        levels = (i for i, phase in enumerate(self.phases, 1) if phase.unit.stores == tensor.unit.stores)
+        return next(levels, self.last if tensor.unit is Unit.CHANNEL else 1)
 
     def stored_at_last(self, known: int, earlier: Collection[str]) -> list[Tensor]:
         """The tensors that must reach memory once every reduction but the scalar ones is done. known: the level up to

@@ -9,20 +9,27 @@ from functools import cache
 from itertools import groupby
 
 from fusegen.errors import InternalError
-from fusegen.ir.axes import Axes
+from fusegen.ir.axes import CHANNEL, Axes
 
 ORDER = ("N", "C")
 """The axes of a chain's tensors, from the outermost to the innermost in memory."""
 
 
 class Unit(Enum):
-    """What there is one value each of."""
+    """What there is one value each of. SAMPLE: of a channel of a sample, or of a group of its channels, which have the
+    same value each in memory, [samples, channels]."""
 
     ELEMENT = "element"
     CHANNEL = "channel"
     ROW = "row"
     GROUP = "group"
+    SAMPLE = "sample"
     SCALAR = "scalar"
+
+    @property
+    def stores(self) -> Unit:
+        """The unit whose sums a value of this one may be stored with, if it follows from none."""
+        return Unit.ROW if self is Unit.GROUP else self
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,17 @@ def _parts(axes: Axes, name: str) -> tuple[bool, ...]:
     return (True,) if axes.blocks(name) is None else (True, False)
 
 
+def within(axes: Axes) -> Axes:
+    """What values may vary over that follow from the sums of a pass with one value for each element of `axes`. Those of
+    a group of a sample follow for each of its channels."""
+    return axes | CHANNEL if unit_of(axes) is Unit.SAMPLE else axes
+
+
 @cache
 def unit_of(axes: Axes) -> Unit:
     """The unit that kernels have for one value for each element of `axes`."""
+    if axes.blocks("N") is not None:
+        return Unit.SAMPLE
     collapsed = collapse(axes)
     if collapsed is not None and not collapsed.outer:
         if not collapsed.inner:

@@ -18,7 +18,7 @@ from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.launches.kinds import KERNELS, Stays
 from fusegen.plan.programs.model import Tensor
 from fusegen.plan.programs.passes import Passes
-from fusegen.plan.programs.units import Unit
+from fusegen.plan.programs.units import Unit, unit_of, within
 
 ROUNDING = 1e-9  # of the largest element: sums are taken in another order
 
@@ -55,7 +55,8 @@ class Interpreter:
             if index <= first:
                 record = self._begin(index, range(index, count) if index == first else (index,))
             totals = self._elements(index, record, cached, index > first)
-            if self.passes.passes[index].unit is Unit.CHANNEL and not self._in_column_kernel(index, first):
+            finished = self.passes.passes[index].unit in (Unit.CHANNEL, Unit.SAMPLE)
+            if finished and not self._in_column_kernel(index, first):
                 # Another kernel finishes the sums of columns: what it needs lies in memory.
                 record = self._begin(index, None)
             self._after(index, self._axes(index), totals, record, index >= first)
@@ -137,7 +138,8 @@ class Interpreter:
         """What follows from the sums of a pass, in `record`, and what is stored once they are known. axes: of the sums,
         and so of what can be told apart here."""
         passes = self.passes
-        known = {node: value for node, value in {**record, **totals}.items() if node.axes <= axes}
+        own = within(axes)
+        known = {node: value for node, value in {**record, **totals}.items() if node.axes <= own}
         for node in passes.followed_with(index):
             known[node] = totals[node] if node in totals else self._of_unit(index, node, known, axes)
             record[node] = known[node]
@@ -150,12 +152,12 @@ class Interpreter:
                 self._store(index, tensor, known, axes)
 
     def _store(self, index: int, tensor: Tensor, known: Mapping[Node, Value], axes: Axes) -> None:
-        if tensor.axes != axes:
+        if tensor.axes != axes and not unit_of(tensor.axes) is unit_of(axes) is Unit.SAMPLE:
             raise Fault(f"pass {index} has one value for each element of {axes}, and stores {tensor.name}{tensor.axes}")
         self.memory[tensor.name] = self._known(index, tensor.node, known)
 
     def _of_unit(self, index: int, node: Node, known: Mapping[Node, Value], axes: Axes) -> Value:
-        if not node.axes <= axes:
+        if not node.axes <= within(axes):
             raise Fault(f"pass {index} has one value for each element of {axes}, and derives {node!r}")
         return self._value(index, node, known)
 

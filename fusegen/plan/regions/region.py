@@ -138,10 +138,14 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
     alone = step.anchor or step.is_called(now.spatial[index]) or behind_call
     if (alone and now.steps) or (step.from_ is not None and step.from_ not in inside):
         return True
+    spatial = now.spatial[index]
+    groups = {each.groups_of_samples(spatial) for each in (*now.steps, step) if each is not None}
+    if len(groups - {None}) > 1:  # kernels know one number
+        return True
     if not has_one_view((*now.steps, step), spec) or _is_alone(now.steps, index, spec):
         return True
     divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
-    of_one = not now.spatial[index] and is_row_boundary(step, width, now.view)
+    of_one = not spatial and is_row_boundary(step, width, now.view)
     return cut and (divided or of_one or is_width_boundary(step, width, now.view, operand))
 
 

@@ -28,9 +28,11 @@ class ScheduleKernels:
     def first_resident(self) -> int:
         """The first of the last phases of one unit. None of rows where moments of columns come after them: kernels that
         keep rows leave sums to what follows, but no moments. Nor of columns where there are sums of samples, of
-        whose rows a tile of columns has all."""
+        whose rows a tile of columns has all. Values of samples are known to passes over memory alone."""
         phases = self.analysis.phases
         start = len(phases)
+        if self.analysis.of_samples:
+            return start
         if start and phases[-1].unit is Unit.CHANNEL and self.sums_samples:
             return start
         while start and phases[start - 1].unit == phases[-1].unit:
@@ -57,7 +59,14 @@ class ScheduleKernels:
         for position, phase in enumerate(self.analysis.phases[begin:end], begin + 1):
             stores = self.analysis.stored(position)
             number = "" if len(self.analysis.phases) == 1 else f"_{position}"
-            if phase.unit is not Unit.CHANNEL:
+            if phase.unit is Unit.SAMPLE:
+                name, about = f"{self.name}_partials{number}", "sums of channels, partial results of each sample"
+                found.append(
+                    KernelSpec(name, "pointwise", [PassSpec(phase.sums)], partial_sums=phase.sums, purpose=about)
+                )
+                name, about = f"{self.name}_group_reduction{number}", "combines those of a group of channels"
+                found.append(KernelSpec(name, "group_reduction", (), stores, finished=phase.sums, purpose=about))
+            elif phase.unit is not Unit.CHANNEL:
                 name, about = f"{self.name}_row_reduction{number}", f"what each {reduced(phase)} is reduced to"
                 pass_ = PassSpec(phase.sums)
                 found.append(

@@ -14,6 +14,7 @@ from fusegen.plan.modules.plan import Plan
 from fusegen.plan.programs.gradient_aliases import is_launched, is_written
 from fusegen.plan.programs.model import Kernel, Mode, Program, Role, Tensor
 from fusegen.plan.programs.modes import VERIFICATION_DTYPE
+from fusegen.plan.programs.units import Unit, unit_of
 from fusegen.spec.model import SpecModel
 
 FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
@@ -45,6 +46,8 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
             return positions_of(plan, sizes)
         return value_of(dim, sizes)
 
+    if unit_of(axes) is Unit.SAMPLE:
+        return number(plan.chain.inputs[0].shape[0]), number(plan.chain.channels)
     return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))
 
 
@@ -55,7 +58,9 @@ def shape_of_input(plan: Plan, name: str, sizes: Mapping[str, int]) -> tuple[int
 
 
 def samples_of(plan: Plan, program: Program, sizes: Mapping[str, int]) -> int:
-    """How many samples a program takes sums of; 0 where it takes none."""
+    """How many samples a program takes sums of, or has values of; 0 where it does neither."""
+    if program.of_samples:
+        return value_of(plan.chain.inputs[0].shape[0], sizes)
     if not program.samples:
         return 0
     return math.prod(shape_of_input(plan, program.samples[0], sizes)) // value_of(plan.chain.channels, sizes)

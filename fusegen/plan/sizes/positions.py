@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from fusegen.chain.anchors import Convolution, Sizing
@@ -27,8 +28,9 @@ def symbols_of_images(plan: Plan, rows: int, channels: int) -> dict[str, int]:
     chain, spec = plan.chain, plan.spec
     symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
     number, symbol = factors(chain.channels)
+    multiple = _groups(plan, symbols)
     if symbol is not None:
-        symbols.setdefault(symbol, max(1, channels // number))
+        symbols.setdefault(symbol, max(1, channels // (number * multiple)) * multiple)
     (name, _, *positions) = chain.inputs[0].shape
     batch, given = unequal(rows, chain.spatial)
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
@@ -42,7 +44,7 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
     symbols = {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
     if isinstance(made.groups, str) and made.groups not in symbols:  # those of a depthwise convolution are a size, too
         symbols[made.groups] = source
-    groups = _number(made.groups, symbols)
+    groups = math.lcm(_number(made.groups, symbols), _groups(plan, symbols))
     for dim, count in ((made.width, source), (made.channels, channels)):
         number, symbol = factors(dim)
         if symbol is not None:
@@ -54,6 +56,11 @@ def symbols_of_convolution(plan: Plan, rows: int, source: int, channels: int) ->
     given = tuple(spec.dims[str(dim)] for dim in positions) if fixed else _least_input(plan, wanted, symbols)
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
     return {**spec.dims, **further_positions(plan, given, symbols), **symbols}
+
+
+def _groups(plan: Plan, symbols: Mapping[str, int]) -> int:
+    """What the channels are a multiple of, so that the groups of all norms divide them."""
+    return math.lcm(*(_number(count, symbols) for count in plan.chain.group_counts))
 
 
 def unequal(rows: int, dimensions: int) -> tuple[int, list[int]]:

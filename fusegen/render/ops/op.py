@@ -12,7 +12,8 @@ from fusegen.render.text.layout import WIDTH
 
 INNER, IMAGE_SHAPE = "kInner", "kOuter"
 """The sizes of tensors of images: see torch_images.h."""
-_SYMBOLS = {"rows": "kRows", "channels": "kChannels", "groups": "kGroups", "in_features": "kInFeatures"}
+_SYMBOLS = {"rows": "kRows", "channels": "kChannels", "groups": "kGroups", "samples": "kSamples"}
+_SYMBOLS |= {"in_features": "kInFeatures"}
 _ROLES = {"activation": "kActivation", "output": "kOutput", "parameter": "kParameter", "accumulator": "kAccumulator"}
 _ROLES |= {"mask": "kBool", **dict.fromkeys(("count", "index", "seed"), "kLong")}
 PIECES = ("_operand_pieces", "_weight_pieces")

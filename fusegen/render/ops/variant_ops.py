@@ -140,6 +140,8 @@ class VariantOps:
             op.fields.append(Field("_channels", "size", 'glue::size("_channels", kChannels)'))
         if self.groups:
             op.fields.append(Field("_groups", "size", 'glue::size("_groups", kGroups)'))
+        if self.variant.of_samples:
+            op.fields.append(Field("_samples", "size", 'glue::size("_samples", kSamples)'))
         read = {tensor.name for tensor in program.inputs if tensor.compact}
         for index, name in enumerate(self.chain.compact):
             member = identifier(name, "own") if name in read else ""

@@ -9,7 +9,7 @@ from fusegen.plan.programs.passes import Passes
 from fusegen.plan.programs.units import Unit, unit_of
 from fusegen.render.text.identifiers import value
 
-_COUNTS = {Unit.CHANNEL: "rows", Unit.ROW: "channels", Unit.GROUP: "group_length"}
+_COUNTS = {Unit.CHANNEL: "rows", Unit.ROW: "channels", Unit.GROUP: "group_length", Unit.SAMPLE: "sample_length"}
 
 
 def record(axes: Axes) -> str:

@@ -19,7 +19,10 @@ from fusegen.render.programs.values import Values
 from fusegen.render.programs.work import work
 from fusegen.render.text.identifiers import identifier, type_name, value
 
-_ORDER = ("Channel", "Row", "Group", "Scalars")
+_IN_MEMORY = ("Channel", "Row", "Group", "Sample")
+_ORDER = (*_IN_MEMORY, "Scalars")
+_PARTIAL = (unit_name(Unit.CHANNEL), unit_name(Unit.SAMPLE))
+"""The units of passes that leave partial results."""
 
 
 class StructRenderer:
@@ -33,7 +36,7 @@ class StructRenderer:
     def text(self) -> StructText:
         reads, writes = self.passes.reads, self.program.full_outputs
         found = work(self.program, self.passes)
-        records: dict[str, list[str]] = {name: [] for name in ("Scalars", "Channel", "Row", "Group", "Drawn")}
+        records: dict[str, list[str]] = {name: [] for name in ("Scalars", *_IN_MEMORY, "Drawn")}
         for node, name in self.fields.items():
             records[record(node.axes)].append(value(name))
         records["Scalars"] += self._inverse_lengths()
@@ -45,7 +48,8 @@ class StructRenderer:
             reads=macro("FUSEGEN_READS(", [_tensor(t, "from") for t in reads]) or ["FUSEGEN_READS()"],
             writes=macro("FUSEGEN_WRITES(", [_tensor(t, "to") for t in writes]) or ["FUSEGEN_WRITES()"],
             has_parts=any(t.part is not None for t in (*reads, *writes)),
-            has_partials=any(each.sums and each.unit == unit_name(Unit.CHANNEL) for each in texts),
+            has_partials=any(each.sums and each.unit in _PARTIAL for each in texts),
+            of_samples=self.program.of_samples,
             optional_writes=_mask("Write", writes, {t.name for t in writes if t.optional}),
             outer_reads=_mask("Read", reads, self.program.contiguous_layout),
             outer_writes=_mask("Write", writes, self.program.contiguous_layout),
@@ -61,7 +65,7 @@ class StructRenderer:
             scalars=self._scalars(),
             records=records,
             in_memory=self._in_memory(),
-            derived={name: self._derived(name) for name in ("Channel", "Row", "Group")},
+            derived={name: self._derived(name) for name in _IN_MEMORY},
             cached=macro("FUSEGEN_CACHED(", [f"({value(node.name)}, Acc)" for node in self.cached]),
             cached_in_registers=_by_pass(texts, Stays.REGISTERS),
             cached_in_shared=_by_pass(texts, Stays.SHARED),
@@ -125,7 +129,7 @@ class StructRenderer:
         return found
 
     def _in_memory(self) -> dict[str, list[InMemory]]:
-        found: dict[str, list[InMemory]] = {"Channel": [], "Row": [], "Group": []}
+        found: dict[str, list[InMemory]] = {name: [] for name in _IN_MEMORY}
         for tensor, made in self.passes.in_memory:
             if tensor.unit is Unit.SCALAR:
                 continue

@@ -100,7 +100,8 @@ class Member:
 class StructText:
     """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one.
     reads, writes, cached: records. sums: the record of each pass, in order. has_parts: whether any of `reads` and
-    `writes` is a part of a tensor. has_partials: whether any pass sums columns.
+    `writes` is a part of a tensor. has_partials: whether any pass sums columns. of_samples: whether it has
+    values of samples.
     dropouts: of all that is drawn; drawn: the fields of what is drawn for each element.
     product: which of `reads` the epilogue of a product has, if one takes the program. Masks are empty where no field is
     meant."""
@@ -112,6 +113,7 @@ class StructText:
     writes: list[str]
     has_parts: bool
     has_partials: bool
+    of_samples: bool
     optional_writes: str
     outer_reads: str
     outer_writes: str

@@ -12,6 +12,7 @@ _SIZES: dict[Unit, tuple[Dim, ...]] = {
     Unit.CHANNEL: ("channels",),
     Unit.ROW: ("rows", 1),
     Unit.GROUP: ("rows", "groups"),
+    Unit.SAMPLE: ("samples", "channels"),
     Unit.SCALAR: (),
 }
 

@@ -137,6 +137,7 @@ class CallRenderer:
         numeric = {argument.name for argument in renderer.forward().arguments if argument.kind == "number"}
         arguments, numbers = [], []
         counts = {f"_{name}_rows": f"{name}.shape[0]" for name in self.chain.compact}
+        counts["_samples"] = f"{self.names.first}.shape[0]"
         for name in given:
             source = _OURS.get(name) or counts.get(name) or replaced.get(name) or self._source(name)
             if name in numeric - seen:

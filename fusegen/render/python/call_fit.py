@@ -83,15 +83,18 @@ def _unexpected(call: CallNames) -> list[str]:
 
 def groups_fit(call: CallNames) -> list[str]:
     """Numbers of groups, which a user may change; PyTorch itself refuses those that do not divide."""
-    if any(step.op == "instance_norm" for step in call.owners):
-        return ["if _channels == 1:", "    return None, _support.REFUSED", *_group_norms(call)]
-    return _group_norms(call)
+    if not any(step.op == "instance_norm" for step in call.owners):
+        return _group_norms(call)
+    if call.chain.spatial:
+        return ["if _support.has_one_position(_shape):", "    return None, _support.REFUSED", "_groups = _channels"]
+    return ["if _channels == 1:", "    return None, _support.REFUSED", *_group_norms(call)]
 
 
 def _group_norms(call: CallNames) -> list[str]:
     norms = [step for step in call.owners if step.op == "group_norm"]
     if not norms:
         return []
+    is_one = "_support.has_no_variance(_shape)" if call.chain.spatial else f"{call.first}.shape[0] == 1"
     several = [step for step in norms if step.num_groups != 1]
     lines = []
     conditions = [f"type({call.local[step.name]}.num_groups) is not int" for step in norms]
@@ -99,9 +102,9 @@ def _group_norms(call: CallNames) -> list[str]:
         lines.append(f"_groups = {call.local[several[0].name]}.num_groups")
         conditions.append("_groups < 1 or _channels % _groups")
         # One value a group.
-        conditions.append(f"{call.first}.shape[0] == 1 and _groups == _channels")
+        conditions.append(f"{is_one} and _groups == _channels")
     if any(step.num_groups == 1 for step in norms):
-        conditions.append(f"{call.first}.shape[0] == 1 and _channels == 1")
+        conditions.append(f"{is_one} and _channels == 1")
     lines += ["if (", *(f"    {'or ' if i else ''}{text}" for i, text in enumerate(conditions)), "):"]
     lines.append("    return None, _support.REFUSED")
     others = [f"{call.local[step.name]}.num_groups != _groups" for step in several[1:]]

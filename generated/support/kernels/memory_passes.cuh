@@ -23,6 +23,11 @@ cudaError_t launch_final_reduction(
 template <int kPass, int kVec, bool kPacked, class P>
 cudaError_t launch_row_reduction(
     const P& p, const LaunchContext& context);
+template <int kPass, class P, class RowsOf>
+cudaError_t launch_final_reduction_of_parts(
+    const P& p, int64_t blocks, const RowsOf& rows_of, cudaStream_t stream);
+template <int kPass, class P>
+cudaError_t launch_group_reduction(const P& p, const SampleRows& rows, cudaStream_t stream);
 template <class P>
 cudaError_t launch_sample_reduction(const P& p, int64_t blocks, cudaStream_t stream);
 template <class P>
@@ -37,7 +42,8 @@ inline void explain_next(const char* kernel, int first_pass, int last_pass) {
 // Whether a pass leaves partial results of columns.
 template <class P, int kPass>
 inline constexpr bool kLeavesPartials =
-    P::kUnit[kPass] == Unit::kChannel && Totals<P, kPass>::kFields > 0;
+    (P::kUnit[kPass] == Unit::kChannel || P::kUnit[kPass] == Unit::kSample) &&
+    Totals<P, kPass>::kFields > 0;
 
 // Whether any pass up to kPass does.
 template <class P, int kPass = P::kPasses - 1>
@@ -85,6 +91,7 @@ class MemoryPasses {
       if (!always && pass >= kEnd) return;
       const int64_t count = unit == Unit::kChannel ? p_.channels
           : unit == Unit::kRow                     ? p_.rows
+          : unit == Unit::kSample                  ? p_.samples * p_.channels
                                                    : p_.rows * p_.groups;
       pointer = scratch_.take<typename P::Acc>(count);
     });
@@ -116,7 +123,8 @@ class MemoryPasses {
   // What is behind a pass that leaves partial results.
   template <int kPass>
   cudaError_t finish_partials() {
-    if constexpr (kSumsSamples<P, kPass>) return finish_samples(sample_partials<kPass>());
+    if constexpr (kSumsSamples<P, kPass>) return finish_samples(sample_rows<kPass>().partials());
+    if constexpr (kBySamples<P, kPass>) return finish_by_samples<kPass>();
     if constexpr (kMayMeetTiles<kPass>) {
       if (p_.positions > 0) return finish_tiles<kPass>();
     }
@@ -137,6 +145,20 @@ class MemoryPasses {
     return launch_final_reduction<kLast>(p_, p_.samples * blocks, 0, 1, context_.stream);
   }
 
+  // What a pass by samples sums, of a channel or of a group of a sample.
+  template <int kPass>
+  cudaError_t finish_by_samples() {
+    const SampleRows rows = sample_rows<kPass>();
+    if constexpr (P::kUnit[kPass] == Unit::kSample) {
+      explain_next("group_reduction", kPass, kPass);
+      return launch_group_reduction<kPass>(p_, rows, context_.stream);
+    } else {
+      explain_next("final_reduction", kPass, kPass);
+      return launch_final_reduction_of_parts<kPass>(
+          p_, p_.samples * rows.partials(), rows, context_.stream);
+    }
+  }
+
   cudaError_t reduce_channels() {
     explain_next("scalar_reduction", P::kPasses, P::kPasses);
     if constexpr (P::kReducesChannels) return launch_scalar_reduction(p_, context_.stream);
@@ -148,7 +170,7 @@ class MemoryPasses {
 
   template <int kPass>
   PointwiseShape pointwise_shape_of() const {
-    if constexpr (kSumsSamples<P, kPass>) {
+    if constexpr (kBySamples<P, kPass>) {
       return pointwise_shape_of_samples(
           context_.shapes, p_.rows, p_.samples, p_.channels, kVec, kPacked,
           context_.target.multiprocessors);
@@ -164,7 +186,7 @@ class MemoryPasses {
       (kOuterReadsOf<P, kPass> | kOuterWritesOf<P, kPass>) != 0;
 
   // Such a pass, in tile_passes.cuh: its launch, what is behind it, its partial results of each
-  // column, and of each column of one sample.
+  // column, and the rows of those of a sample.
   template <int kPass>
   cudaError_t over_tiles();
   template <int kPass>
@@ -172,7 +194,7 @@ class MemoryPasses {
   template <int kPass>
   int64_t tile_partials() const;
   template <int kPass>
-  int64_t tile_sample_partials() const;
+  SampleRows tile_sample_rows() const;
   template <int kPass>
   TileShape tile_shape_of() const;
 
@@ -180,7 +202,7 @@ class MemoryPasses {
   template <int kPass>
   int64_t partial_blocks() const {
     if constexpr (!kLeavesPartials<P, kPass>) return 0;
-    if constexpr (kSumsSamples<P, kPass>) return p_.samples * sample_partials<kPass>();
+    if constexpr (kBySamples<P, kPass>) return p_.samples * sample_rows<kPass>().partials();
     if constexpr (kMayMeetTiles<kPass>) {
       if (p_.positions > 0) return tile_partials<kPass>();
     }
@@ -188,20 +210,20 @@ class MemoryPasses {
     return int64_t(shape.grid.y) * shape.period;
   }
 
-  // Those of one sample.
+  // The rows of those of one sample.
   template <int kPass>
-  int64_t sample_partials() const {
+  SampleRows sample_rows() const {
     if constexpr (kMayMeetTiles<kPass>) {
-      if (p_.positions > 0) return tile_sample_partials<kPass>();
+      if (p_.positions > 0) return tile_sample_rows<kPass>();
     }
     const PointwiseShape shape = pointwise_shape_of<kPass>();
-    return shape.sample_blocks * shape.period;
+    return {shape.sample_blocks, shape.tiles_per_block, p_.rows / p_.samples, shape.period};
   }
 
   // The sums of a pass, and what follows from them, to memory.
   template <int kPass>
   cudaError_t reduce() {
-    if constexpr (P::kUnit[kPass] == Unit::kChannel) {
+    if constexpr (P::kUnit[kPass] == Unit::kChannel || P::kUnit[kPass] == Unit::kSample) {
       const cudaError_t error = over_memory<kPass>();
       return error != cudaSuccess ? error : finish_partials<kPass>();
     } else {

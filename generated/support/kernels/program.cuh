@@ -24,7 +24,10 @@
 //                             such sums
 //   scratch(f)                calls f(pass that stores it, pointer, unit, whether it is in every
 //                             schedule) for other results in the workspace that later kernels read
-//   Scalars, Channel, Row, Group   values of one launch, channel, row and group: see Known
+//   Scalars, Channel, Row, Group, Sample   values of one launch, channel, row and group, and of a
+//                             channel of one sample: see Known
+//   kOfSamples                whether it has values of samples: blocks of its passes then have rows
+//                             of one sample at a time
 //   scalars()                 the Scalars of a launch
 //   channel_tensors<kFrom>(f) calls f(InPasses<...>{}, pointer, whether it is there,
 //                             &Channel::field) for each tensor with one value per channel that is
@@ -33,7 +36,9 @@
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value per row and per group
 //                             The factors of samples that a dropout draws are such tensors of rows,
 //                             SampleFactors, which are not in memory
-//   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
+//   sample_tensors<kFrom>(f)  the same for tensors [samples, channels]
+//   derive_channel(k), derive_row(k), derive_group(k), derive_sample(k)   what follows from such
+//                             tensors alone
 //   Drawn, dropouts(f)        what is drawn for an element; calls f(Dropout, &Drawn::field) for
 //                             each dropout that draws a factor of each element, of which there
 //                             are kDraws
@@ -83,13 +88,14 @@
 namespace fusegen {
 
 // The unit that a pass reduces to one value; kNone where a pass has no sums.
-enum class Unit { kNone, kChannel, kRow, kGroup, kScalar };
+enum class Unit { kNone, kChannel, kRow, kGroup, kSample, kScalar };
 
 // positions: of an image, where outer tensors are [batch, channels, positions] and rows are
 // batch * positions; 0 where all tensors are [rows, channels]. samples: blocks of rows that have
-// sums of their own, in programs with such.
+// sums or values of their own, in programs with such. sample_length: elements of a group of a
+// sample's channels.
 struct Sizes {
-  int64_t rows, channels, groups, group_length, positions = 0, samples = 1;
+  int64_t rows, channels, groups, group_length, positions = 0, samples = 1, sample_length = 0;
 };
 
 template <unsigned kPasses>
@@ -120,6 +126,10 @@ template <class P>
 constexpr bool kHasSamples = count_of<P, P::kPasses - 1, SampleSum>() > 0;
 template <class P, int kPass>
 constexpr bool kSumsSamples = kPass == P::kPasses - 1 && kHasSamples<P>;
+
+// Whether the blocks of a pass over memory have rows of one sample at a time.
+template <class P, int kPass>
+constexpr bool kBySamples = P::kOfSamples || kSumsSamples<P, kPass>;
 
 // The fields of Reads, and of Writes, that pass kPass moves and that are [batch, channels,
 // positions].
@@ -154,7 +164,7 @@ struct Program : Sizes {
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
   static constexpr unsigned kOuterReads = 0, kOuterWrites = 0;
   static constexpr int kFirstResident = 0;
-  static constexpr bool kReducesChannels = false, kHasParts = false;
+  static constexpr bool kReducesChannels = false, kHasParts = false, kOfSamples = false;
   static constexpr int kDraws = 0;
 
   using Cached = Nothing;
@@ -164,6 +174,7 @@ struct Program : Sizes {
   struct Channel {};
   struct Row {};
   struct Group {};
+  struct Sample {};
   struct Drawn {};
   template <typename F>
   FUSEGEN_DEVICE void dropouts(const F&) const {}
@@ -174,12 +185,16 @@ struct Program : Sizes {
   FUSEGEN_BOTH void row_tensors(const F&) const {}
   template <int kFrom, typename F>
   FUSEGEN_BOTH void group_tensors(const F&) const {}
+  template <int kFrom, typename F>
+  FUSEGEN_BOTH void sample_tensors(const F&) const {}
   template <typename K>
   FUSEGEN_DEVICE void derive_channel(K&) const {}
   template <typename K>
   FUSEGEN_DEVICE void derive_row(K&) const {}
   template <typename K>
   FUSEGEN_DEVICE void derive_group(K&) const {}
+  template <typename K>
+  FUSEGEN_DEVICE void derive_sample(K&) const {}
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K&, const S&) const {}
   template <int kPass, typename K, typename S>
@@ -235,7 +250,7 @@ using Results = typename P::template Writes<ValuesIn<typename P::Acc>::template 
 
 // All values besides those of an element: formulas use these fields, whatever their record is.
 template <class P>
-struct Known : P::Scalars, P::Channel, P::Row, P::Group, P::Drawn {};
+struct Known : P::Scalars, P::Channel, P::Row, P::Group, P::Drawn, P::Sample {};
 
 // Draws what the thread's elements of the row that begins at element `row` need. The compiler drops
 // what the pass does not use. kAnywhere: that may be anywhere in a vector.
@@ -283,6 +298,23 @@ __device__ __forceinline__ void load_channels(
       for (int v = 0; v < N; ++v) channel[v].*field = value[v];
     }
   });
+}
+
+// Loads the tensors [samples, channels] that pass kPass needs, for the thread's columns in a
+// sample, and computes what follows from them.
+template <int kPass, class P, typename ColumnsOf, int N>
+__device__ __forceinline__ void set_samples(
+    const P& p, const ColumnsOf& columns, bool active, int64_t sample, Known<P> (&known)[N]) {
+  p.template sample_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
+    if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+      typename P::Acc value[N];
+      load_values(columns, pointer + sample * p.channels, active && present, value);
+#pragma unroll
+      for (int v = 0; v < N; ++v) known[v].*field = value[v];
+    }
+  });
+#pragma unroll
+  for (int v = 0; v < N; ++v) p.derive_sample(known[v]);
 }
 
 // Loads those that only finish() needs, in a thread that stores its results.

@@ -9,7 +9,7 @@
 #include "../plane_shapes.cuh"
 #include "../tile_shapes.cuh"
 #include "final_reduction.cuh"
-#include "final_reduction_of_tiles.cuh"
+#include "final_reduction_of_parts.cuh"
 #include "memory_passes.cuh"
 #include "plane.cuh"
 #include "pointwise.cuh"
@@ -38,10 +38,8 @@ template <int kPass>
 cudaError_t MemoryPasses<P, kVec, kPacked>::finish_tiles() {
   explain_next("final_reduction", kPass, kPass);
   const TileShape shape = tile_shape_of<kPass>();
-  if constexpr (Totals<P, kPass>::kComponents > Totals<P, kPass>::kFields) {
-    return launch_final_reduction_of_tiles<kPass>(p_, shape, context_.stream);
-  }
-  return launch_final_reduction<kPass>(p_, int64_t(shape.grid.y), 0, 1, context_.stream);
+  return launch_final_reduction_of_parts<kPass>(
+      p_, shape.grid.y, RowsOfTiles{shape.tiles}, context_.stream);
 }
 
 template <class P, int kVec, bool kPacked>
@@ -52,8 +50,8 @@ int64_t MemoryPasses<P, kVec, kPacked>::tile_partials() const {
 
 template <class P, int kVec, bool kPacked>
 template <int kPass>
-int64_t MemoryPasses<P, kVec, kPacked>::tile_sample_partials() const {
-  return tile_shape_of<kPass>().tiles.sample_blocks;
+SampleRows MemoryPasses<P, kVec, kPacked>::tile_sample_rows() const {
+  return tile_shape_of<kPass>().tiles.sample_rows();
 }
 
 template <class P, int kVec, bool kPacked>
@@ -61,15 +59,18 @@ template <int kPass>
 TileShape MemoryPasses<P, kVec, kPacked>::tile_shape_of() const {
   const Shapes& shapes = context_.shapes;
   const int multiprocessors = context_.target.multiprocessors;
-  if constexpr (kOnPlanes<P, kPass>) {
-    return plane_shape(shapes, p_.rows, p_.positions, p_.channels, kVec,
-                       pointwise_work<P, kPass>(), multiprocessors);
+  constexpr bool kPlanes = kOnPlanes<P, kPass>;
+  TileShape shape;
+  if constexpr (kPlanes) {
+    shape = plane_shape(shapes, p_.rows, p_.positions, p_.channels, kVec,
+                        pointwise_work<P, kPass>(), multiprocessors);
+  } else {
+    shape = tile_shape(
+        shapes, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
+        kTileBytes<P, kPass>, pointwise_work<P, kPass>(), multiprocessors);
   }
-  const TileShape shape = tile_shape(
-      shapes, p_.rows, p_.positions, p_.channels, kVec, int(kVec * sizeof(typename P::T)),
-      kTileBytes<P, kPass>, pointwise_work<P, kPass>(), multiprocessors);
-  if constexpr (!kSumsSamples<P, kPass>) return shape;
-  return tile_shape_of_samples(shape, shapes, multiprocessors);
+  if constexpr (!kBySamples<P, kPass>) return shape;
+  return tile_shape_of_samples(shape, shapes, kPlanes ? kPlaneVectors : 1, multiprocessors);
 }
 
 }  // namespace fusegen

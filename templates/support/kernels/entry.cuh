@@ -186,6 +186,7 @@ Aligned alignment(const P& p) {
   p.template channel_tensors<0>(at_others);
   p.template row_tensors<0>(at_others);
   p.template group_tensors<0>(at_others);
+  p.template sample_tensors<0>(at_others);
   check_results<P, P::kPasses - 1>(p, at_others);
   return !elements ? Aligned::kNone : others ? Aligned::kAll : Aligned::kElements;
 }
@@ -193,8 +194,9 @@ Aligned alignment(const P& p) {
 template <class P>
 cudaError_t run_program(const P& p, Aligned aligned, LaunchContext context, Scratch& scratch) {
   constexpr int kVec = kVectorOf<typename P::T, P::kColumnValues>;
-  // Packed where every row and group begins with a vector.
-  if (aligned == Aligned::kAll && p.channels % kVec == 0 && p.group_length % kVec == 0) {
+  // Packed where every row begins with a vector, and every group of it that kernels see.
+  const bool groups_are = P::kOfSamples || p.group_length % kVec == 0;
+  if (aligned == Aligned::kAll && p.channels % kVec == 0 && groups_are) {
     return run_with_vectors<kVec, true>(p, context, scratch);
   }
   context.vector_end = aligned == Aligned::kNone ? 0 : p.rows * p.channels;
@@ -215,12 +217,12 @@ cudaError_t with_program(const Call& call, const Arguments& arguments, const F& 
   if (call.rows == 0 || call.channels == 0) return cudaSuccess;
   const int64_t images = call.positions > 0 ? call.rows / call.positions : 1;
   const int64_t samples = call.samples > 0 ? call.samples : images;
-  const Sizes sizes{
-      call.rows, call.channels,  call.groups, call.channels / call.groups,
-      call.positions, samples};
+  const int64_t length = call.channels / call.groups;
+  const Sizes sizes{call.rows, call.channels, call.groups, length, call.positions, samples,
+                    call.rows / samples * length};
   return Modes::with(call.mode, [&](auto types) {
     using Program = typename decltype(types)::template Of<P>;
-    if constexpr (kHasSamples<Program>) {
+    if constexpr (kHasSamples<Program> || Program::kOfSamples) {
       const bool are_images = call.positions == 0 || samples == images;
       if (call.rows % samples != 0 || !are_images) return cudaErrorInvalidValue;
     }

@@ -42,20 +42,36 @@ class PlaneThread {
 
   __device__ __forceinline__ void run() {
     const bool active = channel_ < p_.channels;
+    const Columns<1, true> column{channel_, 1, active};
     set_scalars(p_, known_);
-    load_channels<kPass, 1u << kPass>(p_, Columns<1, true>{channel_, 1, active}, active, known_);
+    load_channels<kPass, 1u << kPass>(p_, column, active, known_);
     derive_channels(p_, known_);
-    const int64_t begin = blockIdx.y * tiles_.per_block;
-    const int64_t end =
-        begin + tiles_.per_block < tiles_.count ? begin + tiles_.per_block : tiles_.count;
-    image_ = begin / tiles_.per_image;
-    tile_ = begin - image_ * tiles_.per_image;
-    if (active) {
-      for (int64_t left = end - begin; left > 0; left -= kPlaneVectors) {
-        run_tiles(left < kPlaneVectors ? int(left) : kPlaneVectors);
+    if constexpr (kBySamples<P, kPass>) {
+      const unsigned shares = unsigned(tiles_.sample_blocks), part = blockIdx.y % shares;
+      const int64_t rest = tiles_.per_image - part * tiles_.per_block;
+      for (int64_t sample = blockIdx.y / shares; sample < p_.samples;
+           sample += gridDim.y / shares) {
+        sums_ = {};
+        seen_ = 0;
+        image_ = sample;
+        tile_ = part * tiles_.per_block;
+        set_samples<kPass>(p_, column, active, sample, known_);
+        run_all(active ? (rest < tiles_.per_block ? rest : tiles_.per_block) : 0);
+        if constexpr (Terms<P, kPass>::kFields > 0) {
+          leave_sums(active, sample * shares + part, tiles_.sample_rows().of_block(part));
+        }
+      }
+    } else {
+      const int64_t begin = blockIdx.y * tiles_.per_block;
+      const int64_t end =
+          begin + tiles_.per_block < tiles_.count ? begin + tiles_.per_block : tiles_.count;
+      image_ = begin / tiles_.per_image;
+      tile_ = begin - image_ * tiles_.per_image;
+      run_all(active ? end - begin : 0);
+      if constexpr (Terms<P, kPass>::kFields > 0) {
+        leave_sums(active, blockIdx.y, tiles_.rows_of_block(blockIdx.y));
       }
     }
-    if constexpr (Terms<P, kPass>::kFields > 0) leave_sums(active);
   }
 
  private:
@@ -63,6 +79,13 @@ class PlaneThread {
   using Vectors = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
   using Positions = Columns<kVec, kPacked>;
   using Sums = typename P::template Sums<kPass, ColumnSumsOf<Acc, 1>::template Of>;
+
+  // So many tiles, from tile_ of image_ on.
+  __device__ __forceinline__ void run_all(int64_t left) {
+    for (; left > 0; left -= kPlaneVectors) {
+      run_tiles(left < kPlaneVectors ? int(left) : kPlaneVectors);
+    }
+  }
 
   // The next tiles, at most kPlaneVectors of them. All loads are in flight together.
   __device__ __forceinline__ void run_tiles(int count) {
@@ -144,10 +167,10 @@ class PlaneThread {
     }
   }
 
-  // Stores the sums of the threads that share the channel as partial results of the block.
-  __device__ __forceinline__ void leave_sums(bool active) {
-    const int64_t all = tiles_.rows_of_block(blockIdx.y);
-    int64_t slot = int64_t(blockIdx.y) * Terms<P, kPass>::kComponents;
+  // Stores the sums of the threads that share the channel, of `all` rows, as partial results number
+  // `block`.
+  __device__ __forceinline__ void leave_sums(bool active, int64_t block, int64_t all) {
+    int64_t slot = block * Terms<P, kPass>::kComponents;
     const auto store = [&](Acc value) {
       if (active && threadIdx.x == 0) p_.partials[slot * p_.channels + channel_] = value;
       ++slot;

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     const __grid_constant__ P p, int64_t tiles, int64_t tiles_per_block, int period,
     int64_t vector_end, int64_t sample_blocks) {
   using Acc = typename P::Acc;
-  constexpr bool kStores = kPass == P::kPasses - 1, kSamples = kSumsSamples<P, kPass>;
+  constexpr bool kStores = kPass == P::kPasses - 1, kSamples = kBySamples<P, kPass>;
   constexpr bool kRows = P::kRowTensorsBy[kPass] > 0;
   constexpr bool kGroups = P::kGroupTensorsBy[kPass] > 0;
   wait_for_earlier_kernels();
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, p.channels, period);
   const bool active = columns.any();
 
-  // With sums of samples, tiles are those of the rows of one, from row `origin` on. Vectors move
+  // By samples, tiles are those of the rows of one, from row `origin` on. Vectors move
   // them if all samples begin with one.
   const int64_t rows = kSamples ? p.rows / p.samples : p.rows, size = rows * p.channels;
   const unsigned shares = kSamples ? unsigned(sample_blocks) : 1u;
@@ -236,6 +236,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     for (; sample < p.samples; sample += gridDim.y / shares) {
       origin = sample * rows;
       sums = {};
+      set_samples<kPass>(p, columns, active, sample, known);
       run();
     }
   } else {

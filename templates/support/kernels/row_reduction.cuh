@@ -194,6 +194,17 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
                 });
             p.derive_group(k);
           }
+          if constexpr (P::kOfSamples) {
+            const int64_t sample = row / (p.rows / p.samples);
+            p.template sample_tensors<kPass>(
+                [&](auto uses, auto* pointer, bool present, auto field) {
+                  if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+                    const int64_t at = sample * p.channels + columns[u].at(v);
+                    k.*field = load_value<Acc>(pointer, at, present);
+                  }
+                });
+            p.derive_sample(k);
+          }
           Elements<P> x;
           each(TakeElement<P::kReadBy[kPass]>{v}, x, in[u]);
           typename P::Cached cached;

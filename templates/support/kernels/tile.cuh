@@ -42,14 +42,18 @@ class TileThread {
     set_scalars(p_, known_);
     load_channels<kPass, 1u << kPass>(p_, columns_, columns_.any(), known_);
     derive_channels(p_, known_);
-    if constexpr (kSumsSamples<P, kPass>) {
+    if constexpr (kBySamples<P, kPass>) {
       const unsigned shares = unsigned(tiles_.sample_blocks), part = blockIdx.y % shares;
       const int64_t tile = part * tiles_.per_block;
       const int64_t rest = tiles_.per_image - tile;
       for (int64_t image = blockIdx.y / shares; image < p_.samples; image += gridDim.y / shares) {
         sums_ = {};
+        rows_ = 0;
+        set_samples<kPass>(p_, columns_, columns_.any(), image, known_);
         run_tiles(image, tile, rest < tiles_.per_block ? rest : tiles_.per_block);
-        leave_sums(image * shares + part);
+        if constexpr (Terms<P, kPass>::kFields > 0) {
+          leave_sums(image * shares + part, tiles_.sample_rows().of_block(part));
+        }
         __syncthreads();
       }
     } else {
@@ -58,7 +62,9 @@ class TileThread {
                                                                    : tiles_.count;
       const int64_t image = begin / tiles_.per_image;
       run_tiles(image, begin - image * tiles_.per_image, end - begin);
-      if constexpr (Terms<P, kPass>::kFields > 0) leave_sums(blockIdx.y);
+      if constexpr (Terms<P, kPass>::kFields > 0) {
+        leave_sums(blockIdx.y, tiles_.rows_of_block(blockIdx.y));
+      }
     }
   }
 
@@ -243,10 +249,10 @@ class TileThread {
     }
   }
 
-  // Stores the sums of the block as partial results number `block`.
-  __device__ __forceinline__ void leave_sums(int64_t block) {
+  // Stores the sums of the block, of so many rows, as partial results number `block`.
+  __device__ __forceinline__ void leave_sums(int64_t block, int64_t rows) {
     constexpr int kSlots = Terms<P, kPass>::kComponents;
-    const Acc own = Acc(rows_), all = Acc(tiles_.rows_of_block(blockIdx.y));
+    const Acc own = Acc(rows_), all = Acc(rows);
     store_column_sums<kVec>(
         shared_memory<Acc>(), sums_, [&](int) { return own; }, [&](int) { return all; },
         [&](int slot, const Acc(&value)[kVec]) {
