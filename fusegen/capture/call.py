@@ -15,17 +15,20 @@ from fusegen.aten.nodes import value_of
 from fusegen.capture.partition import Region
 from fusegen.capture.steps import Chain, NotAChain
 
-_MODE, _SEED, _PRECISION = "_dtype_mode", "seed", "_precision"
+_MODE, _SEED, _PRECISION, _SAMPLES = "_dtype_mode", "seed", "_precision", "_samples"
 
 
 @dataclass(frozen=True)
 class Argument:
     """An argument of an op. tensor: the index of a tensor among the arguments of the call; without it, `value` is
-    passed in every call. channels: whether the op takes the tensor as [channels]."""
+    passed in every call. channels, samples: whether the op takes the tensor as [channels], or as [batch, channels].
+    batch_of: the index of a tensor whose first size is passed."""
 
     tensor: int | None = None
     value: Any = None
     channels: bool = False
+    samples: bool = False
+    batch_of: int | None = None
 
 
 class Call(nn.Module):
@@ -87,9 +90,13 @@ class Call(nn.Module):
     def _given(self, argument: Argument, tensors: Sequence[Tensor]) -> Any:
         if argument.value is _SEED:
             return self._support("drawn_seed").draw_seed(tensors[0].device)
+        if argument.batch_of is not None:
+            return tensors[argument.batch_of].shape[0]
         if argument.tensor is None:
             return argument.value
         tensor = tensors[argument.tensor]
+        if argument.samples:
+            return tensor.flatten(1)
         return tensor.reshape(-1) if argument.channels else tensor
 
 
@@ -112,11 +119,15 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
     numbers = {**chain.numbers, _MODE: mode, _SEED: _SEED}
     if operator.split is not None:
         numbers[_PRECISION] = _support_of(operator, "precisions").FP32_SPLIT
-    arguments = []
+    places = {name: nodes.index(node) for name, node in chain.tensors.items() if node is not None}
+    sizes = {f"_{name}_rows": places[name] for name in chain.samples}
+    arguments = list[Argument]()
     for each in operator.forward._schema.arguments:
-        if chain.tensors.get(each.name) is not None:
-            at = nodes.index(chain.tensors[each.name])  # type: ignore[arg-type]
-            arguments.append(Argument(at, channels=each.name in chain.channels))
+        if each.name in places:
+            is_sample = each.name in chain.samples
+            arguments.append(Argument(places[each.name], channels=each.name in chain.channels, samples=is_sample))
+        elif each.name in sizes or each.name == _SAMPLES:
+            arguments.append(Argument(batch_of=sizes.get(each.name, arguments[0].tensor)))
         elif each.name in numbers:
             arguments.append(Argument(value=numbers[each.name]))
         elif each.name in chain.tensors or "Optional" in str(each.type):

@@ -11,6 +11,7 @@ from torch import fx
 
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, memory_of, operator_of, shape_of, value_of
+from fusegen.chain import images
 from fusegen.spec import model
 from fusegen.spec.scalars import MAX_INTEGER
 
@@ -19,7 +20,10 @@ Form = Literal["rows", "images"]
 Lay = Literal["full", "row", "channel", "sample", "number"]
 
 DTYPES = frozenset(getattr(torch, each) for each in model.DTYPES)
-NORMS = ("batch_norm", "layer_norm", "rms_norm", "group_norm")
+_OF_IMAGES = ("batch_norm", "group_norm", "instance_norm")
+_MOST = images.MOST + 2
+"""Dimensions of images."""
+NORMS = ("batch_norm", "layer_norm", "rms_norm", "group_norm", "instance_norm")
 # Of which norms are made by hand. Softmax and sums alone are as fast as PyTorch's compiler makes them.
 _REDUCTIONS = frozenset({"mean", "var", "std"})
 
@@ -103,9 +107,9 @@ def frame_of(node: fx.Node) -> Frame | None:
     sizes = shape_of(node.args[0])
     if len(sizes) < 2:
         return None
-    frame = Frame("rows", sizes)
+    is_image = name in _OF_IMAGES and len(sizes) > 2
+    frame = Frame("images" if is_image else "rows", sizes)
     if name == "batch_norm":
-        frame = Frame("images" if len(sizes) > 2 else "rows", sizes)
         if any(not isinstance(argument(node, at, key), float) for at, key in ((6, "momentum"), (7, "eps"))):
             return None
         statistics = [argument(node, at, "") for at in (3, 4)]
@@ -115,7 +119,11 @@ def frame_of(node: fx.Node) -> Frame | None:
         if list(node.args[1]) != [sizes[-1]]:  # type: ignore[arg-type]
             return None
     elif name == "group_norm":
-        if len(sizes) != 2:
+        if len(sizes) > _MOST or not isinstance(argument(node, 1, "num_groups"), int):
+            return None
+    elif name == "instance_norm":
+        statistics = [argument(node, at, "") for at in (3, 4)]
+        if not 2 < len(sizes) <= _MOST or statistics != [None, None]:
             return None
     elif not _is_reduction(node, len(sizes)):
         return None

@@ -22,6 +22,7 @@ _NUMBERS: dict[str, dict[str, int]] = {
     "layer_norm": {"eps": 4},
     "rms_norm": {"eps": 3},
     "group_norm": {"num_groups": 1, "eps": 4},
+    "instance_norm": {"eps": 7},
 }
 _DEFAULT_EPS = 1e-5
 _COMMUTATIVE = ("add", "mul", "minimum", "maximum")
@@ -38,13 +39,14 @@ class Chain:
     """The parts of a spec, and what its ops take in the graph.
 
     tensors: of the arguments' names the nodes; None where the op takes none.
-    channels: the names of those that have channels alone. numbers: of the arguments' names. results: the nodes whose
+    channels: the names of those that have channels alone. samples: of those that have one position. numbers: of the arguments' names. results: the nodes whose
     values others take, and of each its place among the op's results. training: whether an operator runs as in training.
     """
 
     data: dict[str, Any]
     tensors: dict[str, fx.Node | None] = field(default_factory=dict)
     channels: set[str] = field(default_factory=set)
+    samples: set[str] = field(default_factory=set)
     numbers: dict[str, float] = field(default_factory=dict)
     results: list[tuple[fx.Node, int]] = field(default_factory=list)
     training: bool = False
@@ -176,6 +178,8 @@ class _Writer:
             self._leaves[node] = _Leaf(key, name)
             if key == "input":
                 self._shapes[name] = _shape(self.frame, lay)
+            if lay == "sample":
+                self.chain.samples.add(name)
             self.chain.tensors[name] = node
         return self._leaves[node]
 
@@ -304,11 +308,13 @@ class _Writer:
             self._modes.add(bool(argument(node, 5, "training")) or tensors["running_mean"] is None)
             # The graph counts the batches by an operator of its own.
             self.chain.tensors[f"{name}_num_batches_tracked"] = None
+        if op == "instance_norm":
+            self.chain.numbers["_groups"] = int(self.frame.channels)
         weight, bias = tensors["weight"], tensors.get("bias")
-        if (weight is None) != (bias is None) and (weight is None or op in ("batch_norm", "group_norm")):
+        if (weight is None) != (bias is None) and (weight is None or op not in ("layer_norm", "rms_norm")):
             raise NotAChain(f"{op} has one of weight and bias alone")
-        if weight is None:
-            keys["affine"] = False
+        if (weight is None) != (op == "instance_norm"):
+            keys["affine"] = weight is not None
         elif bias is None and op == "layer_norm":
             keys["bias"] = False
         for key, tensor in tensors.items():

@@ -15,8 +15,8 @@ _KERNELS = {
     "batch_norm": "kernels of this norm have constant channels, momentum and eps, and both running statistics or none",
     "layer_norm": _OF_CHANNELS,
     "rms_norm": _OF_CHANNELS,
-    "group_norm": "kernels of this norm are of rows [N, C], not of images, with a C that does not change",
-    "instance_norm": "there are no kernels of this norm",
+    "group_norm": "kernels of this norm have constant channels and groups, and up to three dimensions of positions",
+    "instance_norm": "kernels of this norm have constant channels and no running statistics",
     "cross_entropy_loss": "kernels of this loss take logits [N, C] and the numbers of classes, without weights",
 }
 

@@ -22,6 +22,23 @@ class Residual(nn.Module):
         return F.relu(y)
 
 
+class Diffusion(nn.Module):
+    """A block of a U-Net whose embedding scales and shifts the second norm, with a norm of each channel at the end."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.GroupNorm(2, channels), nn.GroupNorm(2, channels)
+        self.norm3 = nn.InstanceNorm2d(channels, affine=True)
+        self.conv1, self.conv2 = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
+        self.embed = nn.Linear(channels, 2 * channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale, shift = self.embed(x.mean((2, 3)))[:, :, None, None].chunk(2, 1)
+        y = self.conv1(F.silu(self.norm1(x)))
+        y = x + self.conv2(F.silu(self.norm2(y) * (1 + scale) + shift))
+        return F.leaky_relu(self.norm3(y))
+
+
 class PostNorm(nn.Module):
     """The end of a transformer's block, as BERT has it, with a dropout that drops nothing in tests of values."""
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 from fusegen.backend import Backend  # noqa: E402
-from tests.capture.models import Broken, Frozen, PostNorm, PreNorm, Residual, Tabular  # noqa: E402
+from tests.capture.models import Broken, Diffusion, Frozen, PostNorm, PreNorm, Residual, Tabular  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -21,6 +21,7 @@ Make = Callable[..., Backend]
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "residual": (lambda: nn.Sequential(Residual(6), Residual(6)), (3, 6, 7, 5), 4),
+    "diffusion": (lambda: Diffusion(6), (3, 6, 7, 5), 3),
     "post": (lambda: PostNorm(13), (3, 7, 13), 1),
     "pre": (lambda: PreNorm(13), (5, 3, 13), 2),
     "tabular": (lambda: Tabular(11), (17, 11), 3),

@@ -202,7 +202,14 @@ def test_operands_that_no_region_has(shape: tuple[int, ...]) -> None:
 
 def test_a_norm_over_other_dimensions_is_none() -> None:
     assert ops(lambda x: F.layer_norm(x, (4, 8)) + 1, torch.randn(2, 4, 8)) == []
-    assert ops(lambda x: F.group_norm(x, 2) + 1, torch.randn(2, 4, 8)) == []
+    assert ops(lambda x: F.group_norm(x, 2) + 1, torch.randn(2, 4, 1, 1, 1, 8)) == []
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (2, 4, 8), (2, 4, 8, 7), (2, 4, 8, 7, 3)])
+def test_norms_over_positions(shape: tuple[int, ...]) -> None:
+    assert ops(lambda x: F.silu(F.group_norm(x, 2)), torch.randn(shape)) == [["group_norm", "silu"]]
+    if len(shape) > 2:
+        assert ops(lambda x: F.relu(F.instance_norm(x)), torch.randn(shape)) == [["instance_norm", "relu"]]
 
 
 def test_sizes_that_change(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_what_has_no_kernel_is_said(tmp_path: Path) -> None:
         def __init__(self) -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.ones(9))
-            self.norms = nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.LayerNorm((5, 6)))
+            self.norms = nn.Sequential(nn.InstanceNorm2d(4, track_running_stats=True), nn.LayerNorm((5, 6)))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             logits = self.norms(x).flatten(1)[:, :9].float()
@@ -187,7 +187,7 @@ def test_what_has_no_kernel_is_said(tmp_path: Path) -> None:
     report = survey(Model(), [torch.randn(8, 4, 5, 6)], tmp_path, targets=["sm_90"], dry_run=True, compile=False)
     reasons = {each.ops: each.reason for each in report.left}
     assert not report.taken and all("test_survey.py" in each.place for each in report.left)
-    for name in ("group_norm", "instance_norm", "layer_norm"):
+    for name in ("instance_norm", "layer_norm"):
         assert "this norm" in reasons[name,], reasons
     assert "without weights" in reasons["cross_entropy_loss",]
-    assert len(report.left) == 2 * 3 + 2, str(report)
+    assert len(report.left) == 2 * 2 + 2, str(report)
