@@ -39,8 +39,9 @@ class Chain:
     """The parts of a spec, and what its ops take in the graph.
 
     tensors: of the arguments' names the nodes; None where the op takes none.
-    channels: the names of those that have channels alone. samples: of those that have one position. numbers: of the arguments' names. results: the nodes whose
-    values others take, and of each its place among the op's results. training: whether an operator runs as in training.
+    channels: the names of those that have channels alone. samples: of those that have one position. numbers: of the
+    arguments' names. results: the nodes whose values others take, and of each its place among the op's results.
+    training: whether an operator runs as in training.
     """
 
     data: dict[str, Any]
