@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.bench.names import TYPICAL
-from fusegen.ops.norms import GroupNorm
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.plan.modules.plan import Plan
 from fusegen.plan.sizes.chain_sizes import Sizes, of_input, sizes, typical
@@ -59,14 +59,16 @@ def _of_regions(planned: ModulePlan, shape: str) -> Sizes:
         symbols = dict(zip(symbols, extents, strict=True))
     symbols |= {name: each.typical for name, each in spec.arguments.items() if each.type == "int"}
     found = module_sizes_at(planned, symbols)
-    groups = [(plan.chain.channels, count) for plan in planned.plans for count in plan.chain.group_counts]
-    called = [(region.channels[0], region.steps[0]) for region in planned.regions if region.is_called]
-    groups += [(width, step.num_groups) for width, step in called if isinstance(step, GroupNorm)]
-    for width, count in groups:
-        channels = found.number(width)
-        if channels % found.number(count):
-            raise ValueError(f"the spec does not allow {shape}: {count} groups do not divide {channels} channels")
+    _check_groups(planned.plans, shape, found)
     return SizesOfDims(**vars(found), dims=tuple(spec.dims))
+
+
+def _check_groups(plans: Iterable[Plan], shape: str, found: Sizes) -> None:
+    for plan in plans:
+        channels = found.number(plan.chain.channels)
+        for count in plan.chain.group_counts:
+            if channels % found.number(count):
+                raise ValueError(f"the spec does not allow {shape}: {count} groups do not divide {channels} channels")
 
 
 def _of_input(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes:
@@ -76,4 +78,5 @@ def _of_input(plan: Plan, usual: Sizes, shape: str, extents: list[int]) -> Sizes
     found = of_input(plan, extents)
     if min(found.made) < 1 or found.given != tuple(extents):
         raise ValueError(f"the spec does not allow {shape}")
+    _check_groups([plan], shape, found)
     return found

@@ -309,8 +309,6 @@ class _Writer:
             self._modes.add(bool(argument(node, 5, "training")) or tensors["running_mean"] is None)
             # The graph counts the batches by an operator of its own.
             self.chain.tensors[f"{name}_num_batches_tracked"] = None
-        if op == "instance_norm":
-            self.chain.numbers["_groups"] = int(self.frame.channels)
         weight, bias = tensors["weight"], tensors.get("bias")
         if (weight is None) != (bias is None) and (weight is None or op not in ("layer_norm", "rms_norm")):
             raise NotAChain(f"{op} has one of weight and bias alone")

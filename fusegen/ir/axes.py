@@ -90,6 +90,7 @@ SAMPLES = "_samples"
 
 CHANNEL = Axes.of("C")
 ROW = Axes.of("N")
+SAMPLE = Axes.of("C", N=SAMPLES)
 SCALAR = Axes.of()
 
 

@@ -97,11 +97,8 @@ def value_of(node: Node, operands: list[Value], sizes: Sizes) -> Value:
 
 
 def reduce(op: str, x: Array, axes: Axes, sizes: Sizes) -> Value:
-    """The reduction of all that is in x, to one value for each element of `axes`; of "sample_sum" for each sample
-    besides."""
+    """The reduction of all that is in x, to one value for each element of `axes`."""
     counts = [sizes.count(axes, name) if length > 1 else 1 for name, length in zip(sizes.lengths, x.shape, strict=True)]
-    if op == "sample_sum":
-        counts[0] = sizes.samples
     widths = [length // count for count, length in zip(counts, x.shape, strict=True)]
     parts = x.reshape([size for block in zip(counts, widths, strict=True) for size in block])
     over = tuple(range(1, parts.ndim, 2))
@@ -113,7 +110,7 @@ def reduce(op: str, x: Array, axes: Axes, sizes: Sizes) -> Value:
         return result.reshape([result.shape[i] * result.shape[i + 1] for i in range(0, result.ndim, 2)])
 
     match op:
-        case "sum" | "sample_sum":
+        case "sum":
             return repeated(parts.sum(over, keepdims=True))
         case "moments":
             mean = parts.mean(over, keepdims=True)

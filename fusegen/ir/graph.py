@@ -9,7 +9,7 @@ from fusegen.errors import InternalError
 from fusegen.ir.axes import MATRIX, SCALAR, Axes, broadcast
 
 LEAVES = frozenset({"tensor", "scalar", "literal", "count", "channel", "draw"})
-REDUCTIONS = frozenset({"sum", "sample_sum", "moments", "max", "argmax", "amax", "peak", "ties"})
+REDUCTIONS = frozenset({"sum", "moments", "max", "argmax", "amax", "peak", "ties"})
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """What is known of a reduction: its C++ type and its gradient. A reduction gives one value for each element of its
-axes, of all elements of its operand that this element stands for. A sample_sum has one for each sample besides
-(fusegen/plan/programs/samples.py)."""
+axes, of all elements of its operand that this element stands for."""
 
 from __future__ import annotations
 
@@ -90,7 +89,6 @@ REDUCTIONS = {
     reduction.name: reduction
     for reduction in (
         Reduction("sum", "Sum", gradient=_sum),
-        Reduction("sample_sum", "SampleSum"),
         Reduction("moments", "MeanAndSquares", components=2, gradient=_to_distances),
         Reduction("max", "Largest", value=".value", within="argmax", gradient=_to_first),
         Reduction("argmax", "FirstLargest", components=2, value=".channel"),

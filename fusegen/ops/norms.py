@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from fusegen.chain.builder import ChainBuilder
-from fusegen.chain.shape import Shape, Sizes, certain
-from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
+from fusegen.chain.shape import Shape, Sizes
+from fusegen.ir.axes import CHANNEL, SAMPLE, SCALAR, Axes, Dim
 from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
@@ -312,16 +312,12 @@ class InstanceNorm(_OverPositions):
     def is_called(self, spatial: int) -> bool:
         return spatial > 0 and self.track_running_stats
 
-    def groups_of_samples(self, spatial: int) -> Dim | None:
-        return "channels" if spatial and not self.is_called(spatial) else None
-
     def not_over_positions(self) -> None:
         return None
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
         if chain.shape.spatial:
-            over = chain.groups_of_samples(certain(chain.channels))
-            return self._affine(chain, normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)[0])
+            return self._affine(chain, normalisation.centred(chain.graph, x, SAMPLE, self._eps(chain), self.name)[0])
         for key in ("affine", "track_running_stats"):
             if getattr(self, key):
                 chain.refuse("FG308", f"instance_norm of rows has no '{key}': it is of images", key)

@@ -154,8 +154,8 @@ class Step(BaseModel):
         return self.module
 
     def groups_of_samples(self, spatial: int) -> Dim | None:
-        """Of a norm over the positions of each image: into how many groups it divides the channels; "channels" where
-        each is one of its own. None of any other step."""
+        """Of a norm over the positions of each image: into how many groups it divides the channels. None of a step
+        without such."""
         return None
 
     @property

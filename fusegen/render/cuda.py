@@ -175,7 +175,8 @@ def _headers(program: Program, described: StructText, besides: Mapping[str, bool
     """besides: headers, and whether the program needs each."""
     used = {"dropout": bool(described.dropouts), **besides}
     used["kernels/tile_passes"] = bool(described.outer_reads or described.outer_writes)
-    used["kernels/final_reduction_of_parts"] = described.of_samples
+    by_samples = described.of_samples or any(kernel.kind == "sample_reduction" for kernel in program.kernels)
+    used["kernels/final_reduction_of_parts"] = by_samples
     schedules = {schedule.kind for schedule in program.schedules} - _IN_ENTRY
     others = {kernel.kind for kernel in program.kernels} - _IN_ENTRY - schedules
     used |= {f"kernels/{kind}_schedule": True for kind in schedules} | {f"kernels/{kind}": True for kind in others}

@@ -30,8 +30,6 @@
 //   follow()            what later passes need of the sums of a pass
 //   finish()            what is only stored of them
 //   results()           where that is stored; kResident: by a kernel that has the rest on chip
-//   sample_results()    sums of samples: their place among those of the last pass, and where a row
-//                       of each is stored for each sample
 //   count()             counts the batch; for a cumulative average (a negative momentum), whose
 //                       count all threads read, the module has raised it before
 //   channel_terms()     what pass kPasses sums over the channels, in programs that have it

@@ -16,7 +16,6 @@ namespace fusegen {
 // largest, which is NaN if one of them is; the channel of the first one that is the largest; how
 // many there are of the largest, none where it is NaN.
 struct Sum {};
-struct SampleSum {};
 struct MeanAndSquares {};
 struct Largest {};
 struct FirstLargest {};

@@ -58,7 +58,6 @@ KERNELS = {
         along_rows=True, tunables={"row_reduction_blocks": Tunable((0, 1, 4, 8), cluster=True)}
     ),
     "final_reduction": KernelKind(of_elements=False),
-    "group_reduction": KernelKind(of_elements=False),
     "sample_reduction": KernelKind(of_elements=False),
     "scalar_reduction": KernelKind(of_elements=False),
 }

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from fusegen.chain.model import Chain
 from fusegen.plan.programs.model import Program, Tensor
-from fusegen.plan.programs.units import Unit
 
 AS_SUCH = "contiguous results, gradients and further inputs are read and written as such: the kernels copy nothing"
 COPIES = "contiguous results, gradients and further inputs are copied: "
@@ -76,7 +75,7 @@ def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequen
         return "the source has several parts"
     for program in (forward, backward):
         for phase in program.phases:
-            if phase.unit not in (Unit.CHANNEL, Unit.SAMPLE):
+            if not phase.unit.leaves_partials:
                 return f"{program.name} reduces each {phase.unit.value}, of which a tile has only some channels"
     if any(tensor.is_full for tensor in saved):
         return "the forward pass saves a tensor of their size"

@@ -13,7 +13,7 @@ TARGET = "sm_90"  # whose tensor cores our own kernel of the product is for
 _TOO_WIDE = {
     Unit.CHANNEL: "a tile has some of the rows that it sums over, not all of them",
     Unit.ROW: "a tile has a part of each row that it sums over",
-    Unit.SAMPLE: "a tile has some of the rows of a sample, not all of them",
+    **dict.fromkeys((Unit.SAMPLE, Unit.SAMPLE_GROUP), "a tile has some of the rows of a sample, not all of them"),
     Unit.GROUP: "it sums over groups of channels",
 }
 

@@ -214,9 +214,15 @@ class Program:
 
     @property
     def of_samples(self) -> bool:
-        """Whether some of its values are those of samples."""
-        tensors = any(tensor.unit is Unit.SAMPLE for tensor in (*self.inputs, *self.outputs))
-        return tensors or any(phase.unit is Unit.SAMPLE for phase in self.phases)
+        """Whether elements or reductions need values of samples."""
+        units = (*(tensor.unit for tensor in self.inputs), *(phase.unit for phase in self.phases))
+        return any(unit.of_samples for unit in units)
+
+    @property
+    def terminal_unit(self) -> Unit | None:
+        """The unit of the last pass: SAMPLE where some of its sums are of samples; None without sums."""
+        units = {unit_of(node.axes) for node in self.terminal}
+        return Unit.SAMPLE if Unit.SAMPLE in units else Unit.CHANNEL if units else None
 
     @property
     def draws_samples(self) -> bool:

@@ -52,7 +52,7 @@ class Passes:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.given: Mapping[Node, Tensor] = {tensor.node: tensor for tensor in program.inputs}
-        last = self._pass(Unit.CHANNEL if program.terminal else None, program.terminal, program.full_outputs)
+        last = self._pass(program.terminal_unit, program.terminal, program.full_outputs)
         self.passes = (*(self._pass(p.unit, p.sums, ()) for p in program.phases), last)
         self.first_resident = program.first_resident
         self._pass_of = {node: i for i, each in enumerate(self.passes) for node in each.sums}

@@ -13,7 +13,9 @@ from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.programs.model import Phase, Tensor
 from fusegen.plan.programs.units import Unit, unit_of, within
 
-_ORDER = {unit: place for place, unit in enumerate((Unit.ROW, Unit.GROUP, Unit.SAMPLE, Unit.CHANNEL))}
+_ORDER = {
+    unit: place for place, unit in enumerate((Unit.ROW, Unit.GROUP, Unit.SAMPLE, Unit.SAMPLE_GROUP, Unit.CHANNEL))
+}
 
 
 class PhaseAnalysis:
@@ -43,12 +45,13 @@ class PhaseAnalysis:
         self._first_uses = self._frontiers()
 
     def _terminal(self) -> tuple[Node, ...]:
-        """Column sums that only feed per-channel or scalar results: they can be taken in the last pass, whatever else
-        is there."""
+        """Sums of columns, of all rows or of samples, that only feed results of as many values: the last pass can take
+        them, whatever else is there."""
         sinks = [t.node for t in self.full_outputs]
         sinks += [operand for node in self.reductions for operand in node.operands]
         awaited = set(ancestors(sinks, self.given))
-        return tuple(n for n in self.reductions if unit_of(n.axes) is Unit.CHANNEL and n not in awaited)
+        units = (Unit.CHANNEL, Unit.SAMPLE)
+        return tuple(n for n in self.reductions if unit_of(n.axes) in units and n not in awaited)
 
     def _walk(self, own: Mapping[Node, int] | None = None) -> dict[Node, int]:
         """For each node the highest number of a reduction among it and what it follows from. own: those numbers;
@@ -78,8 +81,9 @@ class PhaseAnalysis:
 
     @property
     def of_samples(self) -> bool:
-        """Whether some values are those of samples."""
-        return any(unit_of(node.axes) is Unit.SAMPLE for node in self.nodes)
+        """Whether elements or reductions need values of samples."""
+        needed = (node for node in self.nodes if node in self.given or self.level[node] < self.last)
+        return any(unit_of(node.axes).of_samples for node in needed)
 
     @property
     def misplaced(self) -> set[Node]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusegen.chain.model import Chain
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.axes import CHANNEL, ROW, SCALAR
+from fusegen.ir.axes import ROW, SAMPLE, SCALAR
 from fusegen.ir.functions.catalogue import is_by_sign
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reductions import channel_numbers, stored_operand
@@ -192,7 +192,7 @@ def _gradient_outputs(
     of_samples = summed_inputs(chain)
     for name, node in chain.further.items():
         if name in of_samples and node in gradients and gradients[node].is_full:
-            total = chain.graph.add("sample_sum", gradients[node], axes=CHANNEL, name=f"{names[name]}_sum")
+            total = chain.graph.add("sum", gradients[node], axes=SAMPLE, name=f"{names[name]}_sum")
             outputs.append(Tensor(names[name], total, f"input {name}", optional=True, gradient_of=name, samples=name))
             reasons.append(f"the gradient of {name} is summed in the last pass: blocks have rows of one sample each")
         elif node in gradients:

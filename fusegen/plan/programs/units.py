@@ -16,20 +16,30 @@ ORDER = ("N", "C")
 
 
 class Unit(Enum):
-    """What there is one value each of. SAMPLE: of a channel of a sample, or of a group of its channels, which have the
-    same value each in memory, [samples, channels]."""
+    """What there is one value each of. SAMPLE: of a channel of a sample. Of a group of a sample's channels each channel
+    has the value in memory, [samples, channels]."""
 
     ELEMENT = "element"
     CHANNEL = "channel"
     ROW = "row"
     GROUP = "group"
     SAMPLE = "sample"
+    SAMPLE_GROUP = "sample_group"
     SCALAR = "scalar"
+
+    @property
+    def of_samples(self) -> bool:
+        return self in (Unit.SAMPLE, Unit.SAMPLE_GROUP)
+
+    @property
+    def leaves_partials(self) -> bool:
+        """Whether a pass from memory leaves partial results of each channel, for a kernel that merges them."""
+        return self is Unit.CHANNEL or self.of_samples
 
     @property
     def stores(self) -> Unit:
         """The unit whose sums a value of this one may be stored with, if it follows from none."""
-        return Unit.ROW if self is Unit.GROUP else self
+        return {Unit.GROUP: Unit.ROW, Unit.SAMPLE_GROUP: Unit.SAMPLE}.get(self, self)
 
 
 @dataclass(frozen=True)
@@ -76,14 +86,14 @@ def _parts(axes: Axes, name: str) -> tuple[bool, ...]:
 def within(axes: Axes) -> Axes:
     """What values may vary over that follow from the sums of a pass with one value for each element of `axes`. Those of
     a group of a sample follow for each of its channels."""
-    return axes | CHANNEL if unit_of(axes) is Unit.SAMPLE else axes
+    return axes | CHANNEL if unit_of(axes).of_samples else axes
 
 
 @cache
 def unit_of(axes: Axes) -> Unit:
     """The unit that kernels have for one value for each element of `axes`."""
     if axes.blocks("N") is not None:
-        return Unit.SAMPLE
+        return Unit.SAMPLE if axes | CHANNEL == axes else Unit.SAMPLE_GROUP
     collapsed = collapse(axes)
     if collapsed is not None and not collapsed.outer:
         if not collapsed.inner:

@@ -18,7 +18,7 @@ from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.launches.kinds import KERNELS, Stays
 from fusegen.plan.programs.model import Tensor
 from fusegen.plan.programs.passes import Passes
-from fusegen.plan.programs.units import Unit, unit_of, within
+from fusegen.plan.programs.units import unit_of, within
 
 ROUNDING = 1e-9  # of the largest element: sums are taken in another order
 
@@ -55,11 +55,12 @@ class Interpreter:
             if index <= first:
                 record = self._begin(index, range(index, count) if index == first else (index,))
             totals = self._elements(index, record, cached, index > first)
-            finished = self.passes.passes[index].unit in (Unit.CHANNEL, Unit.SAMPLE)
-            if finished and not self._in_column_kernel(index, first):
+            unit = self.passes.passes[index].unit
+            if unit is not None and unit.leaves_partials and not self._in_column_kernel(index, first):
                 # Another kernel finishes the sums of columns: what it needs lies in memory.
                 record = self._begin(index, None)
-            self._after(index, self._axes(index), totals, record, index >= first)
+            for axes in self._axes(index):
+                self._after(index, axes, totals, record, index >= first)
         if self.passes.program.scalar_sums:
             record = self._begin(count, (count,))
             totals = {node: self._sum(count, node, record, SCALAR) for node in self.passes.program.scalar_sums}
@@ -69,12 +70,13 @@ class Interpreter:
     def _in_column_kernel(self, index: int, first: int) -> bool:
         return index >= first and self.passes.kernel(Stays.SHARED) is not None
 
-    def _axes(self, index: int) -> Axes:
-        """What the sums of a pass have one value for each element of."""
-        phases = self.passes.program.phases
-        if index < len(phases):
-            return phases[index].axes
-        return CHANNEL
+    def _axes(self, index: int) -> list[Axes]:
+        """What the sums of a pass have one value for each element of: the last one may take sums of all rows and of
+        samples, each of which another kernel finishes."""
+        program = self.passes.program
+        if index < len(program.phases):
+            return [program.phases[index].axes]
+        return list(dict.fromkeys(node.axes for node in program.terminal)) or [CHANNEL]
 
     def _begin(self, index: int, uses: Iterable[int] | None) -> dict[Node, Value]:
         """What a kernel knows of channels, rows and groups when it begins with a pass. uses: the passes that it does;
@@ -107,7 +109,7 @@ class Interpreter:
             cached[node] = known[node] = self._value(index, node, known)
         for tensor in each.stores:
             self.memory[tensor.name] = self._known(index, tensor.node, known)
-        return {node: self._sum(index, node, known, self._axes(index)) for node in each.sums}
+        return {node: self._sum(index, node, known, node.axes) for node in each.sums}
 
     def _kept(self, index: int) -> set[Node]:
         """The values of elements that a persistent kernel has from earlier passes when it begins a pass."""
@@ -137,22 +139,24 @@ class Interpreter:
     ) -> None:
         """What follows from the sums of a pass, in `record`, and what is stored once they are known. axes: of the sums,
         and so of what can be told apart here."""
-        passes = self.passes
-        own = within(axes)
+        passes, own = self.passes, within(axes)
+        is_one = index >= len(passes.passes) or len(self._axes(index)) == 1
         known = {node: value for node, value in {**record, **totals}.items() if node.axes <= own}
         for node in passes.followed_with(index):
             known[node] = totals[node] if node in totals else self._of_unit(index, node, known, axes)
             record[node] = known[node]
         for node in passes.finished[index] if index < len(passes.finished) else ():
-            known[node] = self._of_unit(index, node, known, axes)
+            if is_one or node.axes <= own:
+                known[node] = self._of_unit(index, node, known, axes)
         for tensor in passes.stored[index]:
-            self._store(index, tensor, known, axes)
+            if is_one or tensor.axes == axes:
+                self._store(index, tensor, known, axes)
         for tensor in passes.scratch[index]:
             if not self.resident or not resident or passes.uses(tensor, index) >> len(passes.passes):
                 self._store(index, tensor, known, axes)
 
     def _store(self, index: int, tensor: Tensor, known: Mapping[Node, Value], axes: Axes) -> None:
-        if tensor.axes != axes and not unit_of(tensor.axes) is unit_of(axes) is Unit.SAMPLE:
+        if tensor.axes != axes and not (unit_of(tensor.axes).of_samples and unit_of(axes).of_samples):
             raise Fault(f"pass {index} has one value for each element of {axes}, and stores {tensor.name}{tensor.axes}")
         self.memory[tensor.name] = self._known(index, tensor.node, known)
 

@@ -105,7 +105,7 @@ class _Counting:
         in_registers = KERNELS[spec.kind].stays is Stays.REGISTERS
         self.elements += moments * (_SUM_AND_DISTANCES if in_registers else _SHIFTED_SUMS)
         for node in sums:
-            if node.op in ("sum", "sample_sum"):
+            if node.op == "sum":
                 self.elements += 1
                 self.plain.append((node.operands[0], bit))
 

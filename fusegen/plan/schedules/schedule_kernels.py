@@ -8,13 +8,19 @@ from functools import cached_property
 
 from fusegen.plan.programs.model import Kernel, Phase, Tensor
 from fusegen.plan.programs.phases import PhaseAnalysis
-from fusegen.plan.programs.units import Unit
+from fusegen.plan.programs.units import Unit, unit_of
 from fusegen.plan.schedules.kernel import KernelSpec, Known, PassSpec
+
+_REDUCED = {
+    Unit.CHANNEL: "column",
+    Unit.SAMPLE: "channel of a sample",
+    Unit.SAMPLE_GROUP: "group of channels of a sample",
+}
 
 
 def reduced(phase: Phase) -> str:
-    """The name of what a phase reduces to one value: "column", "row" or "group"."""
-    return "column" if phase.unit is Unit.CHANNEL else phase.unit.value
+    """The name of what a phase reduces to one value, such as "row" or "group"."""
+    return _REDUCED.get(phase.unit, phase.unit.value)
 
 
 @dataclass(frozen=True)
@@ -59,14 +65,7 @@ class ScheduleKernels:
         for position, phase in enumerate(self.analysis.phases[begin:end], begin + 1):
             stores = self.analysis.stored(position)
             number = "" if len(self.analysis.phases) == 1 else f"_{position}"
-            if phase.unit is Unit.SAMPLE:
-                name, about = f"{self.name}_partials{number}", "sums of channels, partial results of each sample"
-                found.append(
-                    KernelSpec(name, "pointwise", [PassSpec(phase.sums)], partial_sums=phase.sums, purpose=about)
-                )
-                name, about = f"{self.name}_group_reduction{number}", "combines those of a group of channels"
-                found.append(KernelSpec(name, "group_reduction", (), stores, finished=phase.sums, purpose=about))
-            elif phase.unit is not Unit.CHANNEL:
+            if not phase.unit.leaves_partials:
                 name, about = f"{self.name}_row_reduction{number}", f"what each {reduced(phase)} is reduced to"
                 pass_ = PassSpec(phase.sums)
                 found.append(
@@ -79,8 +78,9 @@ class ScheduleKernels:
                 found.append(
                     KernelSpec(name, "pointwise", [PassSpec(phase.sums)], partial_sums=phase.sums, purpose=about)
                 )
-                name, about = f"{self.name}_final_reduction{number}", "combines the partial results of each column"
-                found.append(KernelSpec(name, "final_reduction", (), stores, finished=phase.sums, purpose=about))
+                kind = "sample_reduction" if phase.unit.of_samples else "final_reduction"
+                name, about = f"{self.name}_{kind}{number}", f"combines the partial results of each {reduced(phase)}"
+                found.append(KernelSpec(name, kind, (), stores, finished=phase.sums, purpose=about))
         return found
 
     @property
@@ -111,19 +111,20 @@ class ScheduleKernels:
             return []
         stores = self.analysis.stored_at_last(known, stored)
         found = []
-        if of_samples := [tensor for tensor in stores if tensor.samples]:
+        if of_samples := [tensor for tensor in stores if tensor.unit.of_samples]:
             name, about = f"{self.name}_sample_sums", "sums of samples from partial results"
-            sums = [node for node in terminal if node.op == "sample_sum"]
+            sums = [node for node in terminal if unit_of(node.axes).of_samples]
             found.append(KernelSpec(name, "sample_reduction", (), of_samples, finished=sums, purpose=about))
-        if others := [tensor for tensor in stores if not tensor.samples]:
+        if others := [tensor for tensor in stores if not tensor.unit.of_samples]:
             name, about = f"{self.name}_column_sums", "column sums from partial results"
-            sums = [node for node in terminal if node.op != "sample_sum"]
+            sums = [node for node in terminal if not unit_of(node.axes).of_samples]
             found.append(KernelSpec(name, "final_reduction", (), others, finished=sums, purpose=about))
         return found
 
     @property
     def sums_samples(self) -> bool:
-        return any(node.op == "sample_sum" for node in self.analysis.terminal)
+        """Whether the last pass takes sums of samples."""
+        return any(unit_of(node.axes).of_samples for node in self.analysis.terminal)
 
     def _stored_before(self) -> list[str]:
         """The results of the phases before the resident ones."""

@@ -14,7 +14,7 @@ from fusegen.plan.modules.plan import Plan
 from fusegen.plan.programs.gradient_aliases import is_launched, is_written
 from fusegen.plan.programs.model import Kernel, Mode, Program, Role, Tensor
 from fusegen.plan.programs.modes import VERIFICATION_DTYPE
-from fusegen.plan.programs.units import Unit, unit_of
+from fusegen.plan.programs.units import unit_of
 from fusegen.spec.model import SpecModel
 
 FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
@@ -46,7 +46,7 @@ def shape(plan: Plan, axes: Axes, sizes: Mapping[str, int]) -> tuple[int, int]:
             return positions_of(plan, sizes)
         return value_of(dim, sizes)
 
-    if unit_of(axes) is Unit.SAMPLE:
+    if unit_of(axes).of_samples:
         return number(plan.chain.inputs[0].shape[0]), number(plan.chain.channels)
     return number(axes.count("N", plan.chain.rows)), number(axes.count("C", plan.chain.channels))
 

@@ -12,7 +12,7 @@ from fusegen.ir.axes import Axes, Dim, dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.modules.plan import Plan
 from fusegen.plan.programs.model import Program
-from fusegen.plan.programs.units import Unit, unit_of
+from fusegen.plan.programs.units import unit_of
 from fusegen.plan.sizes.bytes import typical_symbols
 from fusegen.plan.sizes.positions import further_positions, result_positions, symbols_of_convolution, symbols_of_images
 
@@ -54,7 +54,7 @@ class Sizes:
 
     def shape(self, axes: Axes) -> tuple[int, int]:
         """How many values over these axes there are in memory along the rows, and along the channels."""
-        if unit_of(axes) is Unit.SAMPLE:
+        if unit_of(axes).of_samples:
             return self.given[0], self.channels
         return self.number(axes.count("N", self.rows)), self.number(axes.count("C", self.channels))
 

@@ -9,13 +9,16 @@ from fusegen.plan.programs.passes import Passes
 from fusegen.plan.programs.units import Unit, unit_of
 from fusegen.render.text.identifiers import value
 
-_COUNTS = {Unit.CHANNEL: "rows", Unit.ROW: "channels", Unit.GROUP: "group_length", Unit.SAMPLE: "sample_length"}
+_COUNTS = {Unit.CHANNEL: "rows", Unit.ROW: "channels", Unit.GROUP: "group_length"}
+_COUNTS |= {Unit.SAMPLE: "sample_rows", Unit.SAMPLE_GROUP: "sample_rows * group_length"}
+
+_RECORDS = {Unit.SCALAR: "Scalars", Unit.ELEMENT: "Drawn", Unit.SAMPLE_GROUP: "Sample"}
 
 
 def record(axes: Axes) -> str:
     """The record that holds values over these axes."""
     unit = unit_of(axes)
-    return {Unit.SCALAR: "Scalars", Unit.ELEMENT: "Drawn"}.get(unit) or unit.value.capitalize()
+    return _RECORDS.get(unit) or unit.value.capitalize()
 
 
 class Names:
@@ -34,7 +37,7 @@ class Names:
         found |= {node: node.name for node in passes.channel_numbers}
         found |= {node: node.name for node in passes.derived if self._is_field(node)}
         for tensors in passes.stored:
-            for tensor in (each for each in tensors if not each.samples):
+            for tensor in tensors:
                 name = tensor.node.name if tensor.name in given else tensor.name
                 found.setdefault(tensor.node, name)
         for node in sorted(passes.followed, key=lambda node: node.index):
@@ -96,4 +99,5 @@ class Names:
 
 def unit_name(unit: Unit | None) -> str:
     """C++: what there is one value each of."""
-    return f"Unit::k{'None' if unit is None else unit.value.capitalize()}"
+    words = ["none"] if unit is None else unit.value.split("_")
+    return f"Unit::k{''.join(word.capitalize() for word in words)}"

@@ -90,7 +90,7 @@ class PassRenderer:
         passes = self.passes
         followed = passes.followed_with(index)
         finished = passes.finished[index] if index < len(passes.finished) else []
-        results = [t for t in passes.stored[index] if not t.samples]
+        results = passes.stored[index]
         stores = [t.node for t in results]
         follow = [self._taken(node) for node in followed if node.is_reduction]
         sinks = [*stores, *(operand for node in finished for operand in node.operands)]
@@ -113,16 +113,7 @@ class PassRenderer:
             stored=stored,
             scratch=scratch,
             counts=self._counts(index),
-            samples=self._samples(index),
         )
-
-    def _samples(self, index: int) -> list[Stored]:
-        """The sums of samples that are known with a pass; the field is their place among its components."""
-        places, count = {}, 0
-        for node in self.passes.passes[index].sums if index < len(self.passes.passes) else ():
-            places[node] = count
-            count += REDUCTIONS[node.op].components
-        return [Stored(pointer(t), str(places[t.node])) for t in self.passes.stored[index] if t.samples]
 
     def _taken(self, node: Node) -> str:
         """Sets the field of what is a sum as it is."""

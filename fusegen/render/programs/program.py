@@ -21,7 +21,7 @@ from fusegen.render.text.identifiers import identifier, type_name, value
 
 _IN_MEMORY = ("Channel", "Row", "Group", "Sample")
 _ORDER = (*_IN_MEMORY, "Scalars")
-_PARTIAL = (unit_name(Unit.CHANNEL), unit_name(Unit.SAMPLE))
+_PARTIAL = [unit_name(unit) for unit in Unit if unit.leaves_partials]
 """The units of passes that leave partial results."""
 
 

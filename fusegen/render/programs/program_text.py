@@ -66,7 +66,6 @@ class PassText:
     stored: list[Stored]
     scratch: list[Stored]
     counts: list[Stored]
-    samples: list[Stored]
     cached: Mapping[Stays, str]
 
     @property
@@ -76,10 +75,6 @@ class PassText:
             inner = [f"  f({each.pointer}, {each.field});" for each in self.scratch]
             lines += ["if constexpr (!kResident) {", *inner, "}"]
         return lines
-
-    @property
-    def sample_lines(self) -> list[str]:
-        return [f"f(Index<{each.field}>(), {each.pointer});" for each in self.samples]
 
     @property
     def count_lines(self) -> list[str]:

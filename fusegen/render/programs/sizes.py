@@ -12,7 +12,7 @@ _SIZES: dict[Unit, tuple[Dim, ...]] = {
     Unit.CHANNEL: ("channels",),
     Unit.ROW: ("rows", 1),
     Unit.GROUP: ("rows", "groups"),
-    Unit.SAMPLE: ("samples", "channels"),
+    **dict.fromkeys((Unit.SAMPLE, Unit.SAMPLE_GROUP), ("samples", "channels")),
     Unit.SCALAR: (),
 }
 

@@ -86,7 +86,7 @@ def groups_fit(call: CallNames) -> list[str]:
     if not any(step.op == "instance_norm" for step in call.owners):
         return _group_norms(call)
     if call.chain.spatial:
-        return ["if _support.has_one_position(_shape):", "    return None, _support.REFUSED", "_groups = _channels"]
+        return ["if _support.has_one_position(_shape):", "    return None, _support.REFUSED", *_group_norms(call)]
     return ["if _channels == 1:", "    return None, _support.REFUSED", *_group_norms(call)]
 
 

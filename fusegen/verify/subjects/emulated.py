@@ -21,7 +21,6 @@ from fusegen.plan.launches.shapes import AUTOMATIC, Shapes
 from fusegen.plan.modules.plan import Plan
 from fusegen.plan.programs.model import Mode, Program, Variant
 from fusegen.plan.programs.model import Tensor as PlanTensor
-from fusegen.plan.programs.units import Unit
 from fusegen.render.programs.launchers_header import SAMPLE_ROWS
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.verify.references.products import Given
@@ -184,7 +183,7 @@ class EmulatedTail:
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         rows, channels = self.rows if "N" in tensor.axes else 1, self.channels if "C" in tensor.axes else 1
-        if tensor.compact or tensor.samples or tensor.unit is Unit.SAMPLE:
+        if tensor.compact or tensor.samples or tensor.unit.of_samples:
             return self.samples or self.rows, channels
         if tensor.axes.blocks("C") is not None:
             return rows, self.groups
@@ -195,8 +194,6 @@ class EmulatedTail:
         found = [norm.num_groups for norm in norms]
         widths = [step.name for step in self.plan.spec.chain if getattr(step, "width", None) is not None]
         found += [self.channels // attrgetter(name)(self.module).normalized_shape[0] for name in widths]
-        if any(step.op == "instance_norm" and self.variant.chain.spatial for step in self.plan.spec.chain):
-            found.append(self.channels)
         return max(found, default=1)
 
 

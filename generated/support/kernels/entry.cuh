@@ -219,10 +219,10 @@ cudaError_t with_program(const Call& call, const Arguments& arguments, const F& 
   const int64_t samples = call.samples > 0 ? call.samples : images;
   const int64_t length = call.channels / call.groups;
   const Sizes sizes{call.rows, call.channels, call.groups, length, call.positions, samples,
-                    call.rows / samples * length};
+                    call.rows / samples};
   return Modes::with(call.mode, [&](auto types) {
     using Program = typename decltype(types)::template Of<P>;
-    if constexpr (kHasSamples<Program> || Program::kOfSamples) {
+    if constexpr (kSumsSamples<Program> || Program::kOfSamples) {
       const bool are_images = call.positions == 0 || samples == images;
       if (call.rows % samples != 0 || !are_images) return cudaErrorInvalidValue;
     }

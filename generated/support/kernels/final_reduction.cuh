@@ -6,10 +6,11 @@
 // the threads of a column, which differ in y, load some each and merge them in a fixed order. The
 // thread with y = 0 then stores what the pass stores of its channel.
 //
-// The L2-resident kernel has the same two steps, collect_partials() and finish_channel(), within.
+// The L2-resident kernel has the same two steps, collect_column() and finish_channel(), within.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -53,52 +54,64 @@ __device__ __forceinline__ Moments<Acc> total_over_y(
   return total[0];
 }
 
-// The sums of pass kPass over all rows, from the partial results of `blocks` blocks. All threads of
-// the block take part; a thread that is not active, as its column does not exist, adds nothing. All
-// threads of a column get the result. `shared` holds 2 * 256 values.
+// The sums of pass kPass over `all` elements, from `count` partial results, of which part_of(i) is
+// where the first component lies. All threads of the block take part; a thread that is not active,
+// as its column does not exist, adds nothing. All threads of a column get the result. `shared` holds
+// 2 * 256 values.
 //
-// Only moments need the number of rows of a partial result, which rows_of(block) says; it is called
-// for each of a thread's partial results, in order.
-template <class P, int kPass, typename RowsOf>
+// Only moments need the number of elements of a partial result, which elements_of(i) says; it is
+// called for each of a thread's partial results, in order.
+template <class P, int kPass, typename PartOf, typename ElementsOf>
 __device__ __forceinline__ Totals<P, kPass> collect_partials(
-    const P& p, int64_t column, bool active, int64_t blocks, typename P::Acc* shared,
-    RowsOf rows_of) {
+    const P& p, bool active, int64_t count, typename P::Acc all, typename P::Acc* shared,
+    PartOf part_of, ElementsOf elements_of) {
   using Acc = typename P::Acc;
   constexpr int kComponents = Totals<P, kPass>::kComponents;
   constexpr bool kHasMoments = kComponents > Totals<P, kPass>::kFields;
   constexpr int kBatch = 4;  // partial results that a thread loads before it uses the first
   Running<P, kPass> sums = {};
-  Acc seen = Acc(0);  // rows so far
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+  Acc seen = Acc(0);  // elements so far
+  for (int64_t base = threadIdx.y; active && base < count; base += kBatch * blockDim.y) {
     Acc part[kBatch][kComponents];
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
+      const int64_t i = base + b * blockDim.y;
+      if (i >= count) break;
+      const Acc* const from = part_of(i);
 #pragma unroll
       for (int c = 0; c < kComponents; ++c) {
         // Not through the read-only cache: blocks of the same launch may have written it.
-        part[b][c] = p.partials[(block * kComponents + c) * p.channels + column];
+        part[b][c] = from[c * p.channels];
       }
     }
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      Acc count = Acc(0);
-      if constexpr (kHasMoments) count = Acc(rows_of(block));
+      const int64_t i = base + b * blockDim.y;
+      if (i >= count) break;
+      Acc elements = Acc(0);
+      if constexpr (kHasMoments) elements = Acc(elements_of(i));
       const Acc* next = part[b];
-      each([&](auto, auto& sum) { add_partial(sum, next, seen == Acc(0), count); }, sums);
-      seen += count;
+      each([&](auto, auto& sum) { add_partial(sum, next, seen == Acc(0), elements); }, sums);
+      seen += elements;
     }
   }
   Totals<P, kPass> totals;
   each(
-      [&](auto, auto& total, const auto& sum) {
-        total = total_over_y(shared, sum, seen, Acc(p.rows));
-      },
+      [&](auto, auto& total, const auto& sum) { total = total_over_y(shared, sum, seen, all); },
       totals, sums);
   return totals;
+}
+// The same of a column, whose partial results are those of `blocks` blocks: of all rows, if
+// `rows_of` says how many each has.
+template <class P, int kPass, typename RowsOf>
+__device__ __forceinline__ Totals<P, kPass> collect_column(
+    const P& p, int64_t column, bool active, int64_t blocks, typename P::Acc* shared,
+    RowsOf rows_of) {
+  constexpr int64_t kComponents = Totals<P, kPass>::kComponents;
+  return collect_partials<P, kPass>(
+      p, active, blocks, typename P::Acc(p.rows), shared,
+      [&](int64_t block) { return p.partials + block * kComponents * p.channels + column; },
+      rows_of);
 }
 
 // The rows of a thread's partial results: rows_of_one each, unless the rows end before. There are
@@ -114,25 +127,43 @@ struct EvenRows {
   }
 };
 
-// Computes and stores what follows from the sums of pass kPass in a column, in one thread of each
-// column.
+// What is known of a channel from memory. All channel tensors: the compiler drops those that nothing
+// uses.
 template <class P, int kPass>
-__device__ __forceinline__ void finish_channel(
-    const P& p, int64_t column, const Totals<P, kPass>& total) {
+__device__ __forceinline__ Known<P> known_of_channel(const P& p, int64_t channel) {
   using Acc = typename P::Acc;
   Known<P> k{p.scalars(), {}, {}, {}};
-  // All channel tensors: the compiler drops those that nothing below uses.
   p.template channel_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
-    k.*field = present ? Acc(widen(read_at(pointer, column))) : Acc(0);
+    k.*field = present ? Acc(widen(read_at(pointer, channel))) : Acc(0);
   });
   // The thread that counts waits for the count while the loads above are in flight.
-  if (column == 0) p.template count<kPass>();
+  if constexpr (P::kUnit[kPass] == Unit::kChannel) {
+    if (channel == 0) p.template count<kPass>();
+  }
   p.derive_channel(k);
+  return k;
+}
+
+// Computes what follows from the sums of pass kPass, and stores the results that are of a record, at
+// the same place in each tensor.
+template <class Record, int kPass, class P>
+__device__ __forceinline__ void store_results(
+    const P& p, Known<P>& k, const Totals<P, kPass>& total, int64_t at) {
   p.template follow<kPass>(k, total);
   p.template finish<kPass>(k, total);
   p.template results<kPass, false>([&](auto* pointer, auto field) {
-    if (pointer != nullptr) store_value(pointer + column, k.*field);
+    if constexpr (std::is_same_v<typename RecordOf<decltype(field)>::type, Record>) {
+      if (pointer != nullptr) store_value(pointer + at, k.*field);
+    }
   });
+}
+
+// The same of a column, in one thread of each.
+template <class P, int kPass>
+__device__ __forceinline__ void finish_channel(
+    const P& p, int64_t column, const Totals<P, kPass>& total) {
+  Known<P> k = known_of_channel<P, kPass>(p, column);
+  store_results<typename P::Channel, kPass>(p, k, total, column);
 }
 
 // The partial results are those of pointwise_kernel() or of the row kernel. With tiles of `period`
@@ -155,7 +186,7 @@ __global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_kernel
     stride = blockDim.y / period * tiles_per_block;
     left = full_tiles + more - threadIdx.y / period * tiles_per_block;
   }
-  const Totals<P, kPass> total = collect_partials<P, kPass>(
+  const Totals<P, kPass> total = collect_column<P, kPass>(
       p, column, active, blocks, shared_memory<Acc>(), EvenRows{tiles_per_block, left, stride});
   if (threadIdx.y != 0 || !active) return;
   finish_channel<P, kPass>(p, column, total);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -27,9 +28,7 @@ template <int kPass, class P, class RowsOf>
 cudaError_t launch_final_reduction_of_parts(
     const P& p, int64_t blocks, const RowsOf& rows_of, cudaStream_t stream);
 template <int kPass, class P>
-cudaError_t launch_group_reduction(const P& p, const SampleRows& rows, cudaStream_t stream);
-template <class P>
-cudaError_t launch_sample_reduction(const P& p, int64_t blocks, cudaStream_t stream);
+cudaError_t launch_sample_reduction(const P& p, const SampleRows& rows, cudaStream_t stream);
 template <class P>
 cudaError_t launch_scalar_reduction(const P& p, cudaStream_t stream);
 struct TileShape;
@@ -42,8 +41,7 @@ inline void explain_next(const char* kernel, int first_pass, int last_pass) {
 // Whether a pass leaves partial results of columns.
 template <class P, int kPass>
 inline constexpr bool kLeavesPartials =
-    (P::kUnit[kPass] == Unit::kChannel || P::kUnit[kPass] == Unit::kSample) &&
-    Totals<P, kPass>::kFields > 0;
+    (P::kUnit[kPass] == Unit::kChannel || kSumsSamples<P, kPass>) && Totals<P, kPass>::kFields > 0;
 
 // Whether any pass up to kPass does.
 template <class P, int kPass = P::kPasses - 1>
@@ -91,8 +89,8 @@ class MemoryPasses {
       if (!always && pass >= kEnd) return;
       const int64_t count = unit == Unit::kChannel ? p_.channels
           : unit == Unit::kRow                     ? p_.rows
-          : unit == Unit::kSample                  ? p_.samples * p_.channels
-                                                   : p_.rows * p_.groups;
+          : unit == Unit::kGroup                   ? p_.rows * p_.groups
+                                                   : p_.samples * p_.channels;
       pointer = scratch_.take<typename P::Acc>(count);
     });
     return scratch_.measures();
@@ -123,8 +121,7 @@ class MemoryPasses {
   // What is behind a pass that leaves partial results.
   template <int kPass>
   cudaError_t finish_partials() {
-    if constexpr (kSumsSamples<P, kPass>) return finish_samples(sample_rows<kPass>().partials());
-    if constexpr (kBySamples<P, kPass>) return finish_by_samples<kPass>();
+    if constexpr (kBySamples<P, kPass>) return finish_samples<kPass>(sample_rows<kPass>());
     if constexpr (kMayMeetTiles<kPass>) {
       if (p_.positions > 0) return finish_tiles<kPass>();
     }
@@ -134,29 +131,21 @@ class MemoryPasses {
         p_, partial_blocks<kPass>(), shape.tiles_per_block, shape.period, context_.stream);
   }
 
-  // Sums of samples, `blocks` partial results each, and what else the last pass sums.
-  cudaError_t finish_samples(int64_t blocks) {
-    explain_next("sample_reduction", kLast, kLast);
-    cudaError_t error = launch_sample_reduction(p_, blocks, context_.stream);
-    int others = 0;
-    p_.template results<kLast, false>([&](auto*, auto) { ++others; });
-    if (error != cudaSuccess || others == 0) return error;
-    explain_next("final_reduction", kLast, kLast);
-    return launch_final_reduction<kLast>(p_, p_.samples * blocks, 0, 1, context_.stream);
-  }
-
-  // What a pass by samples sums, of a channel or of a group of a sample.
+  // What a pass by samples sums, of samples and of all rows. rows: of the partial results of one.
   template <int kPass>
-  cudaError_t finish_by_samples() {
-    const SampleRows rows = sample_rows<kPass>();
-    if constexpr (P::kUnit[kPass] == Unit::kSample) {
-      explain_next("group_reduction", kPass, kPass);
-      return launch_group_reduction<kPass>(p_, rows, context_.stream);
-    } else {
-      explain_next("final_reduction", kPass, kPass);
-      return launch_final_reduction_of_parts<kPass>(
-          p_, p_.samples * rows.partials(), rows, context_.stream);
+  cudaError_t finish_samples(const SampleRows& rows) {
+    if constexpr (kSumsSamples<P, kPass>) {
+      explain_next("sample_reduction", kPass, kPass);
+      const cudaError_t error = launch_sample_reduction<kPass>(p_, rows, context_.stream);
+      int columns = 0;
+      p_.template results<kPass, false>([&](auto*, auto field) {
+        columns += std::is_same_v<typename RecordOf<decltype(field)>::type, typename P::Channel>;
+      });
+      if (error != cudaSuccess || columns == 0) return error;
     }
+    explain_next("final_reduction", kPass, kPass);
+    return launch_final_reduction_of_parts<kPass>(
+        p_, p_.samples * rows.partials(), rows, context_.stream);
   }
 
   cudaError_t reduce_channels() {
@@ -223,7 +212,7 @@ class MemoryPasses {
   // The sums of a pass, and what follows from them, to memory.
   template <int kPass>
   cudaError_t reduce() {
-    if constexpr (P::kUnit[kPass] == Unit::kChannel || P::kUnit[kPass] == Unit::kSample) {
+    if constexpr (P::kUnit[kPass] == Unit::kChannel || kSumsSamples<P, kPass>) {
       const cudaError_t error = over_memory<kPass>();
       return error != cudaSuccess ? error : finish_partials<kPass>();
     } else {

@@ -41,7 +41,7 @@ __device__ __forceinline__ void row_block(
   constexpr bool kUnaligned = kHasUnaligned<T, kVec, kPacked, kItems, (kColumnSums > 0)>;
   // In float32, column sums need the register that would keep the lane.
   constexpr bool kKeepsLane = kColumnSums == 0 || sizeof(T) < 4;
-  const int64_t size = kHasSamples<P> ? end * p.channels : g.size;  // elements up to the end
+  const int64_t size = kSumsSamples<P> ? end * p.channels : g.size;  // elements up to the end
   const int64_t groups = kOfRows ? 1 : p.groups;  // segments of a row
   const int64_t length = kOfRows ? p.channels : p.group_length;
   const ThreadPosition position = g.position<kShort>(threadIdx.x);
@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(
     row_blocks(kItems, kVec, RowPasses<P, kFirst>::kBlocks))
     row_kernel(const __grid_constant__ P p, const __grid_constant__ RowGrid g) {
   wait_for_earlier_kernels();
-  if constexpr (kHasSamples<P>) {
+  if constexpr (kSumsSamples<P>) {
     const int64_t rows = p.rows / p.samples;
     const unsigned shares = unsigned(g.sample_blocks), part = blockIdx.y % shares;
     for (int64_t sample = blockIdx.y / shares; sample < p.samples; sample += gridDim.y / shares) {

@@ -100,7 +100,7 @@ RowLaunch row_fit(const P& p, const LaunchContext& context) {
       row_shape(work, p.rows, groups, length, vector, kPacked, most_items, doubles,
                 multiprocessors),
       full_vector};
-  if (kHasSamples<P> && row.items > 0) {
+  if (kSumsSamples<P> && row.items > 0) {
     set_row_blocks_of_samples(row, shapes, p.rows, p.samples, groups, multiprocessors);
   } else if (Instances::kSums && row.items > 0) {
     set_row_blocks(

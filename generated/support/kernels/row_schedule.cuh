@@ -71,7 +71,8 @@ class RowSchedule {
     if constexpr (kSums) {
       if (error != cudaSuccess) return error;
       if constexpr (kSumsSamples<P, kLast>) {
-        error = passes_.finish_samples(registers_.sample_blocks);
+        // No moments: kernels of rows leave none.
+        error = passes_.template finish_samples<kLast>({registers_.sample_blocks, 0, 0, 1});
       } else {
         explain_next("final_reduction", kLast, kLast);
         error = launch_final_reduction<kLast>(p, blocks, 0, 1, context().stream);

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_of_par
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < p.channels;
-  const Totals<P, kPass> total = collect_partials<P, kPass>(
+  const Totals<P, kPass> total = collect_column<P, kPass>(
       p, column, active, blocks, shared_memory<typename P::Acc>(), rows_of);
   if (threadIdx.y != 0 || !active) return;
   finish_channel<P, kPass>(p, column, total);

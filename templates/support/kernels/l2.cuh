@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kL2Threads, l2_blocks<P>()) l2_kernel(
     const bool active = column < p.channels;
     const int64_t left = p.rows - threadIdx.y * kL2Rows;
     const int stride = kL2RowsPerIteration<P, kVec> * kL2Rows;
-    const auto total = collect_partials<P, 0>(
+    const auto total = collect_column<P, 0>(
         p, column, active, slices, shared, EvenRows{kL2Rows, left, stride});
     if (threadIdx.y == 0 && active) finish_channel<P, 0>(p, column, total);
     count_part(counter);

@@ -26,7 +26,7 @@ namespace fusegen {
 template <class P, int kPass>
 constexpr bool kOnPlanes = (P::kReadBy[kPass] & ~P::kOuterReads) == 0 &&
     (kPass < P::kPasses - 1 || P::kOuterWrites == (1u << Results<P>::kFields) - 1u) &&
-    P::kRowTensorsBy[kPass] == 0 && !kSumsSamples<P, kPass>;
+    P::kRowTensorsBy[kPass] == 0;
 
 // One thread of the kernel. kPacked: an image has whole vectors; aligned: they are in memory, too.
 template <class P, int kPass, int kVec, bool kPacked>

@@ -88,14 +88,13 @@
 namespace fusegen {
 
 // The unit that a pass reduces to one value; kNone where a pass has no sums.
-enum class Unit { kNone, kChannel, kRow, kGroup, kSample, kScalar };
+enum class Unit { kNone, kChannel, kRow, kGroup, kSample, kSampleGroup, kScalar };
 
 // positions: of an image, where outer tensors are [batch, channels, positions] and rows are
 // batch * positions; 0 where all tensors are [rows, channels]. samples: blocks of rows that have
-// sums or values of their own, in programs with such. sample_length: elements of a group of a
-// sample's channels.
+// sums or values of their own, in programs with such, sample_rows rows each.
 struct Sizes {
-  int64_t rows, channels, groups, group_length, positions = 0, samples = 1, sample_length = 0;
+  int64_t rows, channels, groups, group_length, positions = 0, samples = 1, sample_rows = 0;
 };
 
 template <unsigned kPasses>
@@ -120,12 +119,11 @@ __host__ __device__ constexpr int count_of() {
   return count;
 }
 
-// Whether the last pass has sums of samples. Then each of its blocks has rows of one sample at a
-// time, and leaves partial results of it.
-template <class P>
-constexpr bool kHasSamples = count_of<P, P::kPasses - 1, SampleSum>() > 0;
-template <class P, int kPass>
-constexpr bool kSumsSamples = kPass == P::kPasses - 1 && kHasSamples<P>;
+// Whether a pass reduces samples, besides columns in the last pass. Then each of its blocks has rows
+// of one sample at a time, and leaves partial results of it.
+template <class P, int kPass = P::kPasses - 1>
+constexpr bool kSumsSamples =
+    P::kUnit[kPass] == Unit::kSample || P::kUnit[kPass] == Unit::kSampleGroup;
 
 // Whether the blocks of a pass over memory have rows of one sample at a time.
 template <class P, int kPass>
@@ -203,8 +201,6 @@ struct Program : Sizes {
   FUSEGEN_BOTH void results(const F&) const {}
   template <int kPass>
   FUSEGEN_DEVICE void count() const {}
-  template <typename F>
-  FUSEGEN_BOTH void sample_results(const F&) const {}
   template <typename F>
   void scratch(const F&) {}
 };

@@ -27,7 +27,7 @@ struct RowPasses {
   static_assert(kOfRows || P::kUnit[kFirst] == Unit::kGroup);
 
   static constexpr bool kHasColumnSums =
-      P::kUnit[kLast] == Unit::kChannel && Terms<P, kLast>::kFields > 0;
+      P::kUnit[kLast] != Unit::kNone && Terms<P, kLast>::kFields > 0;
   static constexpr int kColumnSums = kHasColumnSums ? Terms<P, kLast>::kFields : 0;
 
   // Moments, plain sums, and values of the largest record of a segment in a pass.
@@ -97,7 +97,7 @@ struct RowPasses {
   // extremes: these are of forward programs, which have no column sums and so have full blocks.
   // Nor with sums of samples, as blocks go on from one sample to another.
   static constexpr bool kClusters =
-      kHasColumnSums && !kHasMoments && kMostCombined == 0 && !kHasSamples<P>;
+      kHasColumnSums && !kHasMoments && kMostCombined == 0 && !kSumsSamples<P>;
 
   // Whether rows can be in shared memory: see row_shared.cuh. Those that are read once need not be
   // anywhere, groups are seldom as long, and column sums would take more of it than the row.

@@ -53,7 +53,7 @@ _EXITED = r"names lane \d+, but no such lane is alive|for lane \d+, which has ex
 _COLUMN_SUMS = (
     "reduce_column_sums<P, kPass>( p_, sum, count_, last_ - first_, rows_per_block_, shared_, exchange_, total);"
 )
-_TOTAL = "total = total_over_y(shared, sum, seen, Acc(p.rows));"
+_TOTAL = "total = total_over_y(shared, sum, seen, all);"
 
 DIVERGENT = [
     Mutant(name, run, file, within, old, new, caught, kernel, nth, of)

@@ -60,8 +60,8 @@ INPUTS = [
          "(segment + 1) * length + 1", rf"reads .*Buffer\(float32, \[(1|3), 2110\]\) \(read-only\){_PAST}"),
     )),
     *_mutants(_FINAL, "final_reduction_kernel", (
-        ("one channel's parameter past the end", "two_pass", None, "read_at(pointer, column)",
-         "read_at(pointer, column + (column == p.channels - 1))", rf"reads .*{_CHANNELS}.*{_PAST}"),
+        ("one channel's parameter past the end", "two_pass", None, "read_at(pointer, channel)",
+         "read_at(pointer, channel + (channel == p.channels - 1))", rf"reads .*{_CHANNELS}.*{_PAST}"),
     )),
     *_mutants("kernels/scalar_reduction.cuh", "scalar_reduction_kernel", (
         ("one channel too many of a sum over all", "column", None, "column < p.channels", "column <= p.channels",
@@ -69,7 +69,7 @@ INPUTS = [
     )),
 ]  # fmt: skip
 
-_STATISTIC = "store_value(pointer + column, k.*field);"
+_STATISTIC = "store_value(pointer + at, k.*field);"
 _PARTIALS = "store_partials( columns, p.partials, slot_of_block, kSlots, slot, p.channels, period, value);"
 
 OUTPUTS = [
@@ -90,7 +90,7 @@ OUTPUTS = [
            "(pointwise|final_reduction)_kernel"),
     *_mutants(_FINAL, "final_reduction_kernel", (
         ("a channel past the end of the statistics", "two_pass", None, _STATISTIC,
-         f"{_STATISTIC} if (column == p.channels - 1) store_value(pointer + column + 1, k.*field);",
+         f"{_STATISTIC} if (at == p.channels - 1) store_value(pointer + at + 1, k.*field);",
          rf"writes .*{_CHANNELS}, 0 bytes past its end"),
     )),
     *_mutants("kernels/row_reduction.cuh", "row_reduction_kernel", (
@@ -105,7 +105,7 @@ OUTPUTS = [
     )),
 ]  # fmt: skip
 
-_PARTIAL = "p.partials[(block * kComponents + c) * p.channels + column]"
+_PARTIAL = "p.partials + block * kComponents * p.channels + column"
 
 WORKSPACE = [
     Mutant("a workspace that is too small", "two_pass", "shapes.cuh", "take",
@@ -115,10 +115,10 @@ WORKSPACE = [
            "scratch_.take<typename P::Acc>(partials)", "scratch_.take<typename P::Acc>(p_.channels)",
            rf"(reads|writes) .*({_PAST}|, {BLOCKS})"),
     *_mutants(_FINAL, "final_reduction_kernel", (
-        ("one block's partial results too many", "two_pass", "collect_partials", _PARTIAL,
-         _PARTIAL.replace("(block *", "((block + 1) *"), rf"{UNWRITTEN}|reads .*{_PAST}"),
-        ("partial results from before the beginning", "two_pass", "collect_partials", _PARTIAL,
-         _PARTIAL.replace("(block *", "((block - 1) *"), rf"reads .*{_BEFORE}"),
+        ("one block's partial results too many", "two_pass", "collect_column", _PARTIAL,
+         _PARTIAL.replace("block *", "(block + 1) *"), rf"{UNWRITTEN}|reads .*{_PAST}"),
+        ("partial results from before the beginning", "two_pass", "collect_column", _PARTIAL,
+         _PARTIAL.replace("block *", "(block - 1) *"), rf"reads .*{_BEFORE}"),
     )),
 ]  # fmt: skip
 
@@ -135,7 +135,7 @@ ALIGNMENT = [
          "!elements ? Aligned::kNone : Aligned::kAll", MISALIGNED),
         # Of the first row's end, or of another one's beginning.
         ("vectors in rows that do not start at one", "odd", None,
-         "p.channels % kVec == 0 && p.group_length % kVec == 0", "p.channels % 2 == 0",
+         "p.channels % kVec == 0 && groups_are", "p.channels % 2 == 0",
          rf"{MISALIGNED}|reads .*\(read-only\){_PAST}"),
     )),
     Mutant("vectors in groups that do not start at one", "odd groups", "kernels/entry.cuh", None,

@@ -12,8 +12,8 @@ _WRONG = wrong("bn_num_batches_tracked")
 _KERNELS = {
     "column": ("column.cuh", "columns_.first == 0", "p_.template count<kPass>();", "column_kernel"),
     "cluster": ("column.cuh", "columns_.first == 0", "p_.template count<kPass>();", "column_kernel"),
-    "l2": ("final_reduction.cuh", "column == 0", "p.template count<kPass>();", "l2_kernel"),
-    "two_pass": ("final_reduction.cuh", "column == 0", "p.template count<kPass>();", "final_reduction_kernel"),
+    "l2": ("final_reduction.cuh", "channel == 0", "p.template count<kPass>();", "l2_kernel"),
+    "two_pass": ("final_reduction.cuh", "channel == 0", "p.template count<kPass>();", "final_reduction_kernel"),
 }
 
 COUNTS = [

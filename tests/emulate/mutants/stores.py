@@ -52,7 +52,7 @@ FULL = [
 ]  # fmt: skip
 
 _RESULT = "if (to != nullptr) store_values(columns_, to, value);"
-_STATISTIC = "if (pointer != nullptr) store_value(pointer + column, k.*field);"
+_STATISTIC = "if (pointer != nullptr) store_value(pointer + at, k.*field);"
 _SLOT = "store_partials( columns, p.partials, slot_of_block, kSlots, slot, p.channels, period, value);"
 _ROW_SLOT = "store_values(columns, partials + n * channels, value[n][own]);"
 _SEGMENT = "if (pointer != nullptr) store_value(pointer + item, known.*field);"
@@ -62,7 +62,7 @@ PER_CHANNEL = [
         ("statistics", _RESULT, "columns_.first + kVec < p_.channels", UNWRITTEN),
     )),
     *_skips("two_pass", "kernels/final_reduction.cuh", (
-        ("statistics", _STATISTIC, "column + 1 < p.channels", UNWRITTEN),
+        ("statistics", _STATISTIC, "at + 1 < p.channels", UNWRITTEN),
     )),
     Mutant("two_pass: skips the last channel", "two_pass", "kernels/final_reduction.cuh", "final_reduction_kernel",
            "column < p.channels", "column + 1 < p.channels", UNWRITTEN),
