@@ -14,7 +14,7 @@ from fusegen.chain.shape import Role, certain
 from fusegen.chain.state import BatchNorm, Dropout, RankStatistics
 from fusegen.chain.values import ValuesBuilder
 from fusegen.chain.view import shape_text
-from fusegen.ir.axes import CHANNEL, ROW, SAMPLES, Axes, Dim, quotient
+from fusegen.ir.axes import CHANNEL, ROW, SAMPLE, SAMPLES, Axes, Dim, quotient
 from fusegen.ir.functions.normalisation import sync_batch_norm
 from fusegen.ir.graph import Node
 from fusegen.ir.multiples import part_of
@@ -155,6 +155,9 @@ class ChainBuilder(ValuesBuilder):
         """The dimensions of the value at the end."""
         if self.transposed or result.is_full:
             return self.transposed or self.shape.roles
+        if result.axes == SAMPLE:
+            kept = [Role.ONE] * self.shape.spatial if self.keeps_positions else []
+            return (*(role for role in self.shape.roles if role is not Role.POSITION), *kept)
         if self.dropped_channels:
             return tuple(role for role in self.shape.roles if role is not Role.CHANNEL)
         return tuple(Role.ONE if role is Role.CHANNEL else role for role in self.shape.roles)

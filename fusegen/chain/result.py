@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusegen.chain.shape import Role
-from fusegen.ir.axes import Dim
+from fusegen.ir.axes import SAMPLE, Dim
 from fusegen.ir.graph import Node
 
 
@@ -38,7 +38,12 @@ class Result:
     @property
     def of_rows(self) -> bool:
         """Whether the value at the end has one element for each row."""
-        return not self.node.is_full
+        return not self.node.is_full and not self.of_samples
+
+    @property
+    def of_samples(self) -> bool:
+        """Whether it has one element for each channel of an image."""
+        return self.node.axes == SAMPLE
 
     @property
     def drops_channels(self) -> bool:
@@ -65,5 +70,7 @@ class Result:
         if self.transposed:
             sizes = {Role.ROW: leading[0], Role.CHANNEL: channels, Role.ONE: 1}
             return tuple(sizes[role] for role in self.transposed)
+        if self.of_samples:
+            return (*leading, channels, *(1 for role in self.roles if role is Role.ONE))
         own: tuple[Dim, ...] = () if self.drops_channels else (1,) if self.of_rows else (channels,)
         return (*leading, *own, *positions)

@@ -24,8 +24,8 @@ class ViewBuilder:
     A method that finds an error adds a diagnostic and returns a stand-in, so that the step's other errors are found
     too. step: the index of the present step. shape: of the running value, without what reductions drop; None is a size
     that nobody can tell. running: the value before each step so far. dropped_channels: whether a reduction of it has
-    dropped the dimension of the channels. transposed: the dimensions of the running value, once its rows are behind its
-    channels.
+    dropped the dimension of the channels. keeps_positions: whether one over all positions has left dimensions of 1.
+    transposed: the dimensions of the running value, once its rows are behind its channels.
     """
 
     def __init__(self, spec: AnySpec, diagnostics: Diagnostics) -> None:
@@ -34,7 +34,7 @@ class ViewBuilder:
         self.refuse = diagnostics.refuse
         self.step = 0
         self.running: list[Node | None] = []
-        self.dropped_channels = False
+        self.dropped_channels = self.keeps_positions = False
         self.transposed: tuple[Role, ...] = ()
         self.graph = Graph(_names(spec), MATRIX)
         self.symbols = Symbols(spec, diagnostics)

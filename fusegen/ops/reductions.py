@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.shape import Shape, Sizes
-from fusegen.ir.axes import CHANNEL
+from fusegen.ir.axes import CHANNEL, SAMPLE
 from fusegen.ir.functions import reduced, softmax
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
@@ -46,7 +46,7 @@ class OverChannels(Step):
         return max(self.dims) > 1
 
     def is_called(self, spatial: int) -> bool:
-        return self.is_over_positions and spatial > 0
+        return self.is_over_positions and spatial > 0 and not self.is_of_samples(spatial)
 
     def keeps_format(self, spatial: int) -> bool:
         return not self.is_called(spatial)
@@ -127,13 +127,23 @@ class ToRows(OverChannels):
     ] = -1
 
     passes = 1
-    # Whether of one channel it is that channel.
+    # Whether of one channel it is that channel; whether kernels have it of all positions of an image.
     keeps_one: ClassVar[bool] = True
+    pools: ClassVar[bool] = False
 
     def takes_rows(self) -> bool:
         return self.keeps_one
 
+    def is_of_samples(self, spatial: int) -> bool:
+        return self.pools and spatial > 0 and sorted(self.dims) == [*range(2, spatial + 2)]
+
+    def not_over_positions(self) -> str | None:
+        return None if self.pools and self.is_over_positions else super().not_over_positions()
+
     def build(self, chain: ChainBuilder, x: Node) -> Node:
+        if self.is_over_positions:
+            chain.keeps_positions = self.keepdim
+            return type(self).make(chain.graph, x, SAMPLE, f"{self.op}_value")
         return super().build(chain, x) if x.is_full else x
 
     @property
@@ -145,10 +155,14 @@ class ToRows(OverChannels):
         return self.reduces_channels and not self.keepdim
 
     def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
-        return shape.without(self.dims, sizes if self.keepdim else None) if self.is_called(shape.spatial) else shape
+        if not (self.is_over_positions and shape.spatial):
+            return shape
+        return shape.without(self.dims, sizes if self.keepdim else None)
 
     def spatial_behind(self, spatial: int) -> int:
-        return spatial - sum(dim > 1 for dim in self.dims) if self.is_called(spatial) and not self.keepdim else spatial
+        if not self.is_over_positions or self.keepdim:
+            return spatial
+        return max(spatial - sum(dim > 1 for dim in self.dims), 0)
 
     def eager(self, x: str) -> str:
         return self.pytorch.format(x=x, dim=f"dim={self.dim}", keepdim=f"keepdim={self.keepdim}")
@@ -160,6 +174,7 @@ class Sum(ToRows):
     op: Literal["sum"]
     formula = "sum(x), by row"
     autocast = "float32"
+    pools = True
     make = staticmethod(reduced.total)
     pytorch = "{x}.sum({dim}, {keepdim})"
 
@@ -169,6 +184,7 @@ class Mean(ToRows):
 
     op: Literal["mean"]
     formula = "sum(x) / channels, by row"
+    pools = True
     make = staticmethod(reduced.mean)
     pytorch = "{x}.mean({dim}, {keepdim})"
 

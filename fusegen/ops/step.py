@@ -158,6 +158,10 @@ class Step(BaseModel):
         without such."""
         return None
 
+    def is_of_samples(self, spatial: int) -> bool:
+        """Whether kernels reduce all positions of each image to one value of each channel, with which a region ends."""
+        return False
+
     @property
     def spatial(self) -> int:
         """How many dimensions of positions the values behind it have, as a convolution says."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.chain.model import Chain
 from fusegen.chain.shape import Role
 from fusegen.plan.modules.dimensions import dimensions, fixed_dimensions
 from fusegen.plan.modules.module import ModulePlan
@@ -106,6 +107,7 @@ def call_context(plan: Plan) -> dict[str, Any]:
         "ranks": operator_arguments(plan),
         "linear": chain.contraction is not None,
         "drops_channels": chain.result.drops_channels,
+        "kept_positions": _kept_positions(chain),
         "transposed": as_tuple([_SIZES[role] for role in chain.result.transposed]),
         "precisions": plan.has_precisions,
         "order": order(plan),
@@ -118,6 +120,11 @@ def call_context(plan: Plan) -> dict[str, Any]:
         "kinds": call.kinds(),
         "body": call.body(),
     }
+
+
+def _kept_positions(chain: Chain) -> int | None:
+    """How many dimensions of one position the value at the end has, if it has one value of each channel of an image."""
+    return chain.result.roles.count(Role.ONE) if chain.result.of_samples else None
 
 
 def returns(spec: SpecModel) -> str:

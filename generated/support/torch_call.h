@@ -102,6 +102,11 @@ class OpCall {
   }
 
   void read_images() {
+    if (op_.first == Form::kOfSamples) {
+      images_ = Images::of_samples(first_, size(kRows), size(kPositions));
+      size(kChannels) = images_->channels();
+      return;
+    }
     const bool is_inner = op_.first == Form::kInner;
     images_ = is_inner ? Images::of_inner(first_, op_.parts) : Images::of_outer(first_, op_.parts);
     if (is_inner && op_.parts > 1) args_.divisor("parts", op_.parts, images_->width());
@@ -167,7 +172,8 @@ class OpCall {
     for (int i = 0; i < op_.count; ++i) {
       const Field& field = op_.fields[i];
       const Symbol symbol = field.dims[0].symbol;
-      if (field.use != Use::kSize || symbol == kChannels) continue;
+      const bool are_rows = symbol == kPositions && size(symbol) == 0;  // no image has any
+      if (field.use != Use::kSize || symbol == kChannels || are_rows) continue;
       args_.divisor(field.name.substr(1), size(symbol),
                     size(symbol == kGroups ? kChannels : kRows));
     }

@@ -28,6 +28,11 @@ class Images {
     return Images(first, 2, first.size(1) * parts, first.size(1));
   }
 
+  // Of [batch, channels]. rows: of all images. positions: of one, or 0 where tensors are rows.
+  static Images of_samples(const Tensor& first, int64_t rows, int64_t positions) {
+    return Images(positions == 0, positions == 0 ? rows : first.size(0), positions, first.size(1));
+  }
+
   int64_t rows() const { return inner_[0] * (are_rows_ ? 1 : inner_[1]); }
   // Of a part; those of all of them.
   int64_t channels() const { return outer_[1]; }
@@ -49,6 +54,9 @@ class Images {
     }
     outer_ = {count, channels, positions};
   }
+  Images(bool are_rows, int64_t count, int64_t positions, int64_t channels)
+      : are_rows_(are_rows), inner_{count, are_rows ? channels : positions, are_rows ? 0 : channels},
+        outer_{count, channels, positions} {}
   Shape shape(const std::array<int64_t, 3>& sizes) const {
     return Shape(sizes.data(), are_rows_ ? 2 : 3);
   }

@@ -65,9 +65,10 @@ struct Modes {
 
 // The sizes of a call. kOwnRows and what follows: the rows of inputs that have fewer than others.
 enum class Symbol : int32_t {
-  kNumber, kRows, kChannels, kGroups, kSamples, kInFeatures, kSampleRows, kOwnRows
+  kNumber, kRows, kChannels, kGroups, kSamples, kPositions, kInFeatures, kSampleRows, kOwnRows
 };
 constexpr Symbol kRows = Symbol::kRows, kChannels = Symbol::kChannels, kGroups = Symbol::kGroups, kSamples = Symbol::kSamples;
+constexpr Symbol kPositions = Symbol::kPositions;
 constexpr Symbol kInFeatures = Symbol::kInFeatures, kSampleRows = Symbol::kSampleRows;
 constexpr int kMostOwnRows = 32;
 constexpr int kMostSymbols = int(Symbol::kOwnRows) + kMostOwnRows;
@@ -91,9 +92,10 @@ constexpr Dim known(Dim dim, int64_t number) {
 }
 constexpr Dim operator*(int factor, Symbol symbol) { return Dim(symbol, factor); }
 
-// The forms of tensors of images: see torch_images.h.
-enum class Form { kRows, kInner, kOuter };
-constexpr Form kInner = Form::kInner, kOuter = Form::kOuter;
+// The forms of tensors of images: see torch_images.h. kOfSamples: that of a first argument [batch,
+// channels], beside which numbers say what the others have.
+enum class Form { kRows, kInner, kOuter, kOfSamples };
+constexpr Form kInner = Form::kInner, kOuter = Form::kOuter, kOfSamples = Form::kOfSamples;
 
 // What an op does with a field. First come the arguments.
 enum class Use {

@@ -30,8 +30,11 @@ class TracedOperator:
         made = []
         for role, *sizes in self.results:
             shape[at] = 1 if sizes[1:] == [1] else channels
-            made.append(x.new_empty(shape, dtype=dtypes[role]))
+            own = [shape[0], channels] if sizes[:1] == ["samples"] else shape
+            made.append(x.new_empty(own, dtype=dtypes[role]))
         result = self._returned(made)
+        if self.of_samples is not None:
+            return self.each_full(result, lambda each: each)
         return self._without_channels(result, at)
 
     def _forward_fake(self, *arguments):
@@ -55,8 +58,13 @@ class TracedOperator:
         check_devices(self.backward, arguments)
         given = named(self.backward, arguments)
         grad = arguments[0]
-        sizes = {"rows": grad.shape[0], "channels": given.get("_channels", grad.shape[1])}
+        sizes = {
+            "rows": given.get("_rows", grad.shape[0]),
+            "channels": given.get("_channels", grad.shape[1]),
+        }
         outer = tuple(grad.shape) if grad.dim() == 3 else None
+        if given.get("_positions"):
+            outer = (*grad.shape, given["_positions"])
         inner = outer
         if outer and not self.own_source:
             inner = (outer[0], outer[2], outer[1] * self.parts)

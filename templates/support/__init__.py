@@ -80,7 +80,7 @@ _OPTIONAL = {
     "constants": ("beyond", "far_from_one", "not_numbers", "refused", "uncounted"),
     "convolution": ("UNBATCHED", "Convolved", "misfit_convolution", "result_shape"),
     "image_regions": ("FusedImageRegions",),
-    "images": ("OTHER_POSITIONS", "Multiplicand", "Pictured", "has_no_variance", "has_one_position"),
+    "images": ("OTHER_POSITIONS", "Multiplicand", "Pictured", "has_no_variance", "has_one_position", "row_count"),
     "losses": ("Loss",),
     "ranks": ("RANKS_COMPILED", "RANKS_PRECISION", "RankOperator", "Ranks", "group_of"),
     "regions": ("FusedRegions", "RegionPackages", "region"),

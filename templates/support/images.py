@@ -6,6 +6,7 @@ or what a convolution makes of it; else it is contiguous. Most chains' kernels r
 contiguous tensors themselves; other chains' inputs, results and gradients are copied.
 """
 
+import math
 from typing import NamedTuple
 
 from torch import Tensor
@@ -55,6 +56,11 @@ def has_no_variance(shape):
     return min(shape[2:]) < 1 or (shape[0] == 1 and max(shape[2:]) == 1)
 
 
+def row_count(shape):
+    """How many rows images of this shape have."""
+    return math.prod((shape[0], *shape[2:]))
+
+
 def has_one_position(shape):
     """Whether PyTorch refuses the statistics of each image of this shape, or the shape itself."""
     return min(shape[2:]) < 1 or max(shape[2:]) == 1
@@ -74,10 +80,10 @@ def call_on_images(operator, given, stays_last):
             given[index] = given[index].flatten(2)
         if not operator.own_source:  # the convolution's result is in channels_last
             given[0] = given[0].mT
+        if operator.of_samples is not None:
+            given[operator.place_of("_positions")] = math.prod(positions)
         result = operator.run(given)
-        if isinstance(result, tuple):
-            return tuple(each.view(batch, channels, *positions) for each in result)
-        return result.view(batch, channels, *positions)
+        return operator.each_full(result, lambda each: each.view(batch, channels, *positions))
     for index in operator.with_rows:
         # An input's gradient has the format of the result, or that of the input in channels_last.
         grad_last = stays_last or index not in further or is_only_last(given[index])
@@ -90,6 +96,8 @@ def call_on_images(operator, given, stays_last):
 
 def _with_channels(operator, result, change):
     """What an operator returned, with the results changed that have a dimension of channels."""
+    if operator.of_samples is not None:
+        return operator.each_full(result, change)
     if not isinstance(result, tuple):
         return change(result) if operator.dropped is None else result
     return tuple(

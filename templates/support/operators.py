@@ -26,6 +26,8 @@ class Operator(TracedOperator):
     too: [batch, positions, channels] as the first argument, [batch, channels, positions] elsewhere
     where tensors have rows. The first gradient is that of the first argument. own_source: whether
     the first argument is one of the module's, and [batch, channels, positions] then.
+    kept_positions: how many dimensions of one position the first result has, where it has one value
+    for each channel of an image; None where it has more.
     gradient_aliases: gradients by their place, each with the place of what it equals: a gradient
     before it, or as a negative number one that comes to a result, of which -1 is the last. Where
     both have one dtype, the op is not asked for it, and autograd gets one tensor for both.
@@ -48,12 +50,16 @@ class Operator(TracedOperator):
         own_source=False,
         masks=(),
         gradient_aliases=None,
+        kept_positions=None,
     ):
         self.has_contiguous_layout, self.own_source = has_contiguous_layout, own_source
         self.package, self.results, self.single = package, results, len(results) == 1
         # The place of what has no dimension for the channels among the results that are returned.
         self.dropped = (order.index(0) if order else 0) if drops_channels else None
         self.gradients, self.linear, self.order = gradients, linear, order
+        # The place of what has no positions among the results that are returned.
+        self.kept_positions = kept_positions
+        self.of_samples = None if kept_positions is None else (order.index(0) if order else 0)
         self.given = 1 if order is None else len(order)
         self.gradient_aliases = [(gradient_aliases or {}).get(i) for i in range(len(gradients))]
         # The source of the kernels may have the channels several times.
@@ -118,9 +124,26 @@ class Operator(TracedOperator):
             given[i] = as_rows(given[i])
         result = self.run(given)
         shape = arguments[0].shape[:-1]
-        if self.order is not None:
-            return tuple(each.view(*shape, each.shape[-1]) for each in result)
-        return result.view(*shape, result.shape[-1])
+        if self.order is None and self.of_samples is None:
+            return result.view(*shape, result.shape[-1])
+        return self.each_full(result, lambda each: each.view(*shape, each.shape[-1]))
+
+    def place_of(self, name):
+        """That of an argument of the forward op."""
+        return [each.name for each in arguments_of(self.forward)].index(name)
+
+    def each_full(self, result, change):
+        """The result, or several, changed where it has rows; else in the dimensions that callers
+        see: [batch, channels], and one position if these are kept."""
+        if self.order is None:
+            return change(result) if self.of_samples is None else self._of_images(result)
+        return tuple(
+            self._of_images(each) if i == self.of_samples else change(each)
+            for i, each in enumerate(result)
+        )
+
+    def _of_images(self, result):
+        return result.view(*result.shape[:2], *(1,) * self.kept_positions)
 
 
 def _served(forward):

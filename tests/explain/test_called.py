@@ -37,8 +37,8 @@ CASES = {
     "rms_norm, name: n, normalized_shape: [height, width]": (2 * IMAGE + MAP, 3 * IMAGE + 2 * MAP, 0),
     "softmax, dim: 2": (2 * IMAGE, 3 * IMAGE, 0),
     "normalize, dim: 2": (2 * IMAGE, 3 * IMAGE, 0),
-    "sum, dim: [2, 3], keepdim: true": (IMAGE + 8, 0, 0),
-    "mean, dim: [2, 3], keepdim: false": (IMAGE + 8, IMAGE + 8, 0),
+    "sum, dim: 2, keepdim: true": (IMAGE + 2 * 4 * 5, 0, 0),
+    "mean, dim: 3, keepdim: false": (IMAGE + 2 * 4 * 6, IMAGE + 2 * 4 * 6, 0),
     "var, dim: 2, keepdim: true": (IMAGE + 2 * 4 * 5, 2 * IMAGE + 2 * 4 * 5, 0),
     "max, dim: 3, keepdim: true": (IMAGE + 2 * 4 * 6, IMAGE + 2 * 4 * 6, 2 * 4 * 6),
     "max_pool2d, name: p, kernel_size: 2": (IMAGE + HALF, IMAGE + HALF, HALF),
@@ -92,14 +92,14 @@ def test_a_question_of_sizes_is_one_of_regions_alone(monkeypatch, question: Ques
 
 
 def test_each_format_says_it(capsys, tmp_path: Path) -> None:
-    plan = planned("mean, dim: [2, 3], keepdim: true", "relu")
-    why = "PyTorch calls it: kernels have no mean over positions; 992 B in 2.5 us forward, 992 B in 2.5 us backward"
+    plan = planned("mean, dim: 2, keepdim: true", "relu")
+    why = "PyTorch calls it: kernels have no mean over positions; 1.1 kB in 2.5 us forward, 1.1 kB in 2.5 us backward"
     text = module.written(plan, None, None)
     assert f"mean: region_1_result -> region_2_result  ({why})\n" in text
-    assert "\n  forward, all regions: 2.9 kB, 5.0 us instead of 2.9 kB, 5.0 us in eager PyTorch\n" in text
+    assert "\n  forward, all regions: 3.0 kB, 5.0 us instead of 3.0 kB, 5.0 us in eager PyTorch\n" in text
     found = json.loads(module.written(plan, None, None, "json"))
-    assert found["called"]["region_2"]["backward"] == {"bytes": 992, "microseconds": 2.5, "saved_bytes": 0}
-    assert found["totals"][0]["fused_bytes"] == 2 * 4 * IMAGE + 992 and found["left_out"] == []
+    assert found["called"]["region_2"]["backward"] == {"bytes": 1120, "microseconds": 2.5, "saved_bytes": 0}
+    assert found["totals"][0]["fused_bytes"] == 2 * 4 * IMAGE + 1120 and found["left_out"] == []
     (tmp_path / "demo.yaml").write_text(f"{HEAD}  - {{op: relu}}\n  - {{op: flatten}}\n")
     code, out, _ = said(capsys, "plan", tmp_path / "demo.yaml", "--format", "html")
     assert code == 0 and "PyTorch calls it: kernels have no flatten; nothing is moved" in Reader(out).text

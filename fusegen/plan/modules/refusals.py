@@ -72,8 +72,8 @@ def _norms_over_ranks(spec: AnySpec, chain: Chain, document: Document) -> Iterat
     if chain.number_of_parts > 1:
         message = "a chain with a batch norm over ranks cannot divide its source into parts"
         yield document.diagnostic("FG401", message, place, hint=hint)
-    if chain.result.of_rows:
-        message = "a chain with a batch norm over ranks cannot have one value for each row as its result"
+    if not chain.result.node.is_full:
+        message = "a chain with a batch norm over ranks cannot have one value for each row or image as its result"
         yield document.diagnostic("FG401", message, place, hint=hint)
     if any(parameter.repeated for parameter in chain.parameters.values()):
         message = "a chain with a batch norm over ranks can have no norm of blocks of channels"

@@ -135,6 +135,7 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
         inside.add(now.source)
     before = now.steps[-1] if now.steps else None
     behind_call = before is not None and before.is_called(now.spatial[index - 1])
+    behind_call |= before is not None and before.is_of_samples(now.spatial[index - 1])
     alone = step.anchor or step.is_called(now.spatial[index]) or behind_call
     if (alone and now.steps) or (step.from_ is not None and step.from_ not in inside):
         return True
@@ -145,7 +146,7 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
     if not has_one_view((*now.steps, step), spec) or _is_alone(now.steps, index, spec):
         return True
     divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
-    of_one = not spatial and is_row_boundary(step, width, now.view)
+    of_one = (not spatial or step.is_of_samples(spatial)) and is_row_boundary(step, width, now.view)
     return cut and (divided or of_one or is_width_boundary(step, width, now.view, operand))
 
 

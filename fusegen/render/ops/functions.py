@@ -61,7 +61,8 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     found = []
     for name in renderer.forward().results:
         if name == variant.result:
-            found.append(_result("output", "rows", 1 if variant.chain.result.of_rows else "channels"))
+            result = next(tensor for tensor in variant.forward.outputs if tensor.name == name)
+            found.append(_result("output", *sizes(result)))
         elif name in further:
             width = "channels" if further[name].is_full else 1
             found.append(_result(dtype_field(further[name].role), "rows", width))

@@ -138,6 +138,10 @@ class VariantOps:
         op.fields.append(Field("_dtype_mode", "size", "glue::kDtypeMode"))
         if self.chain.result.of_rows:  # the backward op sees no tensor of the channels for certain
             op.fields.append(Field("_channels", "size", 'glue::size("_channels", kChannels)'))
+        if self.chain.result.of_samples:  # nor one of the rows
+            op.fields.append(Field("_rows", "size", 'glue::size("_rows", kRows)'))
+            if self.variant.has_contiguous_layout:
+                op.fields.append(Field("_positions", "size", 'glue::size("_positions", kPositions)'))
         if self.groups:
             op.fields.append(Field("_groups", "size", 'glue::size("_groups", kGroups)'))
         if self.variant.of_samples:
@@ -166,6 +170,8 @@ class VariantOps:
         """of_gradient: whether the first argument is the result's gradient, not the source."""
         if self.variant.has_contiguous_layout:
             form = IMAGE_SHAPE if of_gradient or self.chain.has_own_images else INNER
+            if of_gradient and self.chain.result.of_samples:
+                form = "kOfSamples"
             op.traits.append(f"of_images({form}, {self.chain.number_of_parts}, &glue::outer_input<kCopier>)")
 
 

@@ -138,6 +138,7 @@ class CallRenderer:
         arguments, numbers = [], []
         counts = {f"_{name}_rows": f"{name}.shape[0]" for name in self.chain.compact}
         counts["_samples"] = f"{self.names.first}.shape[0]"
+        counts |= {"_rows": "_support.row_count(_shape)", "_positions": "0"}
         for name in given:
             source = _OURS.get(name) or counts.get(name) or replaced.get(name) or self._source(name)
             if name in numeric - seen:

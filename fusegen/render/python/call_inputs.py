@@ -74,7 +74,7 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         *_other_width(name, form),
     ]
     samples = any(dropout.by_sample for dropout in call.chain.dropouts)
-    samples |= any(variant.of_samples for variant in call.plan.variants)
+    samples |= call.chain.result.of_samples or any(variant.of_samples for variant in call.plan.variants)
     if call.further or call.chain.masks or call.chain.targets or call.chain.batch_norms or samples:
         lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
     return lines

@@ -1,0 +1,109 @@
+"""Means and sums over all positions of an image, with what stands in front of them, in kernels: beside PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from fusegen.verify.checks import behaviour, formats, memory, operators  # noqa: E402
+from fusegen.verify.checks.compared import compare_module  # noqa: E402
+from fusegen.verify.checks.training import compare_steps  # noqa: E402
+from tests.emulate.image_chains import SIZES, Chain, Packages, failures  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+
+CHAINS = {
+    "mean": Chain(
+        2, ("silu", "mean, dim: [2, 3], keepdim: false"), lambda c: {}, lambda m, x: F.silu(x).mean((2, 3)),
+        dtypes="float32, bfloat16",
+    ),
+    "alone": Chain(  # nothing is read again for the gradient
+        3, ("mean, dim: [4, 2, 3], keepdim: true",), lambda c: {}, lambda m, x: x.mean((2, 3, 4), keepdim=True),
+    ),
+    "normed": Chain(  # the program has values of groups of samples, too, and columns that are reduced
+        1, ("group_norm, name: norm, num_groups: 8", "gelu", "batch_norm, name: bn", "mul, input: gate",
+            "sum, dim: 2, keepdim: true"),
+        lambda c: {"norm": nn.GroupNorm(8, c), "bn": nn.BatchNorm1d(c)},
+        lambda m, x, gate: (m.bn(F.gelu(m.norm(x))) * gate).sum(2, keepdim=True), ("gate: [n, c, 1]",),
+    ),
+    "columns": Chain(  # columns are reduced for a gradient that has one value for each channel of an image
+        2, ("batch_norm, name: bn", "mean, dim: [2, 3], keepdim: false"), lambda c: {"bn": nn.BatchNorm2d(c)},
+        lambda m, x: m.bn(x).mean((2, 3)),
+    ),
+    "rows": Chain(  # no kernel has contiguous images
+        2, ("softmax, dim: 1", "mul, input: y", "mean, dim: [2, 3], keepdim: true"), lambda c: {},
+        lambda m, x, y: (x.softmax(1) * y).mean((2, 3), keepdim=True), ("y: [n, c, ...]",), has_contiguous_layout=False,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory, emulation_cache):
+    return Packages(CHAINS, tmp_path_factory.mktemp("pooled"), emulation_cache)
+
+
+CASES = [(name, size) for name in CHAINS for size in SIZES if name != "normed" or SIZES[size][1] % 8 == 0]
+CASES.remove(("columns", "a batch of one"))  # the gradient is zero, and all that is computed are rounding errors
+
+
+@pytest.mark.parametrize(("name", "size"), CASES)
+def test_as_accurate_as_eager(packages, name, size) -> None:
+    fused, original = packages.pair(name, SIZES[size][1])
+    for last in (False, True) if CHAINS[name].spatial > 1 else (False,):
+        inputs = packages.drawn(name, size, last=last)
+        for train in (True, False):
+            assert not failures(compare_module(fused, original, inputs, train=train))
+            assert fused.train(train).fusegen_kernels(*inputs)
+
+
+def test_in_16_bits_and_under_autocast(packages) -> None:
+    fused, original = packages.pair("mean")
+    for autocast in (None, torch.bfloat16):
+        dtype = torch.float32 if autocast else torch.bfloat16
+        fused, original = fused.to(dtype), original.to(dtype)
+        for last in (False, True):
+            inputs = packages.drawn("mean", dtype=dtype, last=last)
+            assert not failures(compare_module(fused, original, inputs, autocast_dtype=autocast))
+
+
+@pytest.mark.parametrize("name", sorted(CHAINS.keys() - {"columns"}))
+@pytest.mark.parametrize(
+    "check",
+    [formats.memory_formats, behaviour.strides, behaviour.frozen, behaviour.inputs_untouched, memory.footprint,
+     operators.opcheck],
+    ids=lambda check: check.__name__,
+)  # fmt: skip
+def test_behaviour(packages, name, check) -> None:
+    fused, original = packages.pair(name)
+    fused.fusegen_strict = False  # other numbers of dimensions are PyTorch's operators' business
+    assert not failures(check(fused, original, packages.drawn(name)))
+
+
+def test_training(packages) -> None:
+    fused, original = packages.pair("normed")
+    batches = [[torch.randn_like(x) for x in packages.drawn("normed")] for _ in range(3)]
+    assert not failures(compare_steps(fused, original, batches))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_no_image_is_written_for_the_result(packages, last) -> None:
+    """One pass over x forward. Backward the gradient is not spread over the positions in memory."""
+    fused, _ = packages.pair("mean")
+    (x,) = packages.drawn("mean", last=last)
+    made = []
+
+    class Made(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            found = func(*args, **(kwargs or {}))
+            for each in found if isinstance(found, (tuple, list)) else (found,):
+                if isinstance(each, torch.Tensor) and not func.is_view:
+                    made.append(each.numel())
+            return found
+
+    with Made():
+        fused(x).backward(torch.randn(x.shape[:2]))
+    assert made.count(x.numel()) == 1 and max(made) == x.numel()  # the gradient
