@@ -271,7 +271,7 @@ def test_of_images_and_rows(tmp_path: Path) -> None:
     image, row = 2 * 6 * 5 * 7 * 4, 2 * 6 * 4
     parts = [tail_bytes(*part, STEP) for part in portions(subject.plan, _mode(subject), size)]
     found = bytes_of_regions(subject.plan, _mode(subject), size, STEP)
-    assert found == tuple(image + row + sum(part[side] for part in parts) for side in (0, 1))
+    assert found == tuple(sum(part[side] for part in parts) for side in (0, 1))
     assert bytes_of_regions(subject.plan, _mode(subject), size, EVAL) == found[:1]
 
 
