@@ -8,7 +8,9 @@ from typing import Annotated, ClassVar, Literal
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.shape import Role
 from fusegen.chain.windows import extent
-from fusegen.ir.axes import Dim
+from fusegen.ir.axes import SAMPLE, Dim
+from fusegen.ir.functions import reduced
+from fusegen.ir.graph import Node
 from fusegen.ops import window
 from fusegen.spec.base import PositiveInt, meaning
 from fusegen.spec.names import AttributeName, Identifier
@@ -147,7 +149,7 @@ class PowerPooling(_OfWindows):
 
 
 class AdaptivePooling(Pooling):
-    """nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d and so on. PyTorch calls it."""
+    """nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d and so on. PyTorch calls it, but the mean of all positions."""
 
     op: Literal[
         "adaptive_avg_pool1d",
@@ -162,6 +164,23 @@ class AdaptivePooling(Pooling):
     ]
     formula = "the mean, or the largest, x of a part of the positions"
     options = {"output_size": None}
+    needs_elements = True
+    passes = 1
+
+    def is_of_samples(self, spatial: int) -> bool:
+        sizes = self.output_size if isinstance(self.output_size, tuple) else (self.output_size,)
+        return "avg" in self.op and self.spatial == spatial and {*sizes} == {1}
+
+    def is_called(self, spatial: int) -> bool:
+        return not self.is_of_samples(spatial)
+
+    def not_over_positions(self) -> None:
+        return None
+
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
+        chain.own(self.name)
+        chain.keeps_positions = True
+        return reduced.mean(chain.graph, x, SAMPLE, f"{self.name}_value")
 
     def submodule(self, spatial: int) -> str:
         return f"nn.Adaptive{'Avg' if 'avg' in self.op else 'Max'}Pool{self.spatial}d"

@@ -40,6 +40,7 @@ _KINDS = (
     *(nn.Linear, *_BATCH_NORMS, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU),
     *(*_INSTANCE_NORMS, nn.Dropout, DropPath, nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
 )
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
@@ -52,7 +53,8 @@ _RMS_NORM_IN_FLOAT32 = TorchVersion(torch.__version__) >= (2, 12)
 def _functions():
     """Those that the submodules call, as they are now."""
     norms = (F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.instance_norm)
-    return (F.linear, *norms, F.prelu, F.dropout)
+    pools = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
+    return (F.linear, *norms, *pools, F.prelu, F.dropout)
 
 
 FUNCTIONS = _functions()
@@ -66,6 +68,7 @@ _STRIDED = torch.strided
 TRANSFORM = Eager("the call is inside a torch.func transform")
 FORWARD_MODE = Eager("forward-mode differentiation is active, and the kernels have no forward mode")
 OTHER_SHAPE = Eager("a norm's normalized_shape is not that of the channels")
+OTHER_OUTPUT = Eager("a pooling has another output_size than one position")
 OTHER_GROUPS = Eager("the numbers of groups of several norms were changed to differ")
 HALF_TRACKED = Eager("a batch norm has only one of its running statistics")
 SOME_FROZEN = Eager("some batch norms are in training and some in evaluation")
@@ -248,6 +251,12 @@ def misfit_statistics(name, mean, variance, batches, dtype, channels):
 def other_shape(norm, shape):
     """Whether a norm over the channels was given another shape since."""
     return None if norm.normalized_shape == shape else OTHER_SHAPE
+
+
+def other_output(pool):
+    """Whether a pooling to one position was given another output_size since."""
+    sizes = pool.output_size if isinstance(pool.output_size, tuple) else (pool.output_size,)
+    return None if all(size == 1 for size in sizes) else OTHER_OUTPUT
 
 
 def elsewhere(name, module, x):

@@ -268,7 +268,6 @@ def test_of_images_and_rows(tmp_path: Path) -> None:
     forward = products_work(subject.plan, _mode(subject), size, original, inputs, inputs[0], EVAL).call()
     reduced = size.symbols["reduced"]
     assert [tuple(each.shape) for each in forward] == [(2, reduced), (2, 6)]
-    image, row = 2 * 6 * 5 * 7 * 4, 2 * 6 * 4
     parts = [tail_bytes(*part, STEP) for part in portions(subject.plan, _mode(subject), size)]
     found = bytes_of_regions(subject.plan, _mode(subject), size, STEP)
     assert found == tuple(sum(part[side] for part in parts) for side in (0, 1))

@@ -21,6 +21,11 @@ CHAINS = {
         2, ("silu", "mean, dim: [2, 3], keepdim: false"), lambda c: {}, lambda m, x: F.silu(x).mean((2, 3)),
         dtypes="float32, bfloat16",
     ),
+    "pooled": Chain(
+        2, ("add, input: y", "adaptive_avg_pool2d, name: pool, output_size: 1"),
+        lambda c: {"pool": nn.AdaptiveAvgPool2d(1)},
+        lambda m, x, y: m.pool(x + y), ("y: [n, c, ...]",),
+    ),
     "alone": Chain(  # nothing is read again for the gradient
         3, ("mean, dim: [4, 2, 3], keepdim: true",), lambda c: {}, lambda m, x: x.mean((2, 3, 4), keepdim=True),
     ),
@@ -107,3 +112,11 @@ def test_no_image_is_written_for_the_result(packages, last) -> None:
     with Made():
         fused(x).backward(torch.randn(x.shape[:2]))
     assert made.count(x.numel()) == 1 and max(made) == x.numel()  # the gradient
+
+
+def test_a_layer_that_pools_otherwise_is_pytorchs(packages) -> None:
+    fused, original = packages.pair("pooled")
+    inputs, fused.fusegen_strict = packages.drawn("pooled"), False
+    fused.pool.output_size = original.pool.output_size = (2, 1)
+    with pytest.warns(UserWarning, match="another output_size than one position"):
+        assert torch.equal(fused(*inputs), original(*inputs))

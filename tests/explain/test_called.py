@@ -43,7 +43,7 @@ CASES = {
     "max, dim: 3, keepdim: true": (IMAGE + 2 * 4 * 6, IMAGE + 2 * 4 * 6, 2 * 4 * 6),
     "max_pool2d, name: p, kernel_size: 2": (IMAGE + HALF, IMAGE + HALF, HALF),
     "adaptive_max_pool2d, name: p, output_size: 1": (IMAGE + 8, IMAGE + 8, 8),
-    "adaptive_avg_pool2d, name: p, output_size: 1": (IMAGE + 8, IMAGE + 8, 0),
+    "adaptive_avg_pool2d, name: p, output_size: [1, 2]": (IMAGE + 16, IMAGE + 16, 0),
     "avg_pool2d, name: p, kernel_size: 2": (IMAGE + HALF, IMAGE + HALF, 0),
     "lp_pool2d, name: p, kernel_size: 2, norm_type: 2.0": (IMAGE + HALF, 2 * IMAGE + HALF, 0),
     "flatten": (0, 0, 0),

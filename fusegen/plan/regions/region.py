@@ -146,7 +146,8 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
     if not has_one_view((*now.steps, step), spec) or _is_alone(now.steps, index, spec):
         return True
     divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
-    of_one = (not spatial or step.is_of_samples(spatial)) and is_row_boundary(step, width, now.view)
+    of_one = not spatial and is_row_boundary(step, width, now.view)
+    of_one |= step.is_of_samples(spatial) and width == 1 and now.view not in (1, None)
     return cut and (divided or of_one or is_width_boundary(step, width, now.view, operand))
 
 

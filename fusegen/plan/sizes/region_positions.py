@@ -145,17 +145,26 @@ def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict
         shape: chain_shape.Shape | None = chain_shape.Shape.of(given, region.spatial)
         if shape is not None and not region.is_called:
             shape = shape.with_channels(_value(region.channels[1], found, other))
+        inside = shape  # of all values but that which the last step may make of images
         for step in region.steps:
             shape = shape and step.shape_behind(shape, _Known(found))
-        if shape is None or not all(isinstance(size, int) and size > 0 for size in shape.sizes()):
+            inside = inside if step.is_of_samples(region.spatial) else shape
+        if shape is None or inside is None:
             return None
-        sizes = [size for size in shape.sizes() if isinstance(size, int)]
-        if not all(_fits(planned.shapes[name], sizes, found) for name in region.results):
+        sizes, last = _numbers(inside), _numbers(shape)
+        if min(sizes + last) < 1 or not _fits(planned.shapes[region.results[-1]], last, found):
+            return None
+        if not all(_fits(planned.shapes[name], sizes, found) for name in region.results[:-1]):
             return None
         of_positions = sizes[2:] if region.spatial else []
         if not all(_fits(planned.shapes[name][2:], of_positions, found) for name in others):
             return None
     return found
+
+
+def _numbers(shape: chain_shape.Shape) -> list[int]:
+    """Its sizes, with 0 for one that nobody can tell."""
+    return [size if isinstance(size, int) else 0 for size in shape.sizes()]
 
 
 def _value(dim: Dim, found: dict[str, int], other: int) -> int:

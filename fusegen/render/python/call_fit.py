@@ -32,6 +32,8 @@ def tensors_fit(call: CallNames) -> list[str]:
             width = "_block" if step.width is not None else "_channels"
             shape = trailing_shape(call) if call.chain.trailing else f"({width},)"
             checks.append(f"_support.other_shape({call.local[step.name]}, {shape})")
+        elif step.op.startswith("adaptive"):
+            checks.append(f"_support.other_output({call.local[step.name]})")
     return [*_blocks(call), *refuse(checks)]
 
 
