@@ -35,6 +35,7 @@ _KNOWN: dict[str, Callable[..., Array]] = {
 }
 """The C++ of `fusegen.ir.functions.normalisation`, which rewrites take apart, and what keeps values of norms near 1."""
 
+_TIE = 1e-9  # what differs by less is equal: a norm of one element is zero, whatever a rewrite makes of that zero
 _ROOT = 16  # literals are replaced by their roots: products of literals stay products, and none is extreme
 
 
@@ -118,12 +119,17 @@ def reduce(op: str, x: Array, axes: Axes, sizes: Sizes) -> Value:
         case "max" | "amax" | "peak":
             return repeated(parts.max(over, keepdims=True))
         case "ties":
-            return repeated((parts == parts.max(over, keepdims=True)).sum(over, keepdims=True).astype(float))
+            return repeated(_are_largest(parts, over).sum(over, keepdims=True).astype(float))
         case "argmax":
             place = np.broadcast_to(numbers("C", sizes), x.shape).reshape(parts.shape)
-            largest = parts == parts.max(over, keepdims=True)
-            return repeated(np.where(largest, place, np.inf).min(over, keepdims=True))
+            return repeated(np.where(_are_largest(parts, over), place, np.inf).min(over, keepdims=True))
     raise InternalError(f"reduction {op} has no value")
+
+
+def _are_largest(x: Array, over: tuple[int, ...]) -> Array:
+    """Which elements are the largest, up to rounding."""
+    peak = x.max(over, keepdims=True)
+    return x >= peak - _TIE * np.maximum(1, np.abs(peak))
 
 
 def numbers(axis: str, sizes: Sizes) -> Array:
@@ -151,7 +157,7 @@ def function(op: str) -> Callable[..., Array]:
         return np.arcsinh
     of = FUNCTIONS.get(op.removesuffix("_backward"))
     if of is not None and of.by_sign:
-        return lambda g, x: np.arcsinh(g) * np.where(x > 0, 1, 0.5)
+        return lambda g, x: np.arcsinh(g) * np.where(x > _TIE, 1, 0.5)
     return _KNOWN.get(op) or _stand_in(op)
 
 

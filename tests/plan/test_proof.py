@@ -17,12 +17,14 @@ from fusegen.errors import InternalError
 from fusegen.ir import rewrites
 from fusegen.ir.affine import Form
 from fusegen.ir.axes import CHANNEL, ROW, Axes
+from fusegen.plan.load import plan_document
 from fusegen.plan.modules import plan
 from fusegen.plan.programs.model import Program, Tensor
 from fusegen.plan.programs.passes import Passes
 from fusegen.plan.programs.phases import PhaseAnalysis
 from fusegen.plan.proofs.proof import prove, prove_saved
 from fusegen.plan.schedules.folding import Folding
+from fusegen.spec.yaml import parse_yaml
 from tests.plan.planning import LINEAR, ROOT, planned
 
 CHAINS = {
@@ -46,10 +48,34 @@ CHAINS = {
     "values": ("op: tanh, save: v", "op: std, keepdim: true", "op: mul, value: v", "op: amin, dim: 1, keepdim: true"),
     "dropout": ("op: dropout, name: drop, p: 0.25", "op: drop_path, name: path, p: 0.5", "op: layer_norm, name: ln"),
 }
+IMAGES = {
+    "groups_of_samples": (
+        *("op: group_norm, name: gn, num_groups: 2", "op: mul, input: gate", "op: silu"),
+        *("op: batch_norm, name: bn", "op: layer_norm, name: ln, dim: 1", "op: mean, dim: [2, 3], keepdim: false"),
+    ),
+    # Of one row the norms are zero, so that all channels are the largest, and none is positive.
+    "equal_elements": (
+        *("op: layer_norm, name: ln, dim: 1", "op: instance_norm, name: norm", "op: relu, save: v", "op: tanh"),
+        *("op: batch_norm, name: bn, affine: false, track_running_stats: false", "op: relu", "op: add, value: v"),
+        "op: amax, dim: 1, keepdim: true",
+    ),
+}
+IMAGE = """\
+fusegen: 1
+name: demo
+dims: {batch: 4, c: 8, h: 6, w: 5}
+arguments: {c: {type: dim}}
+inputs: {x: [batch, c, h, w]%s}
+chain:
+"""
 
 
 def programs(directory, name: str) -> list[Program]:
-    return planned(directory, *CHAINS[name]).programs
+    if name in CHAINS:
+        return planned(directory, *CHAINS[name]).programs
+    steps = "".join(f"  - {{{step}}}\n" for step in IMAGES[name])
+    text = IMAGE % (", gate: [batch, c, 1, 1]" if "gate" in steps else "")
+    return plan_document(parse_yaml(text + steps, "demo.yaml")).programs
 
 
 def wrong(program: Program, outputs: tuple[Tensor, ...] | None = None) -> str:
@@ -61,14 +87,14 @@ def wrong(program: Program, outputs: tuple[Tensor, ...] | None = None) -> str:
     return ""
 
 
-@pytest.fixture(scope="module", params=CHAINS)
+@pytest.fixture(scope="module", params=[*CHAINS, *IMAGES])
 def chain(request, tmp_path_factory) -> list[Program]:
     return programs(tmp_path_factory.mktemp(request.param), request.param)
 
 
 @pytest.fixture(scope="module")
 def all_programs(tmp_path_factory) -> list[Program]:
-    return [program for name in CHAINS for program in programs(tmp_path_factory.mktemp(name), name)]
+    return [program for name in (*CHAINS, *IMAGES) for program in programs(tmp_path_factory.mktemp(name), name)]
 
 
 def test_plans_are_right(chain: list[Program]) -> None:

@@ -59,7 +59,7 @@ def shape_of_input(plan: Plan, name: str, sizes: Mapping[str, int]) -> tuple[int
 
 def samples_of(plan: Plan, program: Program, sizes: Mapping[str, int]) -> int:
     """How many samples a program takes sums of, or has values of; 0 where it does neither."""
-    if program.of_samples:
+    if program.of_samples or any(tensor.unit.of_samples and not tensor.samples for tensor in program.outputs):
         return value_of(plan.chain.inputs[0].shape[0], sizes)
     if not program.samples:
         return 0

@@ -98,9 +98,8 @@ class Subject:
         if split and plan.in_epilogue(program):
             symbols.insert(0, f"{symbol}_product")
         call = [mode.index, sizes.rows, sizes.channels, sizes.groups(program)]
-        if program.contiguous_layout or program.samples or program.of_samples:
-            positions = math.prod(sizes.made[2:]) if program.contiguous_layout else 0
-            call += [positions, samples_of(plan, program, sizes.symbols)]
+        positions = math.prod(sizes.made[2:]) if program.contiguous_layout else 0
+        call += [positions, samples_of(plan, program, sizes.symbols)]
         found = (choice(extension.explain(each, *call)) for each in symbols)
         return next((each for each in found if each.schedule), Choice((), ()))
 
