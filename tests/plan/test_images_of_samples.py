@@ -78,6 +78,15 @@ def test_a_mean_is_made_in_the_pass_in_front() -> None:
         (("relu", "mean, dim: [3, 2], keepdim: true", "tanh"), [["relu", "mean"], ["tanh"]]),
         (("relu", "mean, dim: 2, keepdim: true", "tanh"), [["relu"], ["mean"], ["tanh"]]),
         (("relu", "sum, dim: 1, keepdim: true", "sum, dim: [2, 3], keepdim: true"), [["relu", "sum"], ["sum"]]),
+        (
+            (
+                "sum, dim: 1, keepdim: true",
+                "mean, dim: [2, 3], keepdim: true",
+                "amax, dim: 1, keepdim: true",
+                "sum, dim: [2, 3], keepdim: true",
+            ),
+            [["sum"], ["mean"], ["amax"], ["sum"]],
+        ),
         (("relu", "adaptive_avg_pool2d, name: p, output_size: 1"), [["relu", "adaptive_avg_pool2d"]]),
         (("relu", "adaptive_avg_pool2d, name: p, output_size: 2"), [["relu"], ["adaptive_avg_pool2d"]]),
         (("relu", "adaptive_max_pool2d, name: p, output_size: 1"), [["relu"], ["adaptive_max_pool2d"]]),

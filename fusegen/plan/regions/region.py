@@ -147,7 +147,8 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
         return True
     divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
     of_one = not spatial and is_row_boundary(step, width, now.view)
-    of_one |= step.is_of_samples(spatial) and width == 1 and now.view not in (1, None)
+    # The value is one of rows in a region that has reduced the channels to one.
+    of_one |= step.is_of_samples(spatial) and width == 1 and any(each and each.reduces_channels for each in now.steps)
     return cut and (divided or of_one or is_width_boundary(step, width, now.view, operand))
 
 
