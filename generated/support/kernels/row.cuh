@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(
     row_kernel(const __grid_constant__ P p, const __grid_constant__ RowGrid g) {
   wait_for_earlier_kernels();
   if constexpr (kSumsSamples<P>) {
-    const int64_t rows = p.rows / p.samples;
+    const int64_t rows = p.sample_rows;
     const unsigned shares = unsigned(g.sample_blocks), part = blockIdx.y % shares;
     for (int64_t sample = blockIdx.y / shares; sample < p.samples; sample += gridDim.y / shares) {
       const int64_t begin = sample * rows;

@@ -128,8 +128,8 @@ struct EvenRows {
 };
 
 // What is known of a channel from memory. All channel tensors: the compiler drops those that nothing
-// uses.
-template <class P, int kPass>
+// uses. kCounts: whether the first channel's thread counts the batch.
+template <class P, int kPass, bool kCounts>
 __device__ __forceinline__ Known<P> known_of_channel(const P& p, int64_t channel) {
   using Acc = typename P::Acc;
   Known<P> k{p.scalars(), {}, {}, {}};
@@ -137,7 +137,7 @@ __device__ __forceinline__ Known<P> known_of_channel(const P& p, int64_t channel
     k.*field = present ? Acc(widen(read_at(pointer, channel))) : Acc(0);
   });
   // The thread that counts waits for the count while the loads above are in flight.
-  if constexpr (P::kUnit[kPass] == Unit::kChannel) {
+  if constexpr (kCounts) {
     if (channel == 0) p.template count<kPass>();
   }
   p.derive_channel(k);
@@ -162,7 +162,7 @@ __device__ __forceinline__ void store_results(
 template <class P, int kPass>
 __device__ __forceinline__ void finish_channel(
     const P& p, int64_t column, const Totals<P, kPass>& total) {
-  Known<P> k = known_of_channel<P, kPass>(p, column);
+  Known<P> k = known_of_channel<P, kPass, true>(p, column);
   store_results<typename P::Channel, kPass>(p, k, total, column);
 }
 

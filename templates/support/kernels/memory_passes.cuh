@@ -206,7 +206,7 @@ class MemoryPasses {
       if (p_.positions > 0) return tile_sample_rows<kPass>();
     }
     const PointwiseShape shape = pointwise_shape_of<kPass>();
-    return {shape.sample_blocks, shape.tiles_per_block, p_.rows / p_.samples, shape.period};
+    return {shape.sample_blocks, shape.tiles_per_block, p_.sample_rows, shape.period};
   }
 
   // The sums of a pass, and what follows from them, to memory.

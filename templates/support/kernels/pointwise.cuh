@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
 
   // By samples, tiles are those of the rows of one, from row `origin` on. Vectors move
   // them if all samples begin with one.
-  const int64_t rows = kSamples ? p.rows / p.samples : p.rows, size = rows * p.channels;
+  const int64_t rows = kSamples ? p.sample_rows : p.rows, size = rows * p.channels;
   const unsigned shares = kSamples ? unsigned(sample_blocks) : 1u;
   const int64_t part = kSamples ? blockIdx.y % shares : blockIdx.y;
   int64_t sample = kSamples ? blockIdx.y / shares : 0, origin = 0;

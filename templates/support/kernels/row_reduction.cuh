@@ -113,6 +113,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
     const int64_t item = exists ? own : count - 1;
     const int64_t row = item / segments;
     const int64_t segment = item - row * segments;
+    const int64_t sample = P::kOfSamples ? quotient(row, p.sample_rows) : 0;
 
     // What is known of the segment. All tensors: the compiler drops those that nothing below uses.
     Known<P> known{scalars, {}, {}, {}};
@@ -195,7 +196,6 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
             p.derive_group(k);
           }
           if constexpr (P::kOfSamples) {
-            const int64_t sample = row / (p.rows / p.samples);
             p.template sample_tensors<kPass>(
                 [&](auto uses, auto* pointer, bool present, auto field) {
                   if constexpr (has_bit(decltype(uses)::passes, kPass)) {

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kFinalReductionThreads) sample_reduction_kerne
         elements_of);
     for (int64_t c = threadIdx.y; active && c < length; c += blockDim.y) {
       const int64_t channel = first + c, at = sample * p.channels + channel;
-      Known<P> k = known_of_channel<P, kPass>(p, channel);
+      Known<P> k = known_of_channel<P, kPass, false>(p, channel);
       p.template sample_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
         k.*field = load_value<Acc>(pointer, at, present);
       });
