@@ -8,9 +8,9 @@ from pydantic import Field
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.shape import Shape, Sizes
-from fusegen.ir.axes import CHANNEL, SAMPLE
+from fusegen.ir.axes import CHANNEL, SAMPLE, Axes
 from fusegen.ir.functions import reduced, softmax
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Graph, Node
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Step
 from fusegen.spec.base import NO_TRUTH, Listing, meaning
@@ -143,8 +143,14 @@ class ToRows(OverChannels):
     def build(self, chain: ChainBuilder, x: Node) -> Node:
         if self.is_over_positions:
             chain.keeps_positions = self.keepdim
-            return type(self).make(chain.graph, x, SAMPLE, f"{self.op}_value")
-        return super().build(chain, x) if x.is_full else x
+            return self.reduce_to(chain.graph, x, SAMPLE, f"{self.op}_value")
+        if self.keeps_one and not x.is_full:
+            return x
+        return self.reduce_to(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value")
+
+    def reduce_to(self, graph: Graph, x: Node, over: Axes, name: str) -> Node:
+        """What there is of x for each element of `over`."""
+        return type(self).make(graph, x, over, name)
 
     @property
     def reduces_channels(self) -> bool:
@@ -255,10 +261,10 @@ class Spread(ToRows):
 
     measure: ClassVar[reduced.Measure]
     keeps_one = False
+    pools = True
 
-    def build(self, chain: ChainBuilder, x: Node) -> Node:
-        measure = type(self).measure
-        return measure(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.correction)
+    def reduce_to(self, graph: Graph, x: Node, over: Axes, name: str) -> Node:
+        return type(self).measure(graph, x, over, name, self.correction)
 
     def eager(self, x: str) -> str:
         return f"{x}.{self.op}(dim={self.dim}, correction={self.correction}, keepdim={self.keepdim})"
@@ -289,9 +295,10 @@ class VectorNorm(ToRows):
     kinks = (0,)
     autocast = "float32"
     keeps_one = False
+    pools = True
 
-    def build(self, chain: ChainBuilder, x: Node) -> Node:
-        return reduced.norm(chain.graph, x, chain.graph.view - CHANNEL, f"{self.op}_value", self.p)
+    def reduce_to(self, graph: Graph, x: Node, over: Axes, name: str) -> Node:
+        return reduced.norm(graph, x, over, name, self.p)
 
     def eager(self, x: str) -> str:
         return f"torch.linalg.vector_norm({x}, {self.p}, dim={self.dim}, keepdim={self.keepdim})"

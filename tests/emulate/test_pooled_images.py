@@ -39,6 +39,14 @@ CHAINS = {
         2, ("batch_norm, name: bn", "mean, dim: [2, 3], keepdim: false"), lambda c: {"bn": nn.BatchNorm2d(c)},
         lambda m, x: m.bn(x).mean((2, 3)),
     ),
+    "measures": Chain(  # moments, of which the gradient needs the mean
+        2, ("relu", "add, input: y", "std, dim: [3, 2], keepdim: true, correction: 0"), lambda c: {},
+        lambda m, x, y: (F.relu(x) + y).std((2, 3), keepdim=True, correction=0), ("y: [n, c, ...]",),
+    ),
+    "size": Chain(
+        1, ("tanh", "norm, dim: 2, keepdim: false"), lambda c: {},
+        lambda m, x: torch.linalg.vector_norm(torch.tanh(x), 2, 2),
+    ),
     "rows": Chain(  # no kernel has contiguous images
         2, ("softmax, dim: 1", "mul, input: y", "mean, dim: [2, 3], keepdim: true"), lambda c: {},
         lambda m, x, y: (x.softmax(1) * y).mean((2, 3), keepdim=True), ("y: [n, c, ...]",), has_contiguous_layout=False,

@@ -152,12 +152,10 @@ class StructRenderer:
         return lines + self.values.small([n for n in self.passes.derived if unit_of(n.axes) is Unit.SCALAR], [])
 
     def _inverse_lengths(self) -> dict[str, str]:
-        """Of rows and groups that moments are taken of."""
-        found = {}
-        for phase in self.program.phases:
-            if "N" in phase.axes and any(node.op == "moments" for node in phase.sums):
-                found[inverse_length(phase.axes)] = self.names.count(phase.axes)
-        return found
+        """Of rows, groups and samples that moments are taken of."""
+        sums = [*(node for phase in self.program.phases for node in phase.sums), *self.program.terminal]
+        axes = (node.axes for node in sums if node.op == "moments" and "N" in node.axes)
+        return {inverse_length(each): self.names.count(each) for each in axes}
 
 
 def _tensor(tensor: Tensor, kind: str) -> str:
