@@ -148,11 +148,13 @@ class Interpreter:
         for node in passes.finished[index] if index < len(passes.finished) else ():
             if is_one or node.axes <= own:
                 known[node] = self._of_unit(index, node, known, axes)
-        for tensor in passes.stored[index]:
+        scratch = [
+            tensor
+            for tensor in passes.scratch[index]
+            if not self.resident or not resident or passes.uses(tensor, index) >> len(passes.passes)
+        ]
+        for tensor in (*passes.stored[index], *scratch):
             if is_one or tensor.axes == axes:
-                self._store(index, tensor, known, axes)
-        for tensor in passes.scratch[index]:
-            if not self.resident or not resident or passes.uses(tensor, index) >> len(passes.passes):
                 self._store(index, tensor, known, axes)
 
     def _store(self, index: int, tensor: Tensor, known: Mapping[Node, Value], axes: Axes) -> None:
