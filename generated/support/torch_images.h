@@ -55,7 +55,8 @@ class Images {
     outer_ = {count, channels, positions};
   }
   Images(bool are_rows, int64_t count, int64_t positions, int64_t channels)
-      : are_rows_(are_rows), inner_{count, are_rows ? channels : positions, are_rows ? 0 : channels},
+      : are_rows_(are_rows),
+        inner_{count, are_rows ? channels : positions, are_rows ? 0 : channels},
         outer_{count, channels, positions} {}
   Shape shape(const std::array<int64_t, 3>& sizes) const {
     return Shape(sizes.data(), are_rows_ ? 2 : 3);

@@ -67,7 +67,8 @@ struct Modes {
 enum class Symbol : int32_t {
   kNumber, kRows, kChannels, kGroups, kSamples, kPositions, kInFeatures, kSampleRows, kOwnRows
 };
-constexpr Symbol kRows = Symbol::kRows, kChannels = Symbol::kChannels, kGroups = Symbol::kGroups, kSamples = Symbol::kSamples;
+constexpr Symbol kRows = Symbol::kRows, kChannels = Symbol::kChannels, kGroups = Symbol::kGroups;
+constexpr Symbol kSamples = Symbol::kSamples;
 constexpr Symbol kPositions = Symbol::kPositions;
 constexpr Symbol kInFeatures = Symbol::kInFeatures, kSampleRows = Symbol::kSampleRows;
 constexpr int kMostOwnRows = 32;

@@ -56,8 +56,8 @@ __device__ __forceinline__ Moments<Acc> total_over_y(
 
 // The sums of pass kPass over `all` elements, from `count` partial results, of which part_of(i) is
 // where the first component lies. All threads of the block take part; a thread that is not active,
-// as its column does not exist, adds nothing. All threads of a column get the result. `shared` holds
-// 2 * 256 values.
+// as its column does not exist, adds nothing. All threads of a column get the result. `shared`
+// holds 2 * 256 values.
 //
 // Only moments need the number of elements of a partial result, which elements_of(i) says; it is
 // called for each of a thread's partial results, in order.
@@ -127,8 +127,8 @@ struct EvenRows {
   }
 };
 
-// What is known of a channel from memory. All channel tensors: the compiler drops those that nothing
-// uses. kCounts: whether the first channel's thread counts the batch.
+// What is known of a channel from memory. All channel tensors: the compiler drops those that
+// nothing uses. kCounts: whether the first channel's thread counts the batch.
 template <class P, int kPass, bool kCounts>
 __device__ __forceinline__ Known<P> known_of_channel(const P& p, int64_t channel) {
   using Acc = typename P::Acc;
@@ -144,8 +144,8 @@ __device__ __forceinline__ Known<P> known_of_channel(const P& p, int64_t channel
   return k;
 }
 
-// Computes what follows from the sums of pass kPass, and stores the results that are of a record, at
-// the same place in each tensor.
+// Computes what follows from the sums of pass kPass, and stores the results that are of a record,
+// at the same place in each tensor.
 template <class Record, int kPass, class P>
 __device__ __forceinline__ void store_results(
     const P& p, Known<P>& k, const Totals<P, kPass>& total, int64_t at) {

@@ -1,5 +1,5 @@
-// The final reduction of partial results of uneven numbers of rows: those of tile and plane kernels,
-// and of passes by samples.
+// The final reduction of partial results of uneven numbers of rows: those of tile and plane
+// kernels, and of passes by samples.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace fusegen {
 
-// As final_reduction_kernel(), with `blocks` partial results of a column. rows_of(block): the rows of
-// one.
+// As final_reduction_kernel(), with `blocks` partial results of a column. rows_of(block): the rows
+// of one.
 template <class P, int kPass, class RowsOf>
 __global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_of_parts_kernel(
     const __grid_constant__ P p, int64_t blocks, const __grid_constant__ RowsOf rows_of) {

@@ -119,8 +119,8 @@ __host__ __device__ constexpr int count_of() {
   return count;
 }
 
-// Whether a pass reduces samples, besides columns in the last pass. Then each of its blocks has rows
-// of one sample at a time, and leaves partial results of it.
+// Whether a pass reduces samples, besides columns in the last pass. Then each of its blocks has
+// rows of one sample at a time, and leaves partial results of it.
 template <class P, int kPass = P::kPasses - 1>
 constexpr bool kSumsSamples =
     P::kUnit[kPass] == Unit::kSample || P::kUnit[kPass] == Unit::kSampleGroup;
