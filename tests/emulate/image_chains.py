@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from fusegen.emulate.package import emulate_package
+from fusegen.verify.checks import behaviour, formats, memory, operators
+from fusegen.verify.checks.compared import compare_module
 from fusegen.verify.runs.run import mark_images
 from fusegen.verify.subjects.subject import spread_out
 from tests.emulate.building import write
@@ -118,3 +121,33 @@ class Packages:
 
 def failures(comparisons):
     return [item for item in comparisons if not item.ok]
+
+
+BEHAVIOUR = pytest.mark.parametrize(
+    "check",
+    [formats.memory_formats, behaviour.strides, behaviour.frozen, behaviour.inputs_untouched, memory.footprint,
+     operators.opcheck],
+    ids=lambda check: check.__name__,
+)  # fmt: skip
+
+
+def behaves(packages: Packages, name: str, check: Callable[..., Any]) -> bool:
+    """Whether a chain passes one of BEHAVIOUR. Other numbers of dimensions are PyTorch's operators' business."""
+    fused, original = packages.pair(name)
+    fused.fusegen_strict = False
+    return not failures(check(fused, original, packages.drawn(name)))
+
+
+def is_right_in_16_bits(packages: Packages, name: str, modes: tuple[bool, ...] = (True,)) -> bool:
+    """Whether results and gradients are in bfloat16, and under autocast to it, in both memory formats. modes: whether
+    the module is in training."""
+    fused, original = packages.pair(name)
+    wrong = []
+    for autocast in (None, torch.bfloat16):
+        dtype = torch.float32 if autocast else torch.bfloat16
+        fused, original = fused.to(dtype), original.to(dtype)
+        for last in (False, True):
+            inputs = packages.drawn(name, dtype=dtype, last=last)
+            for train in modes:
+                wrong += failures(compare_module(fused, original, inputs, autocast_dtype=autocast, train=train))
+    return not wrong

@@ -9,11 +9,19 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from fusegen.verify.checks import behaviour, formats, memory, operators  # noqa: E402
 from fusegen.verify.checks.compared import compare_module  # noqa: E402
 from fusegen.verify.checks.training import compare_steps  # noqa: E402
 from fusegen.verify.runs.run import run  # noqa: E402
-from tests.emulate.image_chains import SIZES, Chain, Original, Packages, failures  # noqa: E402
+from tests.emulate.image_chains import (  # noqa: E402
+    BEHAVIOUR,
+    SIZES,
+    Chain,
+    Original,
+    Packages,
+    behaves,
+    failures,
+    is_right_in_16_bits,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -66,14 +74,7 @@ def test_as_accurate_as_eager(packages, name, size) -> None:
 
 
 def test_in_16_bits_and_under_autocast(packages) -> None:
-    fused, original = packages.pair("residual")
-    for autocast in (None, torch.bfloat16):
-        dtype = torch.float32 if autocast else torch.bfloat16
-        fused, original = fused.to(dtype), original.to(dtype)
-        for last in (False, True):
-            inputs = packages.drawn("residual", dtype=dtype, last=last)
-            for train in (True, False):
-                assert not failures(compare_module(fused, original, inputs, autocast_dtype=autocast, train=train))
+    assert is_right_in_16_bits(packages, "residual", (True, False))
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -106,16 +107,9 @@ def test_what_is_contiguous_is_not_copied(packages, name) -> None:
 
 
 @pytest.mark.parametrize("name", ["residual", "sequence", "halves"])
-@pytest.mark.parametrize(
-    "check",
-    [formats.memory_formats, behaviour.strides, behaviour.frozen, behaviour.inputs_untouched, memory.footprint,
-     operators.opcheck],
-    ids=lambda check: check.__name__,
-)  # fmt: skip
+@BEHAVIOUR
 def test_behaviour(packages, name, check) -> None:
-    fused, original = packages.pair(name)
-    fused.fusegen_strict = False  # other numbers of dimensions are PyTorch's operators' business
-    assert not failures(check(fused, original, packages.drawn(name)))
+    assert behaves(packages, name, check)
 
 
 def test_training(packages) -> None:

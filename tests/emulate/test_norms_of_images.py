@@ -9,11 +9,10 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from fusegen.verify.checks import behaviour, formats, memory, operators  # noqa: E402
 from fusegen.verify.checks.compared import compare_module  # noqa: E402
 from fusegen.verify.checks.training import compare_steps  # noqa: E402
 from fusegen.verify.runs.run import run  # noqa: E402
-from tests.emulate.image_chains import SIZES, Chain, Packages, failures  # noqa: E402
+from tests.emulate.image_chains import BEHAVIOUR, SIZES, Chain, Packages, behaves, failures, is_right_in_16_bits  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -82,13 +81,7 @@ def test_as_accurate_as_eager(packages, name, size) -> None:
 
 
 def test_in_16_bits_and_under_autocast(packages) -> None:
-    fused, original = packages.pair("groups")
-    for autocast in (None, torch.bfloat16):
-        dtype = torch.float32 if autocast else torch.bfloat16
-        fused, original = fused.to(dtype), original.to(dtype)
-        for last in (False, True):
-            inputs = packages.drawn("groups", dtype=dtype, last=last)
-            assert not failures(compare_module(fused, original, inputs, autocast_dtype=autocast))
+    assert is_right_in_16_bits(packages, "groups")
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -108,16 +101,9 @@ def test_what_is_contiguous_is_not_copied(packages, name) -> None:
 
 
 @pytest.mark.parametrize("name", ["groups", "twice"])
-@pytest.mark.parametrize(
-    "check",
-    [formats.memory_formats, behaviour.strides, behaviour.frozen, behaviour.inputs_untouched, memory.footprint,
-     operators.opcheck],
-    ids=lambda check: check.__name__,
-)  # fmt: skip
+@BEHAVIOUR
 def test_behaviour(packages, name, check) -> None:
-    fused, original = packages.pair(name)
-    fused.fusegen_strict = False  # other numbers of dimensions are PyTorch's operators' business
-    assert not failures(check(fused, original, packages.drawn(name)))
+    assert behaves(packages, name, check)
 
 
 def test_training(packages) -> None:
