@@ -59,7 +59,7 @@ class RankOperator:
     split = None
     sync_batch_norm = True
     has_contiguous_layout = own_source = False
-    dropped = None
+    dropped = of_samples = None
     parts = 1
 
     def __init__(self, package, statistics, sums, early, late, with_rows, linear, bias=None):
