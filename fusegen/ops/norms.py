@@ -29,6 +29,9 @@ class Norm(Step):
     needs_elements = True
     passes = 1
 
+    def not_over_positions(self) -> str | None:
+        return None
+
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
 
@@ -112,9 +115,6 @@ class BatchNorm(Norm):
             new = graph.add("mul", factor, batch, name=f"{key}_new", temporary=True)
             chain.update_buffer(running, graph.add("add", old, new, name=f"new_{running.name}"))
 
-    def not_over_positions(self) -> None:
-        return None
-
     def submodule(self, spatial: int) -> str:
         if self.sync:
             return "nn.SyncBatchNorm"
@@ -167,9 +167,6 @@ class GroupNorm(Norm):
     def groups_of_samples(self, spatial: int) -> Dim | None:
         return self.num_groups if spatial else None
 
-    def not_over_positions(self) -> None:
-        return None
-
     def construct_own(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", affine=False"
         eps = scalar_text(self.eps, "")
@@ -202,9 +199,6 @@ class OverChannels(_OverPositions):
 
     def is_called(self, spatial: int) -> bool:
         return spatial > 0 and not self.is_over_channels
-
-    def not_over_positions(self) -> str | None:
-        return None
 
     def _check_sizes(self, chain: ChainBuilder) -> None:
         """The last dimensions are of positions."""
@@ -311,9 +305,6 @@ class InstanceNorm(_OverPositions):
 
     def is_called(self, spatial: int) -> bool:
         return spatial > 0 and self.track_running_stats
-
-    def not_over_positions(self) -> None:
-        return None
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
         if chain.shape.spatial:

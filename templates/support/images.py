@@ -80,8 +80,8 @@ def call_on_images(operator, given, stays_last):
             given[index] = given[index].flatten(2)
         if not operator.own_source:  # the convolution's result is in channels_last
             given[0] = given[0].mT
-        if operator.of_samples is not None:
-            given[operator.place_of("_positions")] = math.prod(positions)
+        if operator.positions_at is not None:
+            given[operator.positions_at] = math.prod(positions)
         result = operator.run(given)
         return operator.each_full(result, lambda each: each.view(batch, channels, *positions))
     for index in operator.with_rows:

@@ -72,6 +72,8 @@ class Operator(TracedOperator):
         self.forward = package.find_op(f"{variant}forward")
         self.backward = package.find_op(f"{variant}backward")
         self.mutated = [i for i, each in enumerate(arguments_of(self.forward)) if is_written(each)]
+        names = [each.name for each in arguments_of(self.forward)]
+        self.positions_at = names.index("_positions") if "_positions" in names else None
         self.served = _served(self.forward) if linear else {}
         if precisions:
             self.split = package.find_op("split")
@@ -127,10 +129,6 @@ class Operator(TracedOperator):
         if self.order is None and self.of_samples is None:
             return result.view(*shape, result.shape[-1])
         return self.each_full(result, lambda each: each.view(*shape, each.shape[-1]))
-
-    def place_of(self, name):
-        """That of an argument of the forward op."""
-        return [each.name for each in arguments_of(self.forward)].index(name)
 
     def each_full(self, result, change):
         """The result, or several, changed where it has rows; else in the dimensions that callers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.emulate.package import emulate_package
 from fusegen.verify.checks import behaviour, formats, memory, operators
@@ -117,6 +118,28 @@ class Packages:
         if last:
             found = [each.contiguous(memory_format=LAST[each.dim()]) if each.dim() in LAST else each for each in found]
         return [each.requires_grad_() for each in found]
+
+    def calls(self, name: str, size: str) -> Iterator[tuple[nn.Module, nn.Module, list[Tensor], bool, bool]]:
+        """The pair with inputs in each memory format, in training and in evaluation: whether they are in channels_last,
+        and whether it trains."""
+        fused, original = self.pair(name, SIZES[size][1])
+        for last in (False, True) if self.chains[name].spatial > 1 else (False,):
+            inputs = self.drawn(name, size, last=last)
+            for train in (True, False):
+                yield fused, original, inputs, last, train
+
+
+class Sources(TorchDispatchMode):
+    """The first argument of each of fusegen's ops that runs meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "fusegen":
+            self.seen.append(args[0])
+        return func(*args, **(kwargs or {}))
 
 
 def failures(comparisons):

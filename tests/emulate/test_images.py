@@ -18,6 +18,7 @@ from tests.emulate.image_chains import (  # noqa: E402
     Chain,
     Original,
     Packages,
+    Sources,
     behaves,
     failures,
     is_right_in_16_bits,
@@ -62,15 +63,12 @@ def packages(tmp_path_factory, emulation_cache):
 @pytest.mark.parametrize("name", CHAINS)
 def test_as_accurate_as_eager(packages, name, size) -> None:
     """Results, all gradients and running statistics, in both memory formats, which the result keeps."""
-    fused, original = packages.pair(name, SIZES[size][1])
-    for last in (False, True) if CHAINS[name].spatial > 1 else (False,):
-        inputs = packages.drawn(name, size, last=last)
-        for train in (True, False):
-            assert not failures(compare_module(fused, original, inputs, train=train))
-            assert fused.train(train).fusegen_kernels(*inputs)
-            theirs, mine = (run(module, inputs, None, train=train).output for module in (original, fused))
-            if CHAINS[name].keeps_format and 1 not in theirs.shape:
-                assert theirs.stride() == mine.stride()
+    for fused, original, inputs, _, train in packages.calls(name, size):
+        assert not failures(compare_module(fused, original, inputs, train=train))
+        assert fused.train(train).fusegen_kernels(*inputs)
+        theirs, mine = (run(module, inputs, None, train=train).output for module in (original, fused))
+        if CHAINS[name].keeps_format and 1 not in theirs.shape:
+            assert theirs.stride() == mine.stride()
 
 
 def test_in_16_bits_and_under_autocast(packages) -> None:
@@ -90,18 +88,10 @@ def test_what_is_contiguous_is_not_copied(packages, name) -> None:
     """The kernels take images as they are, unless a row is reduced or has a value of its own."""
     fused, _ = packages.pair(name)
     inputs = packages.drawn(name)
-    seen = []
-
-    class Ours(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if func.namespace == "fusegen":
-                seen.append(args[0])
-            return func(*args, **(kwargs or {}))
-
-    with Ours():
+    with Sources() as sources:
         y = fused(*inputs)
         torch.autograd.grad(y, inputs, torch.ones_like(y))
-    (source, gradient) = seen
+    (source, gradient) = sources.seen
     assert {source.dim(), gradient.dim()} == {3 if CHAINS[name].has_contiguous_layout else 2}
     assert (source.data_ptr() == inputs[0].data_ptr()) == CHAINS[name].has_contiguous_layout and y.is_contiguous()
 

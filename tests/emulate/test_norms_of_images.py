@@ -12,7 +12,16 @@ from torch.nn import functional as F  # noqa: E402
 from fusegen.verify.checks.compared import compare_module  # noqa: E402
 from fusegen.verify.checks.training import compare_steps  # noqa: E402
 from fusegen.verify.runs.run import run  # noqa: E402
-from tests.emulate.image_chains import BEHAVIOUR, SIZES, Chain, Packages, behaves, failures, is_right_in_16_bits  # noqa: E402
+from tests.emulate.image_chains import (  # noqa: E402
+    BEHAVIOUR,
+    SIZES,
+    Chain,
+    Packages,
+    Sources,
+    behaves,
+    failures,
+    is_right_in_16_bits,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -69,15 +78,12 @@ CASES = [
 @pytest.mark.parametrize(("name", "size"), CASES)
 def test_as_accurate_as_eager(packages, name, size) -> None:
     """Results and all gradients, in both memory formats, which the result keeps."""
-    fused, original = packages.pair(name, SIZES[size][1])
-    for last in (False, True) if CHAINS[name].spatial > 1 else (False,):
-        inputs = packages.drawn(name, size, last=last)
-        for train in (True, False):
-            assert not failures(compare_module(fused, original, inputs, train=train))
-            assert fused.train(train).fusegen_kernels(*inputs)
-            theirs, mine = (run(module, inputs, None, train=train).output for module in (original, fused))
-            if last and 1 not in theirs.shape:
-                assert mine.stride() == inputs[0].stride()
+    for fused, original, inputs, last, train in packages.calls(name, size):
+        assert not failures(compare_module(fused, original, inputs, train=train))
+        assert fused.train(train).fusegen_kernels(*inputs)
+        theirs, mine = (run(module, inputs, None, train=train).output for module in (original, fused))
+        if last and 1 not in theirs.shape:
+            assert mine.stride() == inputs[0].stride()
 
 
 def test_in_16_bits_and_under_autocast(packages) -> None:
@@ -87,17 +93,10 @@ def test_in_16_bits_and_under_autocast(packages) -> None:
 @pytest.mark.parametrize("name", CHAINS)
 def test_what_is_contiguous_is_not_copied(packages, name) -> None:
     fused, _ = packages.pair(name)
-    inputs, seen = packages.drawn(name), []
-
-    class Ours(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if func.namespace == "fusegen":
-                seen.append(args[0])
-            return func(*args, **(kwargs or {}))
-
-    with Ours():
+    inputs = packages.drawn(name)
+    with Sources() as sources:
         fused(*inputs)
-    assert (seen[0].data_ptr() == inputs[0].data_ptr()) == CHAINS[name].has_contiguous_layout
+    assert (sources.seen[0].data_ptr() == inputs[0].data_ptr()) == CHAINS[name].has_contiguous_layout
 
 
 @pytest.mark.parametrize("name", ["groups", "twice"])

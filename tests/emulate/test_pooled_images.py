@@ -64,12 +64,9 @@ CASES.remove(("columns", "a batch of one"))  # the gradient is zero, and all tha
 
 @pytest.mark.parametrize(("name", "size"), CASES)
 def test_as_accurate_as_eager(packages, name, size) -> None:
-    fused, original = packages.pair(name, SIZES[size][1])
-    for last in (False, True) if CHAINS[name].spatial > 1 else (False,):
-        inputs = packages.drawn(name, size, last=last)
-        for train in (True, False):
-            assert not failures(compare_module(fused, original, inputs, train=train))
-            assert fused.train(train).fusegen_kernels(*inputs)
+    for fused, original, inputs, _, train in packages.calls(name, size):
+        assert not failures(compare_module(fused, original, inputs, train=train))
+        assert fused.train(train).fusegen_kernels(*inputs)
 
 
 def test_in_16_bits_and_under_autocast(packages) -> None:

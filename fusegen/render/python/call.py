@@ -23,6 +23,7 @@ from fusegen.render.text.environment import wrap
 # Arguments that are none of the chain's. Pieces are made where the call is.
 _OURS = {"_dtype_mode": "_mode", "_channels": "_channels", "_groups": "_groups", "_precision": "_precision"}
 _OURS |= {"_operand_pieces": "None", "_weight_pieces": "None"}
+_OURS |= {"_rows": "_support.row_count(_shape)", "_positions": "0"}  # which a call on contiguous images replaces
 
 
 class CallRenderer:
@@ -138,7 +139,6 @@ class CallRenderer:
         arguments, numbers = [], []
         counts = {f"_{name}_rows": f"{name}.shape[0]" for name in self.chain.compact}
         counts["_samples"] = f"{self.names.first}.shape[0]"
-        counts |= {"_rows": "_support.row_count(_shape)", "_positions": "0"}
         for name in given:
             source = _OURS.get(name) or counts.get(name) or replaced.get(name) or self._source(name)
             if name in numeric - seen:

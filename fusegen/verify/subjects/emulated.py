@@ -183,7 +183,7 @@ class EmulatedTail:
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         rows, channels = self.rows if "N" in tensor.axes else 1, self.channels if "C" in tensor.axes else 1
-        if tensor.compact or tensor.samples or tensor.unit.of_samples:
+        if tensor.compact or tensor.unit.of_samples:
             return self.samples or self.rows, channels
         if tensor.axes.blocks("C") is not None:
             return rows, self.groups
