@@ -75,7 +75,7 @@ def test_a_forward_pass_is_asked_for_alone(subjects, extension, what: str, progr
     subject = subjects["batch"]
     found = what_ran(subject, what, sizes(subject.plan.single, 9, 5, 7, 1))
     assert found == Ran("two_pass", "row 9 of 32x8")
-    assert extension.asked == [(f"fusegen_ran_batch_{program}", subject.plan.modes[-2].index, 9, 7, 1)]
+    assert extension.asked == [(f"fusegen_ran_batch_{program}", subject.plan.modes[-2].index, 9, 7, 1, 0, 0)]
 
 
 def test_both_directions_with_the_groups_of_the_chain(subjects, extension) -> None:
@@ -83,7 +83,7 @@ def test_both_directions_with_the_groups_of_the_chain(subjects, extension) -> No
     found = what_ran(subject, STEP, sizes(subject.plan.single, 5, 0, 48, 1))
     assert found == Ran("two_pass / row", "row 5 of 32x8 / row 5 of 32x8")
     assert [call[0].rpartition("_")[2] for call in extension.asked] == ["forward", "backward"]
-    assert {call[2:] for call in extension.asked} == {(5, 48, 6)}
+    assert {call[2:] for call in extension.asked} == {(5, 48, 6, 0, 0)}
 
 
 @pytest.mark.parametrize(("precision", "takes", "expected"), [
