@@ -58,12 +58,14 @@ class Kernels:
     """A kernels.cu, and a library for each dtype mode that has been asked for.
 
     source, cache, defines: as compile_kernels() has them. directory: of all packages, below which the source is.
+    checked: whether accesses are looked at, and kernels optimised, as there.
     """
 
     source: Path
     directory: Path
     cache: Path
     defines: Sequence[str]
+    checked: bool = True
     libraries: dict[int, EmulatedLibrary] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,7 +82,12 @@ class Kernels:
                 if self._key() != self.key:
                     raise RuntimeError(f"{self.source} was changed after its package was imported")
                 self.libraries[mode] = compile_kernels(
-                    self.source, cache=self.cache, defines=self.defines, modes=[mode]
+                    self.source,
+                    cache=self.cache,
+                    defines=self.defines,
+                    modes=[mode],
+                    checked=self.checked,
+                    optimised=self.checked,
                 )
             return self.libraries[mode].address(name)
 
@@ -97,7 +104,7 @@ class Kernels:
         ctypes.c_void_p.in_dll(engine, "fusegen_emulate_resolve").value = ctypes.cast(_resolve, ctypes.c_void_p).value
 
     def _key(self) -> str:
-        digest = hashlib.sha256(repr((self.defines, _FORWARDED, _SOURCE)).encode())
+        digest = hashlib.sha256(repr((self.defines, self.checked, _FORWARDED, _SOURCE)).encode())
         for path in included_files(self.source, self.directory):
             digest.update((self.directory / path).read_bytes() + b"\0")
         return digest.hexdigest()[:16]

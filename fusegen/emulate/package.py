@@ -38,14 +38,16 @@ def emulate_package(
     cache: Path,
     verification: bool = False,
     defines: Sequence[str] = (),
+    checked: bool = True,
 ) -> ModuleType:
     """Imports a copy of `package` whose ops are registered for CPU tensors and launch the emulated kernels.
 
-    package: a directory of a generated package. cache: where compiled objects are kept. verification: with the
-    float64 kernels. defines: macros of the kernels. Of a module of several regions the package of each region is
-    emulated first. Raises EmulationBuildError with the compiler's message. The kernels of a dtype mode are compiled
-    when an op is first called in it; the sources stay as they are until then. One process can hold one emulated copy
-    of a package, and none beside the real extension.
+    package: a directory of a generated package. cache: where compiled objects are kept. verification: with the float64
+    kernels. defines: macros of the kernels. checked: whether every access is looked at before it happens; without that
+    the compiler takes less than half the time, and wrong results alone show a mistake. Of a module of several regions
+    the package of each region is emulated first. Raises EmulationBuildError with the compiler's message. The kernels of
+    a dtype mode are compiled when an op is first called in it; the sources stay as they are until then. One process can
+    hold one emulated copy of a package, and none beside the real extension.
     """
     from fusegen.build.flags import cxx_flags, sources_flags
     from fusegen.build.key import sources_of
@@ -56,7 +58,7 @@ def emulate_package(
             return sys.modules[name]
     if not (package / "kernels.cu").exists():
         for region in _regions(package):
-            emulate_package(region, cache=cache, verification=verification, defines=defines)
+            emulate_package(region, cache=cache, verification=verification, defines=defines, checked=checked)
         text = (package / "__init__.py").read_bytes()
         copy = cache / f"{package.name}-{_digest(text)}"
         copy.mkdir(parents=True, exist_ok=True)
@@ -64,7 +66,7 @@ def emulate_package(
         return _import(name, copy / "__init__.py")
     defines = [*defines, *(["FUSEGEN_VERIFICATION"] if verification else [])]
     directory, support = package.parent.resolve(), package.parent / SUPPORT
-    kernels = Kernels(directory / package.name / "kernels.cu", directory, cache.resolve(), defines)
+    kernels = Kernels(directory / package.name / "kernels.cu", directory, cache.resolve(), defines, checked)
     libraries = [engine_path(cache), *_contraction(package / "bindings.cpp", support, cache, defines)]
     sources = included_files(package / "bindings.cpp", package.parent)
     binding = _read(*(package.parent / path for path in sources), *_module_sources(support)) + kernels.key.encode()

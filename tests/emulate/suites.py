@@ -17,7 +17,7 @@ from fusegen.verify.suite import Suite
 def emulated_suite(plan: ModulePlan, root: Path, cache: Path) -> Suite:
     """Beside the chain in PyTorch's operators, with few sizes. The package is written below `root`."""
     write_files(render_all([plan]), root)
-    package = emulate_package(root / plan.spec.name, cache=cache)
+    package = emulate_package(root / plan.spec.name, cache=cache, checked=False)
     return Suite(Subject(plan, package, "cpu"), full=False)
 
 

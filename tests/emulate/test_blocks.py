@@ -82,7 +82,7 @@ class Original(nn.Module):
 def package(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("heads")
     plan = write("heads", spec("heads", HEADS, linear=True, dtypes="bfloat16"), root)
-    return module_of(plan), emulate_package(root / "heads", cache=emulation_cache)
+    return module_of(plan), emulate_package(root / "heads", cache=emulation_cache, checked=False)
 
 
 def test_the_module_is_verified(package) -> None:

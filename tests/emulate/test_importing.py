@@ -57,7 +57,7 @@ def built(tmp_path_factory, emulation_cache):
     for activation in ("relu", "tanh"):
         root = tmp_path_factory.mktemp(activation)
         plan = write("twice", SPEC.replace("ACTIVATION", activation), root)
-        package = emulate_package(root / plan.spec.name, cache=emulation_cache)
+        package = emulate_package(root / plan.spec.name, cache=emulation_cache, checked=False)
         place = root / "built" / "generated"
         shutil.copytree(Path(package.__file__).parent, place / "twice")
         shutil.copytree(emulation_cache / "support", place / "support")

@@ -66,13 +66,13 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def package(root, emulation_cache):
     plan = write("on_rows", SPEC, root)
-    return emulate_package(root / plan.spec.name, cache=emulation_cache)
+    return emulate_package(root / plan.spec.name, cache=emulation_cache, checked=False)
 
 
 @pytest.fixture(scope="module")
 def without_linear(root, emulation_cache):
     plan = write("without_linear", ROW_WISE, root)
-    return emulate_package(root / plan.spec.name, cache=emulation_cache)
+    return emulate_package(root / plan.spec.name, cache=emulation_cache, checked=False)
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_the_module_is_verified(name: str, emulation_cache: Path, tmp_path: Path
     (tmp_path / f"{name}.yaml").write_text(HEAD.format(name=name) + SPECS[name])
     plan = planned_file(tmp_path / f"{name}.yaml")
     write_files(render_all([plan]), tmp_path / "generated")
-    package = emulate_package(tmp_path / "generated" / name, cache=emulation_cache)
+    package = emulate_package(tmp_path / "generated" / name, cache=emulation_cache, checked=False)
     suite = Suite(Subject(plan, package, "cpu"), full=False)
     if not plan.single:
         found = suite.report().findings

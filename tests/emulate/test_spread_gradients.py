@@ -34,7 +34,7 @@ def test_it_is_rounded_once_behind_a_norm_in_float32(tmp_path, emulation_cache) 
     """Under autocast, whose layer norm returns float32: what is multiplied by a scale of 16 bits is float32, too."""
     plan = write("modulated", MODULATED, tmp_path)
     (mode,) = (each for each in plan.modes if each.name == "autocast float32, inputs bfloat16")
-    package = emulate_package(tmp_path / "modulated", cache=emulation_cache)
+    package = emulate_package(tmp_path / "modulated", cache=emulation_cache, checked=False)
     module = package.Modulated(96)
     module.fusegen_strict = True
     torch.manual_seed(0)
