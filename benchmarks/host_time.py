@@ -92,7 +92,7 @@ def emulated(chain: str, cache: Path) -> type[nn.Module]:
     from fusegen.emulate.package import emulate_package
 
     root = Path(__file__).resolve().parents[1]
-    package = emulate_package(root / "generated" / Subject(chain).chain.spec, cache=cache)
+    package = emulate_package(root / "generated" / Subject(chain).chain.spec, cache=cache, checked=False)
     return getattr(package, package.__all__[0])
 
 
@@ -141,11 +141,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the CSV to write")
     parser.add_argument("--chains", nargs="*", help="specs such as matmul_bn_bias_div_swish")
     parser.add_argument("--self-test", action="store_true", help="on the CPU, with emulated kernels")
+    parser.add_argument("--cache", type=Path, help="where emulated kernels are kept")
     options = parser.parse_args()
     options.chains = options.chains or (SELF_TEST if options.self_test else SEEDS)
     options.device = "cpu" if options.self_test else "cuda"
-    with tempfile.TemporaryDirectory() as cache:
-        EmulatedSubject.cache = Path(cache)
+    with tempfile.TemporaryDirectory() as temporary:
+        EmulatedSubject.cache = options.cache or Path(temporary)
         found = list(rows(options))
     show(found)
     if options.out:

@@ -52,7 +52,9 @@ def self_test(specs: Sequence[str], dtypes: Sequence[str], cache: Path) -> None:
         plan = plan_file(Path("specs") / f"{name}.yaml")
         modes = [mode.index for mode in plan.modes if mode.plain and mode.roles["activation"] in wanted]
         kernels = Path("generated") / name / "kernels.cu"
-        launchers[name] = EmulatedLaunchers(compile_kernels(kernels, cache=cache, modes=modes, checked=False))
+        launchers[name] = EmulatedLaunchers(
+            compile_kernels(kernels, cache=cache, modes=modes, checked=False, optimised=False)
+        )
     found = chains(specs, dtypes, launchers, "cpu")
     for chain in found:
         for size in chain.allowed(SIZES):

@@ -132,12 +132,14 @@ def test_the_nearest_prime() -> None:
 
 
 @pytest.mark.torch
-def test_launchers_are_called_as_they_are_meant_to_be(tmp_path) -> None:
+def test_launchers_are_called_as_they_are_meant_to_be(emulation_cache) -> None:
     pytest.importorskip("torch")
     specs = ("gemm_scale_bn", "gemm_groupnorm_hardtanh")  # without groups, and with a number that the spec leaves open
     command = [sys.executable, "benchmarks/scale.py", "--self-test", "--specs", *specs, "--dtypes", "bf16"]
     environment = {**os.environ, "PYTHONPATH": "."}
-    done = subprocess.run([*command, "--cache", tmp_path], cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--cache", emulation_cache], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0 and "rows as they must be" in done.stdout, done.stdout + done.stderr
 
 
