@@ -85,17 +85,18 @@ class Chain:
 
 @dataclass
 class Packages:
-    """The classes of chains, each of which is compiled when it is asked for first."""
+    """The classes of chains, each of which is compiled when it is asked for first. checked: see emulate_package()."""
 
     chains: Mapping[str, Chain]
     root: Path
     cache: Path
+    checked: bool = False
     known: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, name: str) -> Any:
         if name not in self.known:
             plan = write(f"images_{name}", self.chains[name].spec(f"images_{name}"), self.root)
-            module = emulate_package(self.root / plan.spec.name, cache=self.cache)
+            module = emulate_package(self.root / plan.spec.name, cache=self.cache, checked=self.checked)
             self.known[name] = getattr(module, plan.spec.class_name)
         return self.known[name]
 

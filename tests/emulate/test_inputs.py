@@ -104,7 +104,7 @@ def sized(plan, channels: int) -> list[int]:
 def test_every_schedule_against_double_precision(name, emulation_cache, tmp_path):
     plan = write(name, text(name), tmp_path)
     module_class, mode = fusegen.load(name, tmp_path), plan.modes[-1]
-    library = kernels_of(tmp_path / name, mode, emulation_cache)
+    library = kernels_of(tmp_path / name, mode, emulation_cache, checked=False, optimised=False)
     checked = 0
     for rows, channels in SIZES:
         for training in (True, False):

@@ -64,7 +64,7 @@ GROUPS = {"groups": 8, "one_group": 1, "instances": 1, "twice": 4, "rows": 2}
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory, emulation_cache):
-    return Packages(CHAINS, tmp_path_factory.mktemp("norms"), emulation_cache)
+    return Packages(CHAINS, tmp_path_factory.mktemp("norms"), emulation_cache, checked=True)
 
 
 CASES = [

@@ -156,7 +156,8 @@ def test_op(name: str, tmp_path: Path, emulation_cache: Path, monkeypatch: pytes
     write_files(render_all([module_of(plan)]), tmp_path / "ops")
     module = fusegen.load(plan.spec.name, tmp_path / "ops")()
     mode = plan.modes[-1]
-    library = kernels_of(tmp_path / "ops" / plan.spec.name, mode, emulation_cache, optimised=False)
+    package = tmp_path / "ops" / plan.spec.name
+    library = kernels_of(package, mode, emulation_cache, checked=False, optimised=False)
     x = (torch.arange(ROWS * CHANNELS).double().reshape(ROWS, CHANNELS) - 30) / 4
     grad = torch.linspace(-1, 2, x.numel()).double().reshape(x.shape)
     z = torch.where(torch.arange(CHANNELS) % 2 == 0, x, x.flip(1))  # ties in every other column

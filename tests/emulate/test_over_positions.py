@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.plan.load import planned_file  # noqa: E402
-from tests.emulate.suites import emulated_suite  # noqa: E402
+from tests.emulate.suites import compared, emulated_suite  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -176,7 +176,19 @@ def suites(tmp_path_factory, emulation_cache):
     return suite
 
 
+# One of images and rows, one of two inputs, one of every layer over positions, one with a loss.
+WHOLE = ("squeezed", "residual", "normed", "classified")
+
+
 @pytest.mark.parametrize("name", CHAINS)
+def test_results_and_gradients(suites, name) -> None:
+    found, wrong = compared(suites(name), ((33, 70, 96, 6), (1, 24, 32, 4), (31, 37, 41, 1)))
+    assert not wrong and len(found) >= 3 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in WHOLE else pytest.mark.slow) for name in CHAINS]
+)
 def test_the_whole_beside_the_original(suites, name) -> None:
     report = suites(name).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]

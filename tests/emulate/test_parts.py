@@ -88,7 +88,8 @@ SIZES = ((5, 16), (33, 20), (7, 14), (3, 6), (9, 1), (1, 24))
 def prepared(name, mode_name, cache, directory):
     plan = write(name, CASES[name].spec(name), directory)
     mode = next(each for each in plan.modes if each.name == mode_name)
-    return plan, mode, kernels_of(directory / name, mode, cache), fusegen.load(name, directory)
+    library = kernels_of(directory / name, mode, cache, checked=False)
+    return plan, mode, library, fusegen.load(name, directory)
 
 
 def drawn(plan, variant, mode, rows: int, channels: int) -> dict[str, torch.Tensor]:

@@ -141,20 +141,21 @@ SIZES = {
 CASES = [(name, sizes) for name in SPECS for sizes in SIZES[name]]
 
 
-def builder(specs, root, cache):
-    """By the name of a spec: its plan and its module's class, of a package that is emulated when it is first wanted."""
+def builder(specs, root, cache, checked=False):
+    """By the name of a spec: its plan and its module's class, of a package that is emulated when it is first wanted.
+    checked: see emulate_package()."""
 
     @functools.cache
     def build(name):
         plan = write(name, specs[name], root)
-        return plan, getattr(emulate_package(root / name, cache=cache), plan.spec.class_name)
+        return plan, getattr(emulate_package(root / name, cache=cache, checked=checked), plan.spec.class_name)
 
     return build
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, emulation_cache):
-    return builder(SPECS, tmp_path_factory.mktemp("spread"), emulation_cache)
+    return builder(SPECS, tmp_path_factory.mktemp("spread"), emulation_cache, checked=True)
 
 
 def drawn(plan, sizes):
