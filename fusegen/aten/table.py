@@ -165,11 +165,25 @@ POOLING = {
     for n in (1, 2, 3)
 }
 
+# Images of other sizes: the op, and its mode.
+UPSAMPLING = {
+    f"{name}{n}d": ("upsample", mode)
+    for mode, name, counts in (
+        ("nearest", "upsample_nearest", (1, 2, 3)),
+        ("nearest-exact", "_upsample_nearest_exact", (1, 2, 3)),
+        ("linear", "upsample_linear", (1,)),
+        ("bilinear", "upsample_bilinear", (2,)),
+        ("bicubic", "upsample_bicubic", (2,)),
+        ("trilinear", "upsample_trilinear", (3,)),
+    )
+    for n in counts
+} | {name: (name, "") for name in ("pixel_shuffle", "pixel_unshuffle")}
+
 
 # An operator that none of these has is read as those that PyTorch makes it of (`composite.py`).
 TABLES: tuple[Container[str], ...] = (
     *(FUNCTIONS, ARITHMETIC, OVER_CHANNELS, PARTS, SAME_ELEMENTS, CASTS, EXCHANGES, PRODUCTS, MODULES, CONVOLUTIONS),
-    *(POOLING, DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, OF_SIZES, REFUSED),
+    *(POOLING, UPSAMPLING, DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, OF_SIZES, REFUSED),
 )
 
 

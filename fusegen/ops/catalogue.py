@@ -23,11 +23,13 @@ from fusegen.ops import (
     rounding,
     thresholds,
     transcendental,
+    upsampling,
 )
 from fusegen.ops.step import Step
 
 _OWN: tuple[type[Step], ...] = (
-    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *pooling.STEPS, *parts.STEPS, *dimensions.STEPS),
+    *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *pooling.STEPS, *upsampling.STEPS),
+    *(*parts.STEPS, *dimensions.STEPS),
     *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS, *casts.STEPS),

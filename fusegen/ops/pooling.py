@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.shape import Role
 from fusegen.chain.windows import extent
-from fusegen.ir.axes import SAMPLE, Dim
+from fusegen.ir.axes import SAMPLE
 from fusegen.ir.functions import reduced
 from fusegen.ir.graph import Node
 from fusegen.ops import window
+from fusegen.ops.called_layer import CalledLayer
 from fusegen.spec.base import PositiveInt, meaning
-from fusegen.spec.names import AttributeName, Identifier
+from fusegen.spec.names import Identifier
 
 
-class Pooling(window.OfWindows):
-    """What all kinds have in common. layer: the class in torch.nn, but for the number of dimensions. options: the keys
-    that its constructor takes, in order, with PyTorch's defaults; None where it has none."""
+class Pooling(CalledLayer):
+    """What all kinds have in common."""
 
-    op: str
-    name: Annotated[AttributeName, meaning("the attribute of the module that holds the layer", "pool")]
-    has_kernels = False
-    matrix_only = "never"
-    module = "nn.MaxPool2d"
-    layer: ClassVar[str] = ""
-    options: ClassVar[dict[str, window.Option | None]] = {}
+    numbers = ("norm_type",)
 
     @property
     def spatial(self) -> int:
@@ -45,47 +39,16 @@ class Pooling(window.OfWindows):
         return not spatial  # as PyTorch's pooling of [batch, channels, positions] takes [batch, features], too
 
     def check_call(self, chain: ChainBuilder) -> None:
-        chain.own(self.name)
-        known = True
-        for key in self.options:
-            value = getattr(self, key)
-            if isinstance(value, tuple) and len(value) != self.spatial:
-                message = f"{key} has {len(value)} entries, but there are {self.spatial} dimensions of positions"
-                chain.refuse("FG303", message, key)
-                known = False
-            types = ("int", "float") if key == "norm_type" else ("int",)
-            for entry in value if isinstance(value, tuple) else (value,):
-                if isinstance(entry, str) and chain.symbols.argument(entry, key, types) is None:
-                    known = False
         if len(chain.shape.sizes(Role.ROW)) > 2:
             chain.refuse("FG308", f"{self.op} of features takes values of two or three dimensions", "op")
-        given = [chain.symbols.typical(size) for size in chain.shape.sizes(Role.POSITION) or (chain.channels,)]
-        sizes = [size for size in given if size is not None]
-        if known and len(sizes) == len(given):
-            self._check_positions(chain, sizes)
+        super().check_call(chain)
 
-    def _check_positions(self, chain: ChainBuilder, given: Sequence[int]) -> None:
+    def check_positions(self, chain: ChainBuilder, given: Sequence[int]) -> None:
         found = self.positions_behind(given, chain.symbols.typical)
         if found is None:
             chain.refuse("FG205", f"{self.op} takes windows of at least one position, and steps of at least one", "op")
         elif min(found) < 1:
             chain.refuse("FG303", f"the result would have no positions: {list(found)} of {list(given)}", "op")
-
-    def eager(self, x: str) -> str:
-        return f"self.{self.name}({x})"
-
-    def construct_over(self, channels: Dim, spatial: int) -> list[str]:
-        given = []
-        for key, default in self.options.items():
-            value = getattr(self, key)
-            if default is None:
-                given.append(window.text(value))
-            elif value != default and value is not None:
-                given.append(f"{key}={window.text(value)}")
-        return window.construction(self.name, self.submodule(spatial), ", ".join(given))
-
-    def reset(self) -> list[str]:
-        return []
 
 
 class _OfWindows(Pooling):

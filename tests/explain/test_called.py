@@ -46,6 +46,8 @@ CASES = {
     "adaptive_avg_pool2d, name: p, output_size: [1, 2]": (IMAGE + 16, IMAGE + 16, 0),
     "avg_pool2d, name: p, kernel_size: 2": (IMAGE + HALF, IMAGE + HALF, 0),
     "lp_pool2d, name: p, kernel_size: 2, norm_type: 2.0": (IMAGE + HALF, 2 * IMAGE + HALF, 0),
+    "upsample, name: u, scale_factor: 2": (5 * IMAGE, 5 * IMAGE, 0),
+    "pixel_shuffle, name: u, upscale_factor: 2": (2 * IMAGE, 2 * IMAGE, 0),
     "flatten": (0, 0, 0),
 }
 

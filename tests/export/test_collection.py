@@ -102,7 +102,30 @@ chain:
   - {op: linear, name: fc, out_features: classes}
   - {op: relu}
 """
-OWN = {"classifier": CLASSIFIER, "nested": NESTED, "over_positions": OVER_POSITIONS, "unet_block": UNET_BLOCK}
+# What gives images other sizes.
+DECODER = """\
+fusegen: 1
+name: decoder
+dims: {batch: 8, channels: 8, hidden: 12, height: 8, width: 7}
+arguments: {channels: {type: dim}, hidden: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+dtypes: [float32]
+chain:
+  - {op: group_norm, name: norm, num_groups: 4}
+  - {op: silu}
+  - {op: upsample, name: up, scale_factor: 2, mode: bilinear, align_corners: true}
+  - {op: conv2d, name: conv, out_channels: hidden, kernel_size: 3, padding: 1}
+  - {op: relu}
+  - {op: pixel_shuffle, name: shuffle, upscale_factor: 2}
+  - {op: tanh}
+"""
+OWN = {
+    "classifier": CLASSIFIER,
+    "decoder": DECODER,
+    "nested": NESTED,
+    "over_positions": OVER_POSITIONS,
+    "unet_block": UNET_BLOCK,
+}
 
 
 @dataclass(frozen=True)
@@ -137,6 +160,7 @@ CASES = {
     "se_block": Case({"batch": 3, "channels": 6, "reduced": 4, "height": 5, "width": 4}),
     "over_positions": Case({"batch": 3, "channels": 4, "height": 6, "width": 4, "classes": 5}),
     "unet_block": Case({"batch": 3, "channels": 8, "height": 4, "width": 5, "embedding": 6}),
+    "decoder": Case({"batch": 3, "channels": 4, "hidden": 8, "height": 4, "width": 5}),
     "classifier": Case({"batch": 3, "channels": 2, "hidden": 4, "flat": 24, "classes": 5, "height": 5, "width": 6}),
     "nested": Case({"batch": 3, "positions": 4, "features": 6}),
 }

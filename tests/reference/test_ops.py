@@ -39,7 +39,8 @@ def test_the_example_of_an_op_can_be_planned(op: str) -> None:
     sizes, inner = "hidden" in text, "features" in text.replace("_features", "")
     width = "hidden" if sizes and op != "linear" else "32"
     is_called = not known_ops()[op].has_kernels
-    spatial = {"flatten": 2, "unsqueeze": 0}.get(op, int(op[-2]) if op.startswith("conv") or "pool" in op else 0)
+    of_images = dict.fromkeys(("flatten", "upsample", "pixel_shuffle", "pixel_unshuffle"), 2) | {"unsqueeze": 0}
+    spatial = of_images.get(op, int(op[-2]) if op.startswith("conv") or "pool" in op else 0)
     positions = ("depth", "height", "width")[3 - spatial :]
     spec = SPEC.format(
         hidden=", hidden: 32" * sizes + ", features: 32" * inner + "".join(f", {name}: 8" for name in positions),

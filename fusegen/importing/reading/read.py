@@ -13,11 +13,11 @@ from fusegen.aten.nodes import shape
 from fusegen.importing.reading.convolutions import Convolutions
 from fusegen.importing.reading.dropouts import Dropouts
 from fusegen.importing.reading.masks_and_losses import MasksAndLosses
-from fusegen.importing.reading.pooling import Pools
 from fusegen.importing.reading.products import OF_INPUTS, Products
 from fusegen.importing.reading.reductions import Reductions
 from fusegen.importing.reading.results import Results
 from fusegen.importing.reading.shapes import broadcast, widened
+from fusegen.importing.reading.upsampling import Upsamples
 from fusegen.importing.reading.values import Layout, Number, Value, walk
 from fusegen.importing.traces.source_locations import refusal
 from fusegen.importing.traces.trace import forward_of
@@ -26,7 +26,7 @@ from fusegen.importing.traces.trace import forward_of
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class Reader(Convolutions, Pools, Products, Reductions, Dropouts, MasksAndLosses, Results):
+class Reader(Convolutions, Upsamples, Products, Reductions, Dropouts, MasksAndLosses, Results):
     """Reads one trace. `values` may be shared with others, so that equal results are one object."""
 
     def results(self) -> list[Value]:
@@ -95,6 +95,8 @@ class Reader(Convolutions, Pools, Products, Reductions, Dropouts, MasksAndLosses
             return self._convolution(node, name)
         if name in aten.POOLING:
             return self._pooled(node, name)
+        if name in aten.UPSAMPLING:
+            return self._upsampled(node, name)
         if self._is_padding(node, name):
             return self._padded(node)
         if name in aten.MODULES:

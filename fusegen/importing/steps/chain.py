@@ -13,8 +13,8 @@ from fusegen.importing.steps.branches import branch, check_inputs
 from fusegen.importing.steps.chunks import Chunk
 from fusegen.importing.steps.new_names import NewNames
 from fusegen.importing.traces.source_locations import SourceLine, refusal
+from fusegen.ops.called_layer import CalledLayer
 from fusegen.ops.catalogue import STEPS
-from fusegen.ops.pooling import Pooling
 from fusegen.spec.model import RESULT
 
 # The steps of the catalogue, by their ops.
@@ -39,12 +39,15 @@ class StepDraft:
 
     @property
     def options(self) -> dict[str, list[Any]]:
-        """The entries of the options of a convolution or of pooling; {} for another step."""
+        """The entries of the options of a convolution, of pooling or upsampling; {} for another step."""
         return {key: entries(self.data[key]) for key in OPTIONS if key in self.data}
 
 
-# Keys of a convolution or of pooling that are whole numbers, or one for each dimension of positions.
-OPTIONS = ("kernel_size", "stride", "padding", "output_padding", "dilation", "groups", "output_size")
+# Keys of such layers that are numbers, or one for each dimension of positions.
+OPTIONS = (
+    *("kernel_size", "stride", "padding", "output_padding", "dilation", "groups", "output_size"),
+    *("size", "scale_factor", "upscale_factor", "downscale_factor"),
+)
 # Keys that name an input.
 INPUTS = ("input", "mask", "target")
 
@@ -170,7 +173,9 @@ class Steps:
             self._owners.add(value.name)
         elif "name" in MODELS[value.op].model_fields and value.op not in ARITHMETIC:
             wanted = value.name.replace(".", "_") or MODELS[value.op].model_fields["name"].get_default()
-            other = "pool" if issubclass(MODELS[value.op], Pooling) else "norm"
+            other = "norm"
+            if issubclass(MODELS[value.op], CalledLayer):
+                other = "pool" if "pool" in value.op else value.op
             data["name"] = self._names.new(wanted if isinstance(wanted, str) else other)
         if value.op in ARITHMETIC:
             data |= self._operand(value, source)
@@ -233,7 +238,7 @@ def _is_stateless(value: Value) -> bool:
     """Whether a layer has no tensors: a second use of it may have a name of its own."""
     norm = value.op in ("layer_norm", "group_norm", "rms_norm", "instance_norm") and value.keys.get("affine") is False
     norm = norm and not value.keys.get("track_running_stats")
-    return norm or value.op == "dropout" or issubclass(MODELS[value.op], Pooling)
+    return norm or value.op == "dropout" or issubclass(MODELS[value.op], CalledLayer)
 
 
 def _written(key: Any) -> Any:

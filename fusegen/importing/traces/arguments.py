@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.traces.constructor import Constructor, changed, is_number
-from fusegen.importing.traces.convolution_runs import dimensions_of
+from fusegen.importing.traces.convolution_runs import changes_positions
 from fusegen.importing.traces.positions import Positions
 from fusegen.importing.traces.trace import Trace, trace
 from fusegen.spec.names import check_argument, passes
@@ -50,7 +50,7 @@ class Arguments:
         self.attributes: dict[str, float] = {}  # arguments of the spec that only are attributes of the module
         self.used: set[str] = set()
         self.fixed: set[str] = set()  # arguments and attributes that are to be numbers of the spec
-        self._windowed = [path for path, part in module.named_modules() if dimensions_of(part)]
+        self._windowed = [path for path, part in module.named_modules() if changes_positions(part)]
         self._made: dict[int, nn.Module] = {}
         self._links: dict[int, dict[Position, tuple[str, str]]] = {}
 

@@ -1,4 +1,4 @@
-"""The convolutions and pooling layers that a call of a module runs, in order, with the positions around them."""
+"""The layers of a call that may have other positions behind them, in order: convolutions, pooling, upsampling."""
 
 from __future__ import annotations
 
@@ -17,17 +17,30 @@ _POOLING = {
     for n in (1, 2, 3)
     if hasattr(nn, f"{kind}Pool{n}d")
 }
+_SHUFFLES = (nn.PixelShuffle, nn.PixelUnshuffle)
+_MODES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+
+
+def changes_positions(layer: nn.Module | None) -> bool:
+    """Whether a layer's result may have other positions than its input."""
+    return isinstance(layer, nn.Upsample) or dimensions_of(layer) > 0
 
 
 def dimensions_of(layer: nn.Module | None) -> int:
-    """How many dimensions of positions a convolution or a pooling layer takes; 0 of another module."""
+    """How many dimensions of positions a layer of these kinds takes; 0 of another module, and where it takes any."""
     if isinstance(layer, _ConvNd):
         return len(layer.kernel_size)
+    if isinstance(layer, nn.Upsample):
+        return _MODES.get(layer.mode, 0)
+    if isinstance(layer, _SHUFFLES):
+        return 2
     return next((count for kind, count in _POOLING.items() if isinstance(layer, kind)), 0)
 
 
 def is_adaptive(layer: nn.Module) -> bool:
     """Whether the positions of a layer's result are the same for all of its input."""
+    if isinstance(layer, nn.Upsample):
+        return layer.size is not None
     return "Adaptive" in next((kind.__name__ for kind in _POOLING if isinstance(layer, kind)), "")
 
 
@@ -41,9 +54,9 @@ class Run:
 
 
 def runs_of(module: nn.Module, inputs: Sequence[Tensor]) -> list[Run]:
-    """All convolutions and pooling layers of a call, each once. The call has tensors without data; where the module
+    """All layers of these kinds in a call, each once. The call has tensors without data; where the module
     does not take these, it has the inputs, and ends at the first layer."""
-    if not any(path and dimensions_of(part) for path, part in module.named_modules()):
+    if not any(path and changes_positions(part) for path, part in module.named_modules()):
         return []
     memo: dict[int, Any] = {id(each): empty(each) for each in module.parameters()}
     memo |= {id(each): each.detach().to("meta") for each in module.buffers()}
@@ -73,7 +86,7 @@ def _run(module: nn.Module, memo: dict[int, Any], inputs: Sequence[Tensor], most
     try:
         copied = copy.deepcopy(module, memo).eval()
         for path, part in copied.named_modules():
-            if path and dimensions_of(part):
+            if path and changes_positions(part):
                 part.register_forward_hook(lambda _, given, result, path=path: note(path, given, result))
         with torch.no_grad():
             copied(*inputs)

@@ -28,7 +28,7 @@ AT_FIRST, NOWHERE = 0, -1
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution or pooling layer. source: whose positions its input has, as Positions.further."""
+    """A convolution, pooling or upsampling layer. source: whose positions its input has, as Positions.further."""
 
     path: str
     source: int
@@ -40,7 +40,7 @@ class NoResult(Exception):
 
 @dataclass(frozen=True)
 class Positions:
-    """spatial: how many dimensions of positions the first input has. layers: the convolutions and pooling layers, in
+    """spatial: how many dimensions of positions the first input has. layers: those with other positions behind them, in
     the order of a call; empty where there is a batch norm over positions alone. further: of each further input, which
     layer's result has its positions, counted from 1: AT_FIRST if the first input has, NOWHERE if nothing has."""
 
@@ -55,7 +55,7 @@ class Positions:
         runs = runs_of(module, inputs)
         if not runs:
             return cls(rank - 2) if 3 <= rank <= MOST + 2 and _are_images(module, inputs) else None
-        spatial = dimensions_of(module.get_submodule(runs[0].path))
+        spatial = dimensions_of(module.get_submodule(runs[0].path)) or rank - 2
         if rank != spatial + 2:
             return None
         layers, sizes = [], [tuple(inputs[0].shape[2:])]
@@ -152,7 +152,8 @@ def _place(known: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> int:
 
 def _result(layer: Any, positions: Sequence[int]) -> tuple[int, ...]:
     memo: dict[int, Any] = {id(each): empty(each) for each in layer.parameters()}
-    x = torch.empty((1, getattr(layer, "in_channels", 1), *positions), device="meta")
+    channels = getattr(layer, "in_channels", getattr(layer, "upscale_factor", 1) ** 2)
+    x = torch.empty((1, channels, *positions), device="meta")
     try:
         return tuple(copy.deepcopy(layer, memo)(x).shape[2:])
     except Exception as error:  # PyTorch's, of many kinds

@@ -13,6 +13,7 @@ from fusegen.ops.norms import Norm
 from fusegen.ops.pooling import AveragePooling, Pooling
 from fusegen.ops.reductions import LogSoftmax, Max, Mean, Min, Softmax, Softmin, Sum
 from fusegen.ops.step import WIDTH
+from fusegen.ops.upsampling import STEPS as UPSAMPLING
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.plan.regions.region import Region, Shape
 
@@ -46,5 +47,5 @@ def called_bytes(planned: ModulePlan, region: Region, symbols: Mapping[str, int]
         return operand + result + indices, operand + result + indices
     if isinstance(step, Softmax | Softmin | LogSoftmax):
         return operand + result, operand + 2 * result
-    is_linear = isinstance(step, Mean | AveragePooling) or "avg" in step.op
+    is_linear = isinstance(step, (Mean, AveragePooling, *UPSAMPLING)) or "avg" in step.op
     return operand + result, operand * (1 if is_linear else 2) + result

@@ -44,6 +44,8 @@ def _plain(function: str) -> str:
 _WITH_KINKS = _table()
 # Methods whose gradient goes to some elements of a row, and whether these are the largest.
 _CHOICES = {"max": True, "min": False, "amax": True, "amin": False}
+# Functions whose results are sums of elements at other positions, or these.
+_RESAMPLED = ("interpolate", "pixel_shuffle", "pixel_unshuffle")
 # Functions that give the elements other dimensions.
 _VIEWS = ("flatten", "__getitem__")
 _PAIRS = {torch.min, torch.max, torch.minimum, torch.maximum}
@@ -144,6 +146,8 @@ def _over_positions(found: Tensor | None, func: Any, args: tuple, kwargs: dict, 
         return found
     if getattr(func, "__name__", "") in _VIEWS:
         return found.reshape(made.shape) if found.numel() == made.numel() else found
+    if getattr(func, "__name__", "") in _RESAMPLED:
+        return func(found.to(args[0].dtype), *args[1:], **kwargs) != 0
     dim = kwargs.get("dim")
     dims = dim if isinstance(dim, tuple) else (dim,) if isinstance(dim, int) else ()
     return found.any(dims, keepdim=kwargs.get("keepdim", False)) if max(dims, default=0) > 1 else found

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fusegen.chain.model import Chain
 from fusegen.chain.shape import Role, Shape
 from fusegen.ir.axes import Dim
+from fusegen.ops.called_layer import CalledLayer
 from fusegen.plan.modules.module import ModulePlan
 
 Made = TypeVar("Made", bound=Callable[..., nn.Module])
@@ -90,7 +91,7 @@ def _shape_in_front(plan: ModulePlan, module: nn.Module, x: Tensor) -> tuple[int
     for region in plan.regions:
         layer: Any = region.steps[0]
         shape = Shape.of(known.get(next(iter(region.inputs)), last), region.spatial)
-        if layer.spatial:
+        if layer.spatial or isinstance(layer, CalledLayer):
             shape = Shape.of(_behind(module, layer, shape.sizes()), region.spatial)
         elif layer.anchor and not layer.in_batches:
             shape = shape.with_channels(_width(module, layer))
@@ -122,7 +123,7 @@ def _width(module: nn.Module, layer: Any) -> int:
 
 
 def _behind(module: nn.Module, step: Any, sizes: Sequence[Any]) -> tuple[int, ...]:
-    """The sizes of what a convolution or pooling makes of such a value."""
+    """The sizes of what a convolution, pooling or upsampling makes of such a value."""
     layer: Any = module.get_submodule(step.name)
     like = getattr(layer, "weight", None)
     given = torch.zeros((1, *sizes[1:])) if like is None else like.new_zeros((1, *sizes[1:]))

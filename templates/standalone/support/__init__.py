@@ -54,6 +54,7 @@ from .pooling import (
     MaxPool3d,
 )
 from .stand_in import because
+from .upsampling import PixelShuffle, PixelUnshuffle, Upsample
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -88,7 +89,10 @@ __all__ = [
     "MaxPool2d",
     "MaxPool3d",
     "PReLU",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "RMSNorm",
+    "Upsample",
     "because",
     "draw_seed",
     "group_norm",
