@@ -5,13 +5,13 @@ Kernels see [rows, channels]. One row is one index of the dimensions in front of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, Protocol, cast
 
 from fusegen.ir.axes import Axes, Dim
-from fusegen.ir.multiples import product
+from fusegen.ir.multiples import product, value_of
 
 ROWS = "_rows"
 """The symbol of the rows where several dimensions have them, as behind a convolution or bmm."""
@@ -31,6 +31,22 @@ class Sizes(Protocol):
     def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
         """The size of a dimension of a result, as other shapes have it. index: among those of its role. like: the size
         of the dimension in front."""
+
+
+@dataclass(frozen=True)
+class KnownSizes:
+    """Sizes as numbers. symbols: the values of symbols and of arguments."""
+
+    symbols: Mapping[str, int] = field(default_factory=dict)
+
+    def number(self, size: Dim) -> int | None:
+        try:
+            return value_of(size, self.symbols)
+        except KeyError:
+            return None
+
+    def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
+        return size
 
 
 class Role(Enum):

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from fusegen.chain import shape as chain_shape
-from fusegen.chain.shape import Role
 from fusegen.ir.axes import Dim, dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.modules.module import ModulePlan, PlannedRegion
@@ -122,19 +121,6 @@ def with_positions(planned: ModulePlan, symbols: Mapping[str, int]) -> dict[str,
     return found
 
 
-class _Known:
-    """Sizes as numbers. found: the values of symbols."""
-
-    def __init__(self, found: Mapping[str, int]) -> None:
-        self._found = found
-
-    def number(self, size: Dim) -> int:
-        return value_of(size, self._found)
-
-    def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
-        return size
-
-
 def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict[str, int] | None:
     """The values of all symbols; None where a region has no result, or values that meet have other sizes. other: of
     positions of inputs that regions begin with besides the first."""
@@ -147,7 +133,7 @@ def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict
             shape = shape.with_channels(_value(region.channels[1], found, other))
         inside = shape  # of all values but that which the last step may make of images
         for step in region.steps:
-            shape = shape and step.shape_behind(shape, _Known(found))
+            shape = shape and step.shape_behind(shape, chain_shape.KnownSizes(found))
             inside = inside if step.is_of_samples(region.spatial) else shape
         if shape is None or inside is None:
             return None

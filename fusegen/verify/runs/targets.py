@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.chain.model import Chain
-from fusegen.chain.shape import Role, Shape
-from fusegen.ir.axes import Dim
+from fusegen.chain.shape import KnownSizes, Shape
 from fusegen.ops.called_layer import CalledLayer
 from fusegen.plan.modules.module import ModulePlan
 
@@ -96,23 +95,13 @@ def _shape_in_front(plan: ModulePlan, module: nn.Module, x: Tensor) -> tuple[int
         elif layer.anchor and not layer.in_batches:
             shape = shape.with_channels(_width(module, layer))
         elif region.is_called:
-            shape = layer.shape_behind(shape, _Numbers()) or shape
+            shape = layer.shape_behind(shape, KnownSizes()) or shape
         last = tuple([size for size in shape.sizes() if isinstance(size, int)])
         parts = math.prod([step.number_of_parts for step in region.steps])
         if parts > 1:
             last = (last[0], last[1] // parts, *last[2:])
         known |= dict.fromkeys(region.results, last)
     return last
-
-
-class _Numbers:
-    """The sizes of a call, which are numbers."""
-
-    def number(self, size: Dim) -> int | None:
-        return size if isinstance(size, int) else None
-
-    def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
-        return size
 
 
 def _width(module: nn.Module, layer: Any) -> int:
