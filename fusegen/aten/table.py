@@ -165,6 +165,8 @@ POOLING = {
     for n in (1, 2, 3)
 }
 
+# Values as one, whose channels come behind each other.
+JOINED = frozenset({"cat", "concat", "concatenate"})
 # Images of other sizes: the op, and its mode.
 UPSAMPLING = {
     f"{name}{n}d": ("upsample", mode)
@@ -183,7 +185,7 @@ UPSAMPLING = {
 # An operator that none of these has is read as those that PyTorch makes it of (`composite.py`).
 TABLES: tuple[Container[str], ...] = (
     *(FUNCTIONS, ARITHMETIC, OVER_CHANNELS, PARTS, SAME_ELEMENTS, CASTS, EXCHANGES, PRODUCTS, MODULES, CONVOLUTIONS),
-    *(POOLING, UPSAMPLING, DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, OF_SIZES, REFUSED),
+    *(POOLING, UPSAMPLING, JOINED, DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, OF_SIZES, REFUSED),
 )
 
 

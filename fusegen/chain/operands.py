@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from fusegen.chain.diagnostics import Diagnostics
+from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.module import ModuleBuilder
 from fusegen.chain.result import Loss
 from fusegen.chain.shape import Broadcast, Role, certain
@@ -51,7 +51,7 @@ class OperandBuilder(ModuleBuilder):
             self.refuse("FG309", message, field, KEEP)
         return self._saved[name]
 
-    def _shape_of_input(self, name: str, field: str) -> tuple[Dim | None, ...] | None:
+    def _shape_of_input(self, name: str, field: Field) -> tuple[Dim | None, ...] | None:
         """The shape of an input that a step names in this field; None if there is none of the name."""
         known = {tensor.name: tensor.shape for tensor in self.inputs}
         if name in known:
@@ -62,6 +62,11 @@ class OperandBuilder(ModuleBuilder):
                 hint = f"'{name}' is a value: give it as one"
             self.refuse("FG301", f"no input named '{name}'", field, hint)
         return known.get(name)
+
+    def shape_of_value(self, name: str, field: Field) -> tuple[Dim | None, ...] | None:
+        """The shape of an input that a step takes whole where PyTorch calls it, as values of other regions are. field:
+        where the step names it."""
+        return self._shape_of_input(name, field)
 
     def input(self, name: str, field: str = "input") -> Node:
         """An input of the module, whose shape broadcasts to that of the running value. field: the key that names it,

@@ -28,6 +28,9 @@ class Sizes(Protocol):
     def number(self, size: Dim) -> int | None:
         """What a size, or an argument of type int, stands for; None where nobody can tell."""
 
+    def shape(self, name: str) -> Sequence[Dim | None]:
+        """The shape of a value or an input; empty where nobody knows it."""
+
     def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
         """The size of a dimension of a result, as other shapes have it. index: among those of its role. like: the size
         of the dimension in front."""
@@ -35,15 +38,19 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class KnownSizes:
-    """Sizes as numbers. symbols: the values of symbols and of arguments."""
+    """Sizes as numbers. symbols: the values of symbols and of arguments. shapes: of values and inputs."""
 
     symbols: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[Dim]] = field(default_factory=dict)
 
     def number(self, size: Dim) -> int | None:
         try:
             return value_of(size, self.symbols)
         except KeyError:
             return None
+
+    def shape(self, name: str) -> Sequence[Dim | None]:
+        return self.shapes.get(name, ())
 
     def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
         return size

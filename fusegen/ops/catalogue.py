@@ -10,6 +10,7 @@ from fusegen.ops import (
     convolution,
     dimensions,
     dropout,
+    joining,
     linear,
     losses,
     masks,
@@ -29,7 +30,7 @@ from fusegen.ops.step import Step
 
 _OWN: tuple[type[Step], ...] = (
     *(*linear.STEPS, *matmul.STEPS, *convolution.STEPS, *pooling.STEPS, *upsampling.STEPS),
-    *(*parts.STEPS, *dimensions.STEPS),
+    *(*parts.STEPS, *joining.STEPS, *dimensions.STEPS),
     *(*arithmetic.STEPS, *activations.STEPS, *thresholds.STEPS),
     *(*bounds.STEPS, *rounding.STEPS, *powers.STEPS, *transcendental.STEPS, *masks.STEPS),
     *(*norms.STEPS, *reductions.STEPS, *losses.STEPS, *dropout.STEPS, *casts.STEPS),

@@ -38,8 +38,7 @@ _FAMILIES = {
     ),
     "what changes shapes is 'flatten', 'unsqueeze', reductions, and layers of channels and positions": (
         "change the shape of the module's input or result",
-        "unflatten reshape view transpose permute squeeze expand repeat cat concat stack "
-        "pad narrow gather index_select",
+        "unflatten reshape view transpose permute squeeze expand repeat stack pad narrow gather index_select",
     ),
     "the parts of the channels are equal": (
         "that is 'chunk'; to divide them otherwise, make layers of their own of the parts",
@@ -105,6 +104,7 @@ OTHER_NAMES = {
         "sign": "sgn signum",
         **{name: name.replace("a", "arc", 1) for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
         "trunc": "fix",
+        "cat": "concat concatenate",
         "upsample": "interpolate resize",
         "gelu": "geluerf",
         "gelu, approximate: tanh": "gelutanh gelufast gelunew",

@@ -113,6 +113,11 @@ class Step(BaseModel):
         return None
 
     @property
+    def further_values(self) -> tuple[str, ...]:
+        """The saved values and inputs that it takes besides, where PyTorch calls it."""
+        return ()
+
+    @property
     def is_pointwise(self) -> bool:
         """Whether it is a function of the running value's elements alone, and of numbers."""
         if self.module or self.divides or self.from_ or self.draws or self.taken_value is not None:

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 import fusegen  # noqa: E402
-from fusegen.ops import convolution, dimensions, dropout, losses, matmul, parts, pooling, upsampling  # noqa: E402
+from fusegen.ops import convolution, dimensions, dropout, joining, losses, matmul, parts, pooling, upsampling  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.modules.module import module_of  # noqa: E402
@@ -136,10 +136,10 @@ def test_every_op_is_here() -> None:
     ops = {op for step in STEPS for op in get_args(step.model_fields["op"].annotation)}
     of_rows = [step for other in OF_ROWS.values() for step in other.steps]  # test_reductions.py has them
     # test_convolutions.py, test_own_weights.py, test_bmm.py, test_parts.py, test_dropout_schedules.py,
-    # test_cross_entropy.py, test_pooling.py, test_upsampling.py, test_over_positions.py and, of masks, test_inputs.py
-    # have them.
+    # test_cross_entropy.py, test_pooling.py, test_upsampling.py, test_joining.py, test_over_positions.py and, of masks,
+    # test_inputs.py have them.
     elsewhere = (*convolution.STEPS, *matmul.STEPS, *parts.STEPS, *dropout.STEPS, *losses.STEPS, *pooling.STEPS)
-    elsewhere += (*dimensions.STEPS, *upsampling.STEPS)
+    elsewhere += (*dimensions.STEPS, *joining.STEPS, *upsampling.STEPS)
     ops -= {op for step in elsewhere for op in step.ops()}
     ops -= {"masked_fill"}
     assert ops == set(re.findall(r"op: (\w+)", " ".join([*CHAINS.values(), *of_rows])))

@@ -102,7 +102,7 @@ chain:
   - {op: linear, name: fc, out_features: classes}
   - {op: relu}
 """
-# What gives images other sizes.
+# What gives images other sizes, and joins channels.
 DECODER = """\
 fusegen: 1
 name: decoder
@@ -113,9 +113,10 @@ dtypes: [float32]
 chain:
   - {op: group_norm, name: norm, num_groups: 4}
   - {op: silu}
-  - {op: upsample, name: up, scale_factor: 2, mode: bilinear, align_corners: true}
+  - {op: upsample, name: up, scale_factor: 2, mode: bilinear, align_corners: true, save: u}
   - {op: conv2d, name: conv, out_channels: hidden, kernel_size: 3, padding: 1}
   - {op: relu}
+  - {op: cat, values: [u]}
   - {op: pixel_shuffle, name: shuffle, upscale_factor: 2}
   - {op: tanh}
 """

@@ -1,19 +1,19 @@
-"""The operators of a trace that divide the channels, and those that take a part."""
+"""The operators of a trace that divide the channels, those that take a part, and those that join channels."""
 
 from __future__ import annotations
 
 from torch import fx
 
 from fusegen.aten import table as aten
-from fusegen.aten.nodes import shape
+from fusegen.aten.nodes import known, shape
 from fusegen.importing.reading.operands import Operands
 from fusegen.importing.reading.shapes import is_channels
-from fusegen.importing.reading.values import Value
+from fusegen.importing.reading.values import MADE, Value
 from fusegen.importing.traces.source_locations import refusal
 
 
 class Parts(Operands):
-    """Reads chunk, split and glu."""
+    """Reads chunk, split, glu and cat."""
 
     def _parts(self, node: fx.Node, given: str) -> Value:
         """What is divided, of which the next nodes take a part each. given: `count`, `size` of a part or `sizes`."""
@@ -32,6 +32,21 @@ class Parts(Operands):
             raise refusal("FG703", f"chunk of {width} channels into {number}", self.trace.place(node), hint)
         self._counts[node] = count
         return x
+
+    def _joined(self, node: fx.Node) -> Value:
+        """Several values as one with the channels of all."""
+        given, dim = node.args[0], self._argument(node, 1, "dim") or 0
+        found = [self._found.get(each) for each in given if isinstance(each, fx.Node)]  # type: ignore[union-attr]
+        values = [each for each in found if isinstance(each, Value)]
+        first = values[0].layout if values else ()
+        if len(values) < len(found) or not is_channels(first, dim) or any(each.layout != first for each in values):
+            hint = (
+                f"a chain joins channels, {'dimension 1' if self._spatial else 'the last dimension'}, of whole values"
+            )
+            raise refusal(
+                "FG703", "cat of other dimensions, or of values that lie otherwise", self.trace.place(node), hint
+            )
+        return self._make(node, "cat", tuple(values), {MADE: known(shape(node)[dim])}, layout=first)
 
     def _part(self, node: fx.Node, source: fx.Node, index: int) -> Value:
         x, count = self._operand(node, 0), self._counts[source]

@@ -95,6 +95,8 @@ class Reader(Convolutions, Upsamples, Products, Reductions, Dropouts, MasksAndLo
             return self._convolution(node, name)
         if name in aten.POOLING:
             return self._pooled(node, name)
+        if name in aten.JOINED:
+            return self._joined(node)
         if name in aten.UPSAMPLING:
             return self._upsampled(node, name)
         if self._is_padding(node, name):

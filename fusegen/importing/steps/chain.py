@@ -48,8 +48,8 @@ OPTIONS = (
     *("kernel_size", "stride", "padding", "output_padding", "dilation", "groups", "output_size"),
     *("size", "scale_factor", "upscale_factor", "downscale_factor"),
 )
-# Keys that name an input.
-INPUTS = ("input", "mask", "target")
+# Keys that name inputs.
+INPUTS = ("input", "mask", "target", "values")
 
 
 def entries(value: Any) -> list[Any]:
@@ -59,7 +59,7 @@ def entries(value: Any) -> list[Any]:
 
 def inputs_of(draft: StepDraft) -> list[str]:
     """The inputs that a step takes, what it goes on from included."""
-    found = [draft.data[key] for key in INPUTS if key in draft.data]
+    found = [name for key in INPUTS if key in draft.data for name in entries(draft.data[key])]
     return found + ([draft.source.name] if draft.source.op == "input" else [])
 
 
@@ -179,6 +179,9 @@ class Steps:
             data["name"] = self._names.new(wanted if isinstance(wanted, str) else other)
         if value.op in ARITHMETIC:
             data |= self._operand(value, source)
+        elif value.op == "cat":
+            data["values"] = [self._name_of(each) for each in value.values[1:]]
+            data |= {"dim": 1} if value.positions else {}
         for key, each in value.keys.items():
             if key not in UNWRITTEN:
                 data[key] = [_written(entry) for entry in each] if isinstance(each, tuple) else _written(each)

@@ -191,7 +191,7 @@ def _are_images(module: nn.Module, inputs: Sequence[Tensor]) -> bool:
 
 
 class _Dimensions(TorchDispatchMode):
-    """Notes the dimensions that softmax, reductions and the like take, of tensors of a rank, and norms of these."""
+    """Notes the dimensions that softmax, reductions, cat and such take, of tensors of a rank, and norms of these."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -204,8 +204,10 @@ class _Dimensions(TorchDispatchMode):
         self._looks = whether
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        is_alike = self._looks and isinstance(args[:1] and args[0], Tensor) and args[0].dim() == self.rank
         name = aten.names(func)[1]
+        if name in aten.JOINED:
+            self.found |= {(*args, 0)[1] % self.rank for each in args[0] if each.dim() == self.rank}
+        is_alike = self._looks and isinstance(args[:1] and args[0], Tensor) and args[0].dim() == self.rank
         self.has_norm |= is_alike and ("batch_norm" in name or "group_norm" in name)
         if is_alike and not {*aten.names(func)}.isdisjoint(aten.OVER_CHANNELS):
             dims = aten.dimensions(func, args, kwargs or {}) or []

@@ -84,6 +84,8 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: i
     with _mode(module, training), constant_momentum(module), _quiet():
         try:
             exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic, strict=False)
+            if _fix_shared_channels(exported, dynamic, images):
+                exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic, strict=False)
         except Exception as error:
             raise _untraceable(error) from None
     _write_numbers(exported)
@@ -133,6 +135,24 @@ def _dynamic(inputs: Sequence[Tensor]) -> tuple[dict[int, Any], ...]:
             for dim in range(x.dim()):
                 found[0][dim] = dims[dim] = torch.export.Dim(f"rows_{dim}")
     return found
+
+
+def _fix_shared_channels(
+    exported: torch.export.ExportedProgram, dynamic: Sequence[dict[int, Any]], images: int
+) -> bool:
+    """Makes numbers of the channels of inputs where the module has a number of all together, as behind cat, and says
+    whether there are such."""
+    at = 1 if images or _convolution(exported.graph) else -1
+    specs = exported.graph_signature.input_specs
+    names = {each.arg.name for each in specs if each.kind == InputKind.USER_INPUT}
+    inputs = [node.meta["val"] for node in exported.graph.find_nodes(op="placeholder") if node.name in names]
+    widths: list[Any] = [x.shape[at] if x.dim() > 1 else 1 for x in inputs]
+    symbols = [each.node.expr for each in widths if isinstance(each, torch.SymInt)]
+    shared = {name for each in symbols if each.is_Add for name in each.free_symbols}
+    for dims, size in zip(dynamic, widths, strict=True):
+        if isinstance(size, torch.SymInt) and shared & size.node.expr.free_symbols:
+            dims[at % len(dims)] = torch.export.Dim.STATIC
+    return bool(shared)
 
 
 def _convolution(graph: fx.Graph) -> fx.Node | None:

@@ -73,6 +73,9 @@ class _Chain:
         if step.taken_value is not None:
             update["value"] = None
         operands = [("running", running)]
+        operands += [("values", self.value(name)) for name in step.further_values]
+        if step.further_values:
+            update["values"] = ()
         for key, name in names.items():
             if name is not None:
                 operands.append(("value" if key == "input" else key, self.value(name)))

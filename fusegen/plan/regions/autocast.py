@@ -33,9 +33,12 @@ class KnownDtypes:
 
     def layer(self, region: Region) -> None:
         """Notes what a layer makes that PyTorch calls: a product in 16 bits, what autocast runs in float32 in that,
-        others in the dtype of their input."""
-        (source, *_), layer = region.inputs, region.steps[0]
-        made = (_WIDE, _WIDE) if layer.autocast == "float32" else self._of(source)
+        others in the widest dtype of their inputs."""
+        layer = region.steps[0]
+        first, second = (
+            _WIDE if _WIDE in found else _SOME for found in zip(*map(self._of, region.inputs), strict=True)
+        )
+        made = (_WIDE, _WIDE) if layer.autocast == "float32" else (first, second)
         self._found |= dict.fromkeys(region.results, (_SOME, _SOME) if layer.anchor else made)
 
     def add(self, region: Region, spec: SpecModel, chain: Chain) -> None:

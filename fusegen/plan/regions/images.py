@@ -7,7 +7,7 @@ one symbol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fusegen.chain import shape as chain_shape
 from fusegen.chain.images import spatial_in_front, spatial_of_values
@@ -22,10 +22,10 @@ from fusegen.spec.model import SpecModel
 class Images:
     """spatial: how many dimensions of positions the first input has. in_front: how many the running value has in front
     of each step. dims: the symbols of sizes with those that planning assumes, the spec's own and further ones. made_by:
-    the step that makes the size of each further one."""
+    the step that makes the size of each further one. shapes: of the inputs and of the values that are known so far."""
 
-    def __init__(self, spec: SpecModel, claim: Callable[[str], str]) -> None:
-        self.spec, self._claim = spec, claim
+    def __init__(self, spec: SpecModel, claim: Callable[[str], str], shapes: Mapping[str, Shape]) -> None:
+        self.spec, self._claim, self._shapes = spec, claim, shapes
         self.spatial = spatial_of_values(spec)
         self.in_front = spatial_in_front(spec)
         self.dims = dict(spec.dims)
@@ -88,6 +88,9 @@ class Images:
             return factor
         known = self.dims.get(name)
         return getattr(self.spec.arguments.get(name), "typical", None) if known is None else factor * known
+
+    def shape(self, name: str) -> Sequence[Dim | None]:
+        return self._shapes.get(name, ())
 
     def named(self, size: int, role: Role, index: int, like: Dim | None) -> Dim:
         """A symbol of the size of a dimension of a result."""

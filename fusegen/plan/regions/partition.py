@@ -66,7 +66,7 @@ class Partition:
         self.used: set[str] = set()
         taken = {*spec.inputs, *spec.arguments, *spec.dims, *(name for step in spec.chain for name in step.saved)}
         self._taken = {*taken, *(getattr(step, "name", None) for step in spec.chain)} - {None}
-        self.images = Images(spec, self.claim)
+        self.images = Images(spec, self.claim, self.shapes)
         self._names: set[str] = set()
         self._widths, self._behind = widths(spec, self.images.spatial)
         self._of_rows: set[str] = set()
@@ -189,6 +189,12 @@ class Partition:
                 self._known(value, index, "value")
             changes = {"value": None, "input": value}
             now.inputs.setdefault(value, self._shape(value))
+        for each in step.further_values:
+            if each not in now.own or each in self.spec.inputs:
+                self._known(each, index, "values")
+            if each in self.spec.inputs:
+                self._kind(each, index, "value")
+            now.inputs.setdefault(each, self._shape(each))
         for key in ("input", "mask", "target"):
             given = getattr(step, key, None)
             if given is None:

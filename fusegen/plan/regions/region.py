@@ -178,6 +178,7 @@ def _is_alone(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
     if all(each.from_ is None or each.from_ in behind for each in later):  # the last value is a result beside others
         return False
     taken = {*spec.outputs, *(each.from_ for each in later), *map(operand_of, later)}
+    taken |= {name for each in later for name in each.further_values}
     return step.drops_channels and not saved.isdisjoint(taken)
 
 

@@ -11,7 +11,7 @@ from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.plan.sizes.bytes import typical_symbols
 from fusegen.plan.sizes.chain_sizes import Shape, Sizes, leading_sizes, sizes, sizes_at
-from fusegen.plan.sizes.region_positions import symbols_of_images, with_positions
+from fusegen.plan.sizes.region_positions import made_channels, symbols_of_images, with_positions
 
 
 def module_sizes(planned: ModulePlan, rows: int, source: int, channels: int, groups: int) -> Sizes:
@@ -46,6 +46,7 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
     given = next(iter(spec.inputs.values()))
     leading = given[:-1] if len(given) > 2 else ()
     symbols: dict[str, int] = {}
+    made = made_channels(planned)
     counts = [count for region in planned.regions for count in region.group_counts]
     blocks = [parts[1] for parts in map(dividend, counts) if parts is not None]
     multiple = math.lcm(*(count for count in (*counts, *blocks) if isinstance(count, int)))
@@ -53,7 +54,7 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
 
     def settle(dim: Any, value: int) -> int:
         number, name = factors(dim)
-        if name is not None and name not in spec.dims:
+        if name is not None and (name not in spec.dims or name in made):
             return value  # of what a layer that PyTorch calls makes
         return number if name is None else number * symbols.setdefault(name, max(1, value // number))
 
@@ -62,13 +63,16 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
     else:
         settle(given[0], rows)
     settle(given[-1], source if counts == [] else channels)
+    for name in (name for region in planned.regions for step in region.steps for name in step.further_values):
+        settle(spec.inputs.get(name, given)[-1], channels)
     for region in planned.regions:
         channels_here = settle(region.channels[1], channels)
         for count in region.group_counts:
             _, count = dividend(count) or (None, count)  # of blocks their width: any divisor, as a number of groups
             if isinstance(count, str):
                 symbols[count] = math.gcd(symbols.get(count, groups), channels_here)
-    return _regions_at(planned, {**typical_symbols(spec), **symbols})
+    typical = {name: size for name, size in typical_symbols(spec).items() if name not in made}
+    return _regions_at(planned, {**typical, **symbols})
 
 
 def _regions_at(planned: ModulePlan, symbols: Mapping[str, int]) -> Sizes:

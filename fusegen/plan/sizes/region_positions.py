@@ -43,8 +43,9 @@ def _channels(
     counts: list[Dim] = [step.groups for step in steps if step.spatial and step.anchor]
     counts += [count for region in planned.regions for count in region.group_counts]
     widths = [dim for region in planned.regions for dim in region.channels]
+    widths += [shape[1] for shape in planned.spec.inputs.values() if len(shape) == planned.spatial + 2]
     names = list(dict.fromkeys(name for name in (factors(dim)[1] for dim in widths) if name in planned.spec.dims))
-    following = _following(planned)
+    following = made_channels(planned)
     names = [name for name in names if name not in following]
     known = [symbols.get(str(count), count) for count in counts]
     multiple = math.lcm(*(count for count in known if isinstance(count, int)))
@@ -59,13 +60,14 @@ def _channels(
     return found
 
 
-def _following(planned: ModulePlan) -> set[str]:
-    """The symbols of channels that steps called by PyTorch make of other sizes: `_walked` finds their values."""
+def made_channels(planned: ModulePlan) -> set[str]:
+    """The symbols of channels that steps called by PyTorch make of other sizes: with_positions() finds their values."""
     made, given = set[str](), set[str | None]()
     for region in planned.regions:
         given |= {factors(dim)[1] for dim in region.channels} - made
         if any(step.width_key for step in _called(region)):
-            width = planned.shapes[region.results[0]][1]
+            shape = planned.shapes[region.results[0]]
+            width = shape[1 if planned.has_images and len(shape) > 2 else -1]
             made |= {width} - given if isinstance(width, str) else set()
     return made
 
@@ -133,7 +135,7 @@ def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict
             shape = shape.with_channels(_value(region.channels[1], found, other))
         inside = shape  # of all values but that which the last step may make of images
         for step in region.steps:
-            shape = shape and step.shape_behind(shape, chain_shape.KnownSizes(found))
+            shape = shape and step.shape_behind(shape, chain_shape.KnownSizes(found, planned.shapes))
             inside = inside if step.is_of_samples(region.spatial) else shape
         if shape is None or inside is None:
             return None

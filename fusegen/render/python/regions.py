@@ -123,6 +123,7 @@ def calls(planned: ModulePlan) -> list[str]:
         given = ", ".join(copies.get(name, name) if takes_last(region, name) else name for name in region.inputs)
         if region.plan is None:
             layer = region.steps[0]
+            given = next(iter(region.inputs)) if layer.further_values else given
             given = f"self._fusegen_last({given})" if layer.spatial and layer.anchor else given
             given = f"self._fusegen_contiguous({given})" if takes_contiguous(region) else given
             result = region.results[0]

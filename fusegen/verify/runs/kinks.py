@@ -140,6 +140,9 @@ def _over_positions(found: Tensor | None, func: Any, args: tuple, kwargs: dict, 
     """What is found of a call's first argument, in the shape of a result that has other positions, or none: whether any
     of those is that a reduction takes together."""
     made = result[0] if isinstance(result, tuple) and result else result
+    if found is not None and func is torch.cat:  # of which value it is found, nobody knows
+        dim = kwargs["dim"]
+        return found.any(dim, keepdim=True) if found.dim() == made.dim() else found
     if found is None or not isinstance(made, Tensor) or not (args and isinstance(args[0], Tensor)):
         return found
     if found.dim() < 2 or found.shape != args[0].shape or made.shape == found.shape:

@@ -1,0 +1,60 @@
+"""Imports of modules that join the channels of values."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.errors import SpecError
+from fusegen.spec.yaml import parse_yaml
+from tests.importing.convolved import Convolved
+
+pytestmark = pytest.mark.torch
+
+
+def steps(made: str, lines: str, *shapes: tuple[int, ...], inputs: str = "x", values: tuple = (4, 6)) -> list[dict]:
+    text = Convolved("c, k", made, lines, inputs=inputs).imported(values, *shapes)
+    return [dict(step) for step in parse_yaml(text, "spec.yaml").data["chain"]]
+
+
+def test_branches() -> None:
+    made = "self.one, self.two = nn.Conv2d(c, k, 1), nn.Conv2d(c, k, 3, padding=1)"
+    found = steps(made, "return torch.cat((F.relu(self.one(x)), F.silu(self.two(x))), 1)", (2, 4, 9, 8))
+    assert [step["op"] for step in found] == ["conv2d", "relu", "conv2d", "silu", "cat"]
+    *_, silu, cat = found
+    assert cat == {"op": "cat", "from": found[1]["save"], "values": [silu["save"]], "dim": 1}
+
+
+def test_an_input_of_other_channels() -> None:
+    made = "self.conv, self.norm = nn.Conv2d(c + k, c, 3), nn.BatchNorm2d(c + k)"
+    lines = "y = torch.cat([torch.tanh(x), skip], dim=1)\nreturn F.relu(self.conv(F.gelu(self.norm(y))))"
+    tanh, cat, *_ = steps(made, lines, (2, 4, 9, 8), (2, 6, 9, 8), inputs="x, skip")
+    assert tanh == {"op": "tanh"} and cat == {"op": "cat", "values": ["skip"], "dim": 1, "channels": 10}
+
+
+def test_growth() -> None:
+    """As a layer of a DenseNet: what a layer has made comes behind what it has taken."""
+    made = "self.norm, self.conv = nn.BatchNorm2d(c), nn.Conv2d(c, k, 3, padding=1, bias=False)"
+    lines = "y = torch.concat([x, self.conv(F.relu(self.norm(x)))], 1)\nreturn F.relu(y)"
+    found = steps(made, lines, (2, 4, 9, 8))
+    assert [step["op"] for step in found] == ["batch_norm", "relu", "conv2d", "cat", "relu"]
+    assert found[3] == {"op": "cat", "from": "x", "values": [found[2]["save"]], "dim": 1}
+
+
+def test_images_that_nothing_else_tells_of() -> None:
+    relu, cat, tanh = steps("", "return torch.tanh(torch.cat([F.relu(x), x], 1))", (2, 4, 9, 8))
+    assert cat == {"op": "cat", "values": ["x"], "dim": 1} and (relu["op"], tanh["op"]) == ("relu", "tanh")
+
+
+def test_rows() -> None:
+    made = "self.fc, self.head = nn.Linear(c, k), nn.Linear(c + k, 3)"
+    lines = "return torch.relu(self.head(torch.tanh(torch.cat([torch.relu(self.fc(x)), x], -1))))"
+    found = steps(made, lines, (5, 4))
+    assert [step["op"] for step in found] == ["linear", "relu", "cat", "tanh", "linear", "relu"]
+    assert found[2] == {"op": "cat", "values": ["x"], "channels": 10}
+
+
+@pytest.mark.parametrize("joined", ["torch.cat([y, y], 2)", "torch.cat([y, y.mean(1, keepdim=True)], 1)"])
+def test_what_is_refused(joined) -> None:
+    lines = f"y = F.relu(self.conv(x))\nreturn torch.tanh({joined})"
+    with pytest.raises(SpecError, match="cat of other dimensions"):
+        steps("self.conv = nn.Conv2d(c, k, 3)", lines, (2, 4, 9, 8))
