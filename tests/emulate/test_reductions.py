@@ -11,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
-from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
+from fusegen.emulate import EmulationError  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
 from fusegen.verify.subjects.emulated import EmulatedTail, tail_reference  # noqa: E402
-from tests.emulate.building import forced_shapes, write  # noqa: E402
+from tests.emulate.building import forced_shapes, kernels_of, write  # noqa: E402
 from tests.emulate.other_chains import BN, GELU, LN, Other, parameter  # noqa: E402
 from tests.emulate.test_chains import agreement, count_batch, schedules_of  # noqa: E402
 from tests.emulate.test_other_chains import build  # noqa: E402
@@ -78,7 +78,7 @@ def test_every_schedule_against_double_precision(name: str, emulation_cache: Pat
     other = CHAINS[name]
     plan = write(name, other.spec(name), tmp_path)
     mode = plan.modes[0]
-    library = compile_kernels(tmp_path / name / "kernels.cu", cache=emulation_cache, modes=[mode.index])
+    library = kernels_of(tmp_path / name, mode, emulation_cache, checked=False)
     module_class = fusegen.load(name, tmp_path)
     for seed, (rows, channels) in enumerate(SIZES):
         for training in (True, False) if len(plan.variants) > 1 else (True,):
@@ -113,7 +113,7 @@ def test_ties_and_what_is_no_number(name: str, emulation_cache: Path, tmp_path: 
     cancelling = 1e-5 if name.startswith(("spread", "logsumexp")) else 0
     plan = write(name, EXTREMES[name].spec(name), tmp_path)
     mode = plan.modes[0]
-    library = compile_kernels(tmp_path / name / "kernels.cu", cache=emulation_cache, modes=[mode.index])
+    library = kernels_of(tmp_path / name, mode, emulation_cache, checked=False)
     module = fusegen.load(name, tmp_path)(8)
     (variant,) = plan.variants
     for seed, channels in enumerate((1, 2, 7, 33, 132, 1030, 5001)):

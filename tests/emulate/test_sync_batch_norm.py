@@ -48,7 +48,8 @@ def ranks(packages, emulation_cache):
         for original, modes in MODES.items():
             for source in root.glob(f"ranks_{original.__name__.lower()}*/kernels.cu"):
                 for mode in modes:
-                    threads.submit(compile_kernels, source, cache=emulation_cache, modes=[mode])
+                    flags = {"modes": [mode], "checked": False, "optimised": False}
+                    threads.submit(compile_kernels, source, cache=emulation_cache, **flags)
     for original in MODES:
         load(original, root, emulation_cache)
     command = [sys.executable, "-m", "tests.emulate.sync_batch_norm", str(root), str(emulation_cache)]
