@@ -51,7 +51,7 @@ class OperandBuilder(ModuleBuilder):
             self.refuse("FG309", message, field, KEEP)
         return self._saved[name]
 
-    def _shape_of_input(self, name: str, field: Field) -> tuple[Dim | None, ...] | None:
+    def shape_of_input(self, name: str, field: Field) -> tuple[Dim | None, ...] | None:
         """The shape of an input that a step names in this field; None if there is none of the name."""
         known = {tensor.name: tensor.shape for tensor in self.inputs}
         if name in known:
@@ -63,15 +63,10 @@ class OperandBuilder(ModuleBuilder):
             self.refuse("FG301", f"no input named '{name}'", field, hint)
         return known.get(name)
 
-    def shape_of_value(self, name: str, field: Field) -> tuple[Dim | None, ...] | None:
-        """The shape of an input that a step takes whole where PyTorch calls it, as values of other regions are. field:
-        where the step names it."""
-        return self._shape_of_input(name, field)
-
     def input(self, name: str, field: str = "input") -> Node:
         """An input of the module, whose shape broadcasts to that of the running value. field: the key that names it,
         "input" or, for one of bool, "mask"."""
-        shape = self._shape_of_input(name, field)
+        shape = self.shape_of_input(name, field)
         if shape is None:
             return self.graph.tensor(name, self.graph.view)
         kind: Literal["numbers", "mask"] = "mask" if field == "mask" else "numbers"
@@ -122,7 +117,7 @@ class OperandBuilder(ModuleBuilder):
 
     def target(self, name: str, reduction: str, ignored: int) -> Node:
         """An input of the module that has the number of a channel for each row, and what is made of their losses."""
-        shape = self._shape_of_input(name, "target")
+        shape = self.shape_of_input(name, "target")
         node = self.graph.tensor(name, self.graph.view - CHANNEL)
         if shape is None:
             return node

@@ -68,7 +68,7 @@ class Cat(Step):
         here, typical = chain.shape.sizes(), chain.symbols.typical
         at, width = chain.shape.roles.index(Role.CHANNEL), typical(chain.channels)
         for place, name in enumerate(self.values):
-            other = chain.shape_of_value(name, ("values", place))
+            other = chain.shape_of_input(name, ("values", place))
             if other is None:
                 continue
             pairs = [(typical(one), typical(mine)) for one, mine in zip(other, here, strict=False)]

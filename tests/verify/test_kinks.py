@@ -167,3 +167,16 @@ def test_a_jump_of_a_value_of_each_row_is_one_of_the_row():
 class _OfRows(torch.nn.Module):
     def forward(self, x):
         return x + torch.floor(x[:, :1])
+
+
+def test_elements_at_other_positions_and_joined_channels() -> None:
+    """What is made of an element next to a kink: its copies, then all channels there, as nobody knows whose it is."""
+    x = torch.ones(1, 2, 2, 3)
+    x[0, 1, 1, 2] = 0
+    with Kinks(torch.float32) as kinks:
+        y = torch.nn.functional.interpolate(torch.relu(x), scale_factor=2)
+        assert kinks.near is not None and kinks.near.nonzero().tolist() == [
+            [0, 1, i, j] for i in (2, 3) for j in (4, 5)
+        ]
+        torch.cat((y, y), 1)
+    assert kinks.near.shape == (1, 1, 4, 6) and kinks.near[0, 0, 2:, 4:].all() and kinks.near.sum() == 4

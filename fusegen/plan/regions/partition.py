@@ -190,8 +190,7 @@ class Partition:
             changes = {"value": None, "input": value}
             now.inputs.setdefault(value, self._shape(value))
         for each in step.further_values:
-            if each not in now.own or each in self.spec.inputs:
-                self._known(each, index, "values")
+            self._known(each, index, "values")
             if each in self.spec.inputs:
                 self._kind(each, index, "value")
             now.inputs.setdefault(each, self._shape(each))

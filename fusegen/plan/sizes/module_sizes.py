@@ -63,8 +63,9 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
     else:
         settle(given[0], rows)
     settle(given[-1], source if counts == [] else channels)
-    for name in (name for region in planned.regions for step in region.steps for name in step.further_values):
-        settle(spec.inputs.get(name, given)[-1], channels)
+    for step in spec.chain:
+        for name in step.further_values:
+            settle(spec.inputs.get(name, given)[-1], channels)
     for region in planned.regions:
         channels_here = settle(region.channels[1], channels)
         for count in region.group_counts:

@@ -46,6 +46,7 @@ _WITH_KINKS = _table()
 _CHOICES = {"max": True, "min": False, "amax": True, "amin": False}
 # Functions whose results are sums of elements at other positions, or these.
 _RESAMPLED = ("interpolate", "pixel_shuffle", "pixel_unshuffle")
+_JOINED = ("cat", "concat", "concatenate")
 # Functions that give the elements other dimensions.
 _VIEWS = ("flatten", "__getitem__")
 _PAIRS = {torch.min, torch.max, torch.minimum, torch.maximum}
@@ -140,8 +141,8 @@ def _over_positions(found: Tensor | None, func: Any, args: tuple, kwargs: dict, 
     """What is found of a call's first argument, in the shape of a result that has other positions, or none: whether any
     of those is that a reduction takes together."""
     made = result[0] if isinstance(result, tuple) and result else result
-    if found is not None and func is torch.cat:  # of which value it is found, nobody knows
-        dim = kwargs["dim"]
+    if found is not None and getattr(func, "__name__", "") in _JOINED:  # of which value it is found, nobody knows
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
         return found.any(dim, keepdim=True) if found.dim() == made.dim() else found
     if found is None or not isinstance(made, Tensor) or not (args and isinstance(args[0], Tensor)):
         return found
