@@ -109,7 +109,7 @@ RANDOM = frozenset({"bernoulli", "rand"})
 # The same values in another dtype, or not even that.
 CASTS = frozenset({"to", "type_as", "_to_copy"})
 # Those that have a reader of their own.
-OTHERS = frozenset("detach masked_fill where cross_entropy_loss glu pad".split())
+OTHERS = frozenset("narrow detach masked_fill where cross_entropy_loss glu pad".split())
 
 # Sizes and checks, which are nothing of the result unless an operator that is takes them.
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
@@ -124,7 +124,6 @@ _PART = "import the part of the module that has a gradient, and call the other o
 REFUSED = {
     "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
     "to": ("a cast to another dtype", "a chain has casts to float32, in which kernels compute, and back"),
-    "split_with_sizes": ("a split into parts of given sizes", "the parts of a chain's channels are equal: use chunk"),
     "feature_dropout": ("dropout of whole channels", "a chain drops elements, or samples"),
     "alpha_dropout": ("alpha dropout", "a chain has dropout, and drop path"),
     "bernoulli": ("random numbers that are no drop path", "write it as torchvision.ops.stochastic_depth does"),

@@ -1,4 +1,4 @@
-"""Several values as one, whose channels come behind each other. PyTorch calls it."""
+"""Channels of several values as those of one, and some of the channels of one. PyTorch calls both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pydantic import Field
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.shape import Role, Shape, Sizes
 from fusegen.ir.axes import Dim
-from fusegen.ops.step import Step
+from fusegen.ops import window
+from fusegen.ops.step import Step, size_text
 from fusegen.spec.arguments import Dimension
 from fusegen.spec.base import Given, Listing, meaning
 from fusegen.spec.names import Identifier
@@ -17,29 +18,12 @@ from fusegen.spec.names import Identifier
 _MOST = 16
 
 
-class Cat(Step):
-    """torch.cat over the channels. PyTorch calls it."""
+class _OverChannels(Step):
+    """What both have in common."""
 
-    op: Literal["cat"]
-    values: Annotated[
-        Listing[Identifier],
-        Field(min_length=1, max_length=_MOST),
-        meaning("saved values and inputs whose channels come behind those of x, in order", ["x"]),
-    ]
-    channels: Annotated[Given[Dimension], meaning("those of the result, for what is behind", 64)] = None
     dim: Annotated[Given[Literal[1]], meaning("1: over the channels of images, which are dimension 1", 1)] = None
-    formula = "the channels of x, then those of each value"
-    width_key = "channels"
     has_kernels = False
     matrix_only = "with dim: 1"
-
-    @property
-    def further_values(self) -> tuple[str, ...]:
-        return self.values
-
-    @property
-    def result_width(self) -> Dim | None:
-        return self.channels
 
     def needs_matrix(self) -> bool:
         return self.dim == 1
@@ -49,6 +33,28 @@ class Cat(Step):
 
     def needs_batch(self, spatial: int) -> bool:
         return spatial > 0
+
+
+class Cat(_OverChannels):
+    """torch.cat over the channels. PyTorch calls it."""
+
+    op: Literal["cat"]
+    values: Annotated[
+        Listing[Identifier],
+        Field(min_length=1, max_length=_MOST),
+        meaning("saved values and inputs whose channels come behind those of x, in order", ["x"]),
+    ]
+    channels: Annotated[Given[Dimension], meaning("those of the result, for what is behind", 64)] = None
+    formula = "the channels of x, then those of each value"
+    width_key = "channels"
+
+    @property
+    def further_values(self) -> tuple[str, ...]:
+        return self.values
+
+    @property
+    def result_width(self) -> Dim | None:
+        return self.channels
 
     def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
         result = self.save or local
@@ -85,4 +91,36 @@ class Cat(Step):
             chain.refuse("FG303", f"the result has {width} channels, and not {wanted}", "channels")
 
 
-STEPS = (Cat,)
+class Narrow(_OverChannels):
+    """torch.narrow over the channels. PyTorch calls it."""
+
+    op: Literal["narrow"]
+    start: Annotated[window.Count | Identifier, meaning("the first of the channels: a number or a symbol of dims", 8)]
+    length: Annotated[Dimension, meaning("how many channels there are from it on", 24)]
+    formula = "some channels of x, that lie behind each other"
+    width_key = "length"
+    width_follows = False
+
+    @property
+    def result_width(self) -> Dim:
+        return self.length
+
+    def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
+        result, dim = self.save or local, 1 if spatial else -1
+        return [f"{result} = {x}.narrow({dim}, {size_text(self.start)}, {size_text(self.length)})"], result
+
+    def shape_behind(self, shape: Shape, sizes: Sizes) -> Shape | None:
+        length = sizes.number(self.length)
+        return None if length is None else shape.with_channels(sizes.named(length, Role.CHANNEL, 0, self.length))
+
+    def check_call(self, chain: ChainBuilder) -> None:
+        symbols = chain.symbols
+        start, length = symbols.size(self.start, "start"), symbols.size(self.length, "length")
+        for size, key in ((start, "start"), (length, "length")):
+            symbols.constructed((size,), key)
+        first, count, width = (symbols.typical(size) for size in (start, length, chain.channels))
+        if first is not None and count is not None and width is not None and first + count > width:
+            chain.refuse("FG303", f"there are {width} channels, and not {count} from {first} on", "length")
+
+
+STEPS = (Cat, Narrow)

@@ -38,10 +38,10 @@ _FAMILIES = {
     ),
     "what changes shapes is 'flatten', 'unsqueeze', reductions, and layers of channels and positions": (
         "change the shape of the module's input or result",
-        "unflatten reshape view transpose permute squeeze expand repeat stack pad narrow gather index_select",
+        "unflatten reshape view transpose permute squeeze expand repeat stack pad gather index_select",
     ),
-    "the parts of the channels are equal": (
-        "that is 'chunk'; to divide them otherwise, make layers of their own of the parts",
+    "the parts of 'chunk' are equal": (
+        "take one after the other with 'narrow'",
         "split tensor_split unbind unsafe_chunk",
     ),
     "a chain has no attention, embeddings or recurrence": (

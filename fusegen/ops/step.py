@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
@@ -16,6 +17,19 @@ from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import Identifier
 
 WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+_SIZE = "self._fusegen_size_"
+
+
+def size_text(size: Dim) -> str:
+    """A size that a layer's call takes, as an expression of a method: the constructor keeps those of symbols."""
+    return str(size) if isinstance(size, int) else f"{_SIZE}{size}"
+
+
+def kept_sizes(text: str) -> list[str]:
+    """The constructor's lines that keep the sizes which methods of this text take."""
+    return [f"{_SIZE}{name} = {name}" for name in dict.fromkeys(re.findall(rf"{re.escape(_SIZE)}(\w+)", text))]
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,7 @@ class Step(BaseModel):
     divides: whether it divides the channels into parts.
     draws: whether it draws random numbers in training.
     width_key: the key that says the channels of its result, if a step that PyTorch calls has one.
+    width_follows: whether what that key says follows from other sizes.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -75,6 +90,7 @@ class Step(BaseModel):
     divides: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     width_key: ClassVar[str] = ""
+    width_follows: ClassVar[bool] = True
 
     if TYPE_CHECKING:
         op: str  # a field of each subclass, with its own names

@@ -1,4 +1,4 @@
-"""Modules that join the channels of values, on the emulator: beside the original."""
+"""Modules that join the channels of values, or take some, on the emulator: beside the original."""
 
 from __future__ import annotations
 
@@ -39,6 +39,21 @@ chain:
   - {op: conv2d, name: three, from: s, out_channels: right, kernel_size: 3, padding: 1}
   - {op: relu, save: b}
   - {op: cat, from: a, values: [b, s]}
+""",
+    # Some of the channels, each part by a way of its own.
+    "parted": """\
+dims: {batch: 4, features: 8, hidden: 24, left: 10, right: 14}
+arguments: {features: {type: dim}, hidden: {type: dim}, left: {type: dim}, right: {type: dim}}
+inputs: {x: [batch, features]}
+chain:
+  - {op: linear, name: fc, out_features: hidden}
+  - {op: layer_norm, name: norm, save: y}
+  - {op: narrow, start: left, length: right}
+  - {op: gelu}
+  - {op: linear, name: down, out_features: left}
+  - {op: sigmoid, save: gate}
+  - {op: narrow, from: y, start: 0, length: left}
+  - {op: mul, value: gate}
 """,
     "rows": """\
 dims: {batch: 4, features: 8, hidden: 6, more: 5, joined: 19, classes: 7}

@@ -48,6 +48,7 @@ CASES = {
     "lp_pool2d, name: p, kernel_size: 2, norm_type: 2.0": (IMAGE + HALF, 2 * IMAGE + HALF, 0),
     "upsample, name: u, scale_factor: 2": (5 * IMAGE, 5 * IMAGE, 0),
     "pixel_shuffle, name: u, upscale_factor: 2": (2 * IMAGE, 2 * IMAGE, 0),
+    "narrow, start: 1, length: 2": (0, IMAGE + IMAGE // 2, 0),
     "cat, values: [x]": (4 * IMAGE, 4 * IMAGE, 0),
     "flatten": (0, 0, 0),
 }

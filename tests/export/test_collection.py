@@ -117,6 +117,7 @@ chain:
   - {op: conv2d, name: conv, out_channels: hidden, kernel_size: 3, padding: 1}
   - {op: relu}
   - {op: cat, values: [u]}
+  - {op: narrow, start: 0, length: hidden}
   - {op: pixel_shuffle, name: shuffle, upscale_factor: 2}
   - {op: tanh}
 """

@@ -53,6 +53,23 @@ def test_rows() -> None:
     assert found[2] == {"op": "cat", "values": ["x"], "channels": 10}
 
 
+def test_unequal_parts() -> None:
+    made = "self.fc, self.head = nn.Linear(c, 10), nn.Linear(k, 4)"
+    lines = "a, b = self.fc(x).split([4, 6], -1)\nreturn torch.tanh(a) * torch.sigmoid(self.head(F.gelu(b)))"
+    found = [step for step in steps(made, lines, (5, 4)) if step["op"] == "narrow"]
+    assert [(step["start"], step["length"]) for step in found] == [(0, 4), (4, "k")]
+
+
+@pytest.mark.parametrize(
+    ("part", "start", "length"),
+    [("y[:, 2:5]", 2, 3), ("y[:, -2:]", 4, 2), ("y.narrow(1, 1, 4)", 1, 4), ("y.split(4, 1)[1]", 4, 2)],
+)
+def test_some_channels(part, start, length) -> None:
+    made, lines = "self.conv = nn.Conv2d(c, k, 3)", f"y = F.relu(self.conv(x))\nreturn torch.tanh({part})"
+    *_, narrow, tanh = steps(made, lines, (2, 4, 9, 8))
+    assert narrow == {"op": "narrow", "start": start, "length": length, "dim": 1} and tanh == {"op": "tanh"}
+
+
 @pytest.mark.parametrize("joined", ["torch.cat([y, y], 2)", "torch.cat([y, y.mean(1, keepdim=True)], 1)"])
 def test_what_is_refused(joined) -> None:
     lines = f"y = F.relu(self.conv(x))\nreturn torch.tanh({joined})"

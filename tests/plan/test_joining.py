@@ -1,4 +1,4 @@
-"""cat in plans: the channels behind it, its regions, and what is refused."""
+"""cat and narrow in plans: the channels behind them, their regions, and what is refused."""
 
 from __future__ import annotations
 
@@ -61,6 +61,35 @@ def test_a_layer_behind_it_has_the_channels_that_it_says() -> None:
 def test_what_is_refused(steps, words) -> None:
     with pytest.raises(SpecError) as caught:
         planned(*steps)
+    assert any(words in each.message for each in caught.value.diagnostics), caught.value
+
+
+NARROWED = HEAD.replace("more: 6", "more: 6, part: 3").replace("arguments: {", "arguments: {part: {type: dim}, ")
+
+
+def test_some_channels() -> None:
+    steps = ("op: relu, save: y", "op: narrow, start: 1, length: part, dim: 1", "op: batch_norm, name: bn")
+    plan = planned(*steps, "op: cat, values: [y, skip]", "op: tanh", head=NARROWED)
+    assert [[step.op for step in region.steps] for region in plan.regions] == [
+        ["relu"], ["narrow"], ["batch_norm"], ["cat"], ["tanh"],
+    ]  # fmt: skip
+    assert next(iter(plan.regions[2].inputs.values())) == ("batch", "part", "height", "width")
+    assert plan.regions[4].plan.spec.dims[next(iter(plan.regions[4].inputs.values()))[1]] == 3 + 4 + 6
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("start: 2, length: part", "there are 4 channels, and not 3 from 2 on"),
+        ("start: other, length: part", "'other' is not a symbol of dims"),
+        ("start: height, length: part", "height"),
+        ("start: -1, length: part", "start"),
+        ("start: 0, length: 0", "length"),
+    ],
+)
+def test_channels_that_there_are_not(step, words) -> None:
+    with pytest.raises(SpecError) as caught:
+        planned("op: relu", f"op: narrow, {step}, dim: 1", "op: cat, values: [skip], dim: 1", "op: tanh", head=NARROWED)
     assert any(words in each.message for each in caught.value.diagnostics), caught.value
 
 

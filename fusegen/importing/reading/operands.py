@@ -34,6 +34,7 @@ class Operands:
         self._source: dict[fx.Node, fx.Node] = {}  # the node whose memory a node is a view of
         self._casts: set[fx.Node] = set()  # which are copies of their operand in some dtypes
         self._counts: dict[fx.Node, int] = {}  # of parts, by the node that divides
+        self._unequal: dict[fx.Node, list[int]] = {}  # the channels of parts, likewise
         self._inputs: list[str] = []
         self._first: tuple[Any, ...] = ()  # the sizes of the first input
         self._rank = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import fx
 
 from fusegen.aten import table as aten
@@ -13,15 +15,17 @@ from fusegen.importing.traces.source_locations import refusal
 
 
 class Parts(Operands):
-    """Reads chunk, split, glu and cat."""
+    """Reads chunk, split, narrow, glu and cat."""
 
     def _parts(self, node: fx.Node, given: str) -> Value:
         """What is divided, of which the next nodes take a part each. given: `count`, `size` of a part or `sizes`."""
         x, sizes = self._operand(node, 0), shape(self._node(node, 0))
         number, (dim,) = self._argument(node, 1, ""), aten.dimensions(node.target, node.args, node.kwargs) or [0]
         width = sizes[dim]
-        if given == "sizes" and len(set(number)) > 1:
-            raise self._lacking(node, "split_with_sizes")
+        parts = _sizes_of_parts(given, number, width)
+        if len(set(parts)) > 1 and is_channels(x.layout, dim):
+            self._unequal[node] = parts
+            return x
         number = len(number) if given == "sizes" else number
         count = width // number if given == "size" and isinstance(width, int) and isinstance(number, int) else number
         if not is_channels(x.layout, dim):
@@ -32,6 +36,34 @@ class Parts(Operands):
             raise refusal("FG703", f"chunk of {width} channels into {number}", self.trace.place(node), hint)
         self._counts[node] = count
         return x
+
+    def _unequal_part(self, node: fx.Node, source: fx.Node, index: int) -> Value:
+        """One of the parts of a split, of which not all have one size."""
+        sizes = self._unequal[source]
+        index %= len(sizes)
+        return self._some_channels(node, self._operand(node, 0), sum(sizes[:index]), sizes[index])
+
+    def _is_narrowing(self, node: fx.Node) -> bool:
+        """Whether a node takes some of the channels of a value."""
+        found, dim = self._found.get(self._node(node, 0)), self._argument(node, 1, "dim") or 0
+        before, after = shape(self._node(node, 0)), shape(node)
+        is_other = isinstance(before[dim], int) and isinstance(after[dim], int) and before[dim] != after[dim]
+        return is_other and isinstance(found, Value) and is_channels(found.layout, dim) and found.op != "parameter"
+
+    def _narrowed(self, node: fx.Node, name: str) -> Value:
+        x, dim, start = (
+            self._operand(node, 0),
+            self._argument(node, 1, "dim") or 0,
+            self._argument(node, 2, "start") or 0,
+        )
+        if name == "slice" and self._argument(node, 4, "step") not in (None, 1):
+            raise self._lacking(node, "slice")
+        before, after = shape(self._node(node, 0))[dim], shape(node)[dim]
+        return self._some_channels(node, x, start if start >= 0 else before + start, after)
+
+    def _some_channels(self, node: fx.Node, x: Value, start: int, length: int) -> Value:
+        keys = {"start": start, "length": length, MADE: length}
+        return self._make(node, "narrow", (x,), keys, layout=x.layout)
 
     def _joined(self, node: fx.Node) -> Value:
         """Several values as one with the channels of all."""
@@ -59,3 +91,12 @@ class Parts(Operands):
         if not is_channels(x.layout, dim):
             raise self._lacking(node, "glu")
         return self._make(node, "glu", (x,), layout=x.layout)
+
+
+def _sizes_of_parts(given: str, number: Any, width: Any) -> list[int]:
+    """The channels of each part of a split; empty where nobody knows them. given, number: see _parts."""
+    if given == "sizes":
+        return list(number)
+    if given == "size" and isinstance(width, int) and isinstance(number, int):
+        return [min(number, width - start) for start in range(0, width, number)]
+    return []

@@ -71,6 +71,8 @@ class Reader(Convolutions, Upsamples, Products, Reductions, Dropouts, MasksAndLo
     def _apply(self, node: fx.Node, full: str, name: str) -> Value | Number | None:
         if name in aten.DROPOUTS:
             return self._dropped(node, name)
+        if name in ("narrow", "slice") and self._is_narrowing(node):
+            return self._narrowed(node, name)
         if name in aten.SAME_ELEMENTS:
             return self._view(node, name)
         if name in aten.CASTS:
@@ -192,6 +194,8 @@ class Reader(Convolutions, Upsamples, Products, Reductions, Dropouts, MasksAndLo
         source, index = self._node(node, 0), self._argument(node, 1, "")
         if source in self._counts:
             return self._part(node, source, index)
+        if source in self._unequal:
+            return self._unequal_part(node, source, index)
         found = self._found[source]
         if index != 0 and node.users:
             raise refusal("FG703", f"the indices of {aten.names(source.target)[1]}", self.trace.place(node))

@@ -181,10 +181,11 @@ class Steps:
             data |= self._operand(value, source)
         elif value.op == "cat":
             data["values"] = [self._name_of(each) for each in value.values[1:]]
-            data |= {"dim": 1} if value.positions else {}
         for key, each in value.keys.items():
             if key not in UNWRITTEN:
                 data[key] = [_written(entry) for entry in each] if isinstance(each, tuple) else _written(each)
+        if value.positions and value.op in ("cat", "narrow"):
+            data["dim"] = 1
         if value.positions and value.op in _OVER_LAST and "normalized_shape" not in value.keys:
             data["dim"] = 1
         return data

@@ -9,7 +9,7 @@ from typing import Any
 from fusegen.chain.symbols import shape_of
 from fusegen.ir.multiples import value_of
 from fusegen.ops.dimensions import Flatten, Unsqueeze
-from fusegen.ops.joining import Cat
+from fusegen.ops.joining import Cat, Narrow
 from fusegen.ops.norms import Norm
 from fusegen.ops.pooling import AveragePooling, Pooling
 from fusegen.ops.reductions import LogSoftmax, Max, Mean, Min, Softmax, Softmin, Sum
@@ -37,6 +37,8 @@ def called_bytes(planned: ModulePlan, region: Region, symbols: Mapping[str, int]
     operand, result = size(given), size(planned.shapes[region.results[0]])
     if isinstance(step, Cat):  # whose gradients are slices of that of the result, which kernels copy
         return 2 * result, 2 * result
+    if isinstance(step, Narrow):  # a view, whose gradient is one of the whole with zeros in it
+        return 0, operand + result
     if isinstance(step, Norm):
         over = shape_of(planned.spec, getattr(step, "normalized_shape", None)) or given[1:2]
         weight = size(over) if step.affine else 0

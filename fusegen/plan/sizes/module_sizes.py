@@ -11,7 +11,7 @@ from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.plan.sizes.bytes import typical_symbols
 from fusegen.plan.sizes.chain_sizes import Shape, Sizes, leading_sizes, sizes, sizes_at
-from fusegen.plan.sizes.region_positions import made_channels, symbols_of_images, with_positions
+from fusegen.plan.sizes.region_positions import fixed_channels, made_channels, symbols_of_images, with_positions
 
 
 def module_sizes(planned: ModulePlan, rows: int, source: int, channels: int, groups: int) -> Sizes:
@@ -45,7 +45,7 @@ def _sizes_of_regions(planned: ModulePlan, rows: int, source: int, channels: int
         return _regions_at(planned, symbols_of_images(planned, rows, source, channels, groups))
     given = next(iter(spec.inputs.values()))
     leading = given[:-1] if len(given) > 2 else ()
-    symbols: dict[str, int] = {}
+    symbols = fixed_channels(planned)
     made = made_channels(planned)
     counts = [count for region in planned.regions for count in region.group_counts]
     blocks = [parts[1] for parts in map(dividend, counts) if parts is not None]

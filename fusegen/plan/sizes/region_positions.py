@@ -46,7 +46,8 @@ def _channels(
     widths += [shape[1] for shape in planned.spec.inputs.values() if len(shape) == planned.spatial + 2]
     names = list(dict.fromkeys(name for name in (factors(dim)[1] for dim in widths) if name in planned.spec.dims))
     following = made_channels(planned)
-    names = [name for name in names if name not in following]
+    found |= fixed_channels(planned)
+    names = [name for name in names if name not in following and name not in found]
     known = [symbols.get(str(count), count) for count in counts]
     multiple = math.lcm(*(count for count in known if isinstance(count, int)))
     for index, name in enumerate(names):
@@ -65,11 +66,21 @@ def made_channels(planned: ModulePlan) -> set[str]:
     made, given = set[str](), set[str | None]()
     for region in planned.regions:
         given |= {factors(dim)[1] for dim in region.channels} - made
-        if any(step.width_key for step in _called(region)):
+        if any(step.width_key and step.width_follows for step in _called(region)):
             shape = planned.shapes[region.results[0]]
             width = shape[1 if planned.has_images and len(shape) > 2 else -1]
             made |= {width} - given if isinstance(width, str) else set()
     return made
+
+
+def fixed_channels(planned: ModulePlan) -> dict[str, int]:
+    """The symbols of channels that a step takes some of, and of how many these are, with what the spec says: other
+    sizes may not fit together."""
+    called = [(region, step) for region in planned.regions for step in _called(region)]
+    taken = [(region, step) for region, step in called if step.width_key and not step.width_follows]
+    dims = [dim for region, step in taken for dim in (step.start, step.length, *region.channels)]
+    names = {factors(dim)[1] for dim in dims} & planned.spec.dims.keys()
+    return {name: planned.spec.dims[name] for name in names if name is not None}
 
 
 def _least(

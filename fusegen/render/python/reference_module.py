@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from fusegen.chain.images import spatial_in_front
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Dim
-from fusegen.ops.step import Step
+from fusegen.ops.step import Step, kept_sizes
 from fusegen.plan.modules.dimensions import Dimensions
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.render.ops.functions import as_tuple, repr_double
@@ -62,6 +62,7 @@ def construct(planned: ModulePlan, eager: list[str], precisions: bool) -> list[s
     arguments = [name for name in arguments if name not in parameters]  # an init, not an attribute
     text = "\n".join(eager)
     lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
+    lines += kept_sizes(text)
     given = {getattr(step, key, None) for step in spec.chain for key in ("init", "bias_init")}
     initial = sorted(each for each in given if isinstance(each, str) and each in spec.arguments)
     lines += [f"self._fusegen_initial_{name} = {name}" for name in initial]
