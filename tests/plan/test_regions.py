@@ -74,6 +74,13 @@ def test_each_layer_begins_a_region_and_what_is_in_front_of_it_is_one() -> None:
     assert made.has_precisions
 
 
+def test_the_longest_name_of_a_spec_has_packages_of_its_regions() -> None:
+    name = "n" * 64
+    made = planned_document(parse_yaml((HEAD + MLP).replace("name: demo", f"name: {name}"), "demo.yaml"))
+    assert [plan.spec.name for plan in made.plans] == [f"{name}_{region}" for region in ("norm", "up", "down")]
+    assert f"{name}_norm/kernels.cu" in render_all([made])
+
+
 def test_what_is_behind_a_gate_is_computed_where_its_result_is_taken() -> None:
     made = planned(SWIGLU)
     assert regions(made) == {

@@ -19,7 +19,6 @@ from fusegen.plan.regions.region import Region, is_single
 from fusegen.plan.regions.region_specs import region_document, region_spec
 from fusegen.spec.document import Document
 from fusegen.spec.model import SpecModel
-from fusegen.spec.names import MAX_NAME_LENGTH
 from fusegen.spec.validate import merge
 
 
@@ -138,10 +137,6 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
             if region.is_broadcast and len(shape) > 2 and step.needs_matrix():
                 message = f"{step.op} takes inputs of two dimensions, and '{source}' has {len(shape)}"
                 yield document.diagnostic("FG308", message, ("chain", place, "op"))
-        name = f"{spec.name}_{region.name}"
-        if len(name) > MAX_NAME_LENGTH:
-            message = f"the package of the region '{region.name}' would have the name '{name}', which is too long"
-            yield document.diagnostic("FG206", message, ("name",), hint="give the spec a shorter name")
 
 
 def _unused(spec: SpecModel, specs: Sequence[SpecModel], document: Document) -> Iterator[Diagnostic]:
