@@ -20,7 +20,9 @@ from fusegen.spec.yaml import parse_yaml
 
 # These are sizes, which arguments of type dim are, or any number at all.
 SIZES = {"out_features", "features", "out_channels", "num_parameters", "width", "shape", "normalized_shape"}
+SIZES |= {"channels", "start", "length"}
 OTHERS = SIZES | {"init", "bias_init"}
+CALLED = {op for step in STEPS if not step.has_kernels for op in step.ops()}
 KEYS = [
     (step, key)
     for step in STEPS
@@ -43,7 +45,7 @@ inputs: {{x: [{", ".join(sizes)}]{", padding: [1]" if "mask" in step else ""}}}
 chain:
   - {{{step}}}
 """
-    text += "  - {op: tanh}\n" * ("_pool" in step)  # which kernels do
+    text += "  - {op: tanh}\n" * (step.split(",")[0].removeprefix("op: ") in CALLED)  # which kernels do
     try:
         load.planned_document(parse_yaml(text, "demo.yaml"))
     except SpecError as error:
@@ -63,8 +65,8 @@ def test_numbers_of_arguments_are_refused_as_those_of_steps(step: type[Step], ke
     given |= {"parameter": "scale", "shape": "[features]", "init": "ones"} if key in ("times", "plus") else {}
     given |= {name: "8" for name in ("out_channels", "hidden") if name in given}
     given |= {"stride": "2"} if key == "output_padding" else {}
-    positions = int(op[-2]) if op.startswith("conv") or not step.has_kernels else 0
-    whole = "whole number" in describe(field_type(fields(step)[key]))
+    positions = int(op[-2]) if op.startswith("conv") or "_pool" in op else 2 if op in CALLED else 0
+    whole = "whole number" in describe(field_type(fields(step)[key])) or key == "scale_factor"  # as an argument
     seen = 0
     for number in WHOLE if whole else BROKEN:
         own, named = (
