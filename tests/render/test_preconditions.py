@@ -106,9 +106,9 @@ def kernels_run(module, x) -> bool:
 
 
 def _is_constant(key: str, annotation: str) -> bool:
-    """Whether a field takes a number or the name of an argument. Those of norms, dropouts and pooling are of
-    submodules."""
-    of_others = ("init", "bias_init", "eps", "momentum", "p", "norm_type")
+    """Whether a field takes a number or the name of an argument. Those of norms, dropouts, pooling and upsampling are
+    of submodules."""
+    of_others = ("init", "bias_init", "eps", "momentum", "p", "norm_type", "scale_factor")
     return key not in of_others and "float" in annotation and "check_identifier" in annotation
 
 
