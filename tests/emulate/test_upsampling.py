@@ -6,8 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.plan.load import planned_file  # noqa: E402
-from tests.emulate.suites import compared, emulated_suite  # noqa: E402
+from tests.emulate.suites import compared, suites_of  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -71,15 +70,7 @@ chain:
 
 @pytest.fixture(scope="module")
 def suites(tmp_path_factory, emulation_cache):
-    root, found = tmp_path_factory.mktemp("upsampling"), {}
-
-    def suite(name: str):
-        if name not in found:
-            (root / f"{name}.yaml").write_text(f"fusegen: 1\nname: {name}\ndtypes: [float32]\n{CHAINS[name]}")
-            found[name] = emulated_suite(planned_file(root / f"{name}.yaml"), root / "made", emulation_cache)
-        return found[name]
-
-    return suite
+    return suites_of(CHAINS, tmp_path_factory.mktemp("upsampling"), emulation_cache)
 
 
 @pytest.mark.parametrize("name", CHAINS)
