@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,8 +19,8 @@ from fusegen.spec.base import Given, Listing, PositiveInt, meaning
 from fusegen.spec.names import Identifier
 
 _Factors = Positive | Identifier | Annotated[Listing[Positive | Identifier], Field(min_length=1, max_length=MAX_RANK)]
-# The dimensions of positions that a mode is for; others are for any number.
-_DIMENSIONS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+DIMENSIONS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+"""The dimensions of positions that a mode is for; others are for any number."""
 
 
 class _OfImages(CalledLayer):
@@ -29,6 +29,9 @@ class _OfImages(CalledLayer):
     @property
     def is_over_positions(self) -> bool:
         return True
+
+    def submodule(self, spatial: int) -> str:
+        return self.module
 
     def check_call(self, chain: ChainBuilder) -> None:
         if chain.shape.spatial:
@@ -65,18 +68,15 @@ class Upsample(_OfImages):
     def keeps_format(self, spatial: int) -> bool:
         return spatial == 2
 
-    def submodule(self, spatial: int) -> str:
-        return self.module
-
     def check_call(self, chain: ChainBuilder) -> None:
         super().check_call(chain)
         spatial = chain.shape.spatial
         if (self.size is None) == (self.scale_factor is None):
             chain.refuse("FG307", "upsample has either a size or a scale_factor", "size" if self.size else "op")
-        if spatial and _DIMENSIONS.get(self.mode, spatial) != spatial:
-            takes = _DIMENSIONS[self.mode]
+        if spatial and DIMENSIONS.get(self.mode, spatial) != spatial:
+            takes = DIMENSIONS[self.mode]
             chain.refuse("FG308", f"mode {self.mode} takes {takes} dimensions of positions, not {spatial}", "mode")
-        if self.align_corners is not None and self.mode not in _DIMENSIONS:
+        if self.align_corners is not None and self.mode not in DIMENSIONS:
             chain.refuse("FG308", f"mode {self.mode} has no align_corners", "align_corners")
 
     def check_positions(self, chain: ChainBuilder, given: Sequence[int]) -> None:
@@ -97,7 +97,6 @@ class Upsample(_OfImages):
 class _Shuffle(_OfImages):
     """Channels as positions, or positions as channels."""
 
-    key: ClassVar[str]
     channels: Dimension | None
     width_key = "channels"
 
@@ -105,11 +104,13 @@ class _Shuffle(_OfImages):
     def spatial(self) -> int:
         return 2
 
+    @property
+    def key(self) -> str:
+        """The key of its only option, the factor."""
+        return next(iter(self.options))
+
     def keeps_format(self, spatial: int) -> bool:
         return False
-
-    def submodule(self, spatial: int) -> str:
-        return self.module
 
     @property
     def result_width(self) -> Dim | None:
@@ -160,7 +161,6 @@ class PixelShuffle(_Shuffle):
     ]
     channels: Annotated[Given[Dimension], meaning("those of the result, for what is behind", 8)] = None
     formula = "[batch, channels * r * r, height, width] as [batch, channels, height * r, width * r]"
-    key = "upscale_factor"
     module = "nn.PixelShuffle"
     options = {"upscale_factor": None}
 
@@ -178,7 +178,6 @@ class PixelUnshuffle(_Shuffle):
     ]
     channels: Annotated[Given[Dimension], meaning("those of the result, for what is behind", 128)] = None
     formula = "[batch, channels, height * r, width * r] as [batch, channels * r * r, height, width]"
-    key = "downscale_factor"
     module = "nn.PixelUnshuffle"
     options = {"downscale_factor": None}
 

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from fusegen.ops.upsampling import DIMENSIONS
+
 _POOLING = {
     getattr(nn, f"{kind}Pool{n}d"): n
     for kind in ("Max", "Avg", "LP", "AdaptiveAvg", "AdaptiveMax")
@@ -18,7 +20,6 @@ _POOLING = {
     if hasattr(nn, f"{kind}Pool{n}d")
 }
 _SHUFFLES = (nn.PixelShuffle, nn.PixelUnshuffle)
-_MODES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
 def changes_positions(layer: nn.Module | None) -> bool:
@@ -31,7 +32,7 @@ def dimensions_of(layer: nn.Module | None) -> int:
     if isinstance(layer, _ConvNd):
         return len(layer.kernel_size)
     if isinstance(layer, nn.Upsample):
-        return _MODES.get(layer.mode, 0)
+        return DIMENSIONS.get(layer.mode, 0)
     if isinstance(layer, _SHUFFLES):
         return 2
     return next((count for kind, count in _POOLING.items() if isinstance(layer, kind)), 0)

@@ -76,9 +76,11 @@ def made_channels(planned: ModulePlan) -> set[str]:
 def fixed_channels(planned: ModulePlan) -> dict[str, int]:
     """The symbols of channels that a step takes some of, and of how many these are, with what the spec says: other
     sizes may not fit together."""
-    called = [(region, step) for region in planned.regions for step in _called(region)]
-    taken = [(region, step) for region, step in called if step.width_key and not step.width_follows]
-    dims = [dim for region, step in taken for dim in (step.start, step.length, *region.channels)]
+    dims: list[Dim] = []
+    for region in planned.regions:
+        for step in _called(region):
+            if not step.width_follows:
+                dims += (step.start, step.length, *region.channels)
     names = {factors(dim)[1] for dim in dims} & planned.spec.dims.keys()
     return {name: planned.spec.dims[name] for name in names if name is not None}
 
@@ -138,6 +140,7 @@ def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict
     """The values of all symbols; None where a region has no result, or values that meet have other sizes. other: of
     positions of inputs that regions begin with besides the first."""
     found = dict(symbols)
+    known = chain_shape.KnownSizes(found, planned.shapes)
     for region in planned.regions:
         source, *others = region.inputs
         given = [_value(dim, found, other) for dim in planned.shapes[source]]
@@ -146,7 +149,7 @@ def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict
             shape = shape.with_channels(_value(region.channels[1], found, other))
         inside = shape  # of all values but that which the last step may make of images
         for step in region.steps:
-            shape = shape and step.shape_behind(shape, chain_shape.KnownSizes(found, planned.shapes))
+            shape = shape and step.shape_behind(shape, known)
             inside = inside if step.is_of_samples(region.spatial) else shape
         if shape is None or inside is None:
             return None

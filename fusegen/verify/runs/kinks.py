@@ -140,17 +140,18 @@ def _in_windows(found: Tensor | None, windows: Windows, value: Tensor) -> Tensor
 def _over_positions(found: Tensor | None, func: Any, args: tuple, kwargs: dict, result: Any) -> Tensor | None:
     """What is found of a call's first argument, in the shape of a result that has other positions, or none: whether any
     of those is that a reduction takes together."""
+    name = getattr(func, "__name__", "")
     made = result[0] if isinstance(result, tuple) and result else result
-    if found is not None and getattr(func, "__name__", "") in _JOINED:  # of which value it is found, nobody knows
+    if found is not None and name in _JOINED:  # of which value it is found, nobody knows
         dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
         return found.any(dim, keepdim=True) if found.dim() == made.dim() else found
     if found is None or not isinstance(made, Tensor) or not (args and isinstance(args[0], Tensor)):
         return found
     if found.dim() < 2 or found.shape != args[0].shape or made.shape == found.shape:
         return found
-    if getattr(func, "__name__", "") in _VIEWS:
+    if name in _VIEWS:
         return found.reshape(made.shape) if found.numel() == made.numel() else found
-    if getattr(func, "__name__", "") in _RESAMPLED:
+    if name in _RESAMPLED:
         return func(found.to(args[0].dtype), *args[1:], **kwargs) != 0
     dim = kwargs.get("dim")
     dims = dim if isinstance(dim, tuple) else (dim,) if isinstance(dim, int) else ()
