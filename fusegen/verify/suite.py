@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
+from fusegen.ops.norms import GroupNorm
 from fusegen.ops.reductions import OverChannels
 from fusegen.plan.modules.dimensions import fixed_dimensions, has_free_rows
 from fusegen.plan.programs.epilogue import SPLIT
@@ -195,7 +196,7 @@ class Suite:
         if not (plan.spatial or self._takes_other_dimensions()):
             return  # the spec says how many there are
         check = "memory formats" if plan.spatial else "leading dimensions"
-        kept = not plan.single and any(isinstance(step, OverChannels) for step in plan.spec.chain)
+        kept = not plan.single and any(isinstance(step, OverChannels | GroupNorm) for step in plan.spec.chain)
         for mode in self._representatives():
             for size in self._fitting(check, [self._size()], mode):
                 if plan.spatial:

@@ -99,7 +99,7 @@ def test_what_is_contiguous_is_not_copied(packages, name) -> None:
     assert (sources.seen[0].data_ptr() == inputs[0].data_ptr()) == CHAINS[name].has_contiguous_layout
 
 
-@pytest.mark.parametrize("name", ["groups", "twice"])
+@pytest.mark.parametrize("name", ["groups", "instances", "twice"])
 @BEHAVIOUR
 def test_behaviour(packages, name, check) -> None:
     assert behaves(packages, name, check)

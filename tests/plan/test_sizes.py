@@ -80,3 +80,10 @@ def test_groups_that_are_channels_divide_them(tmp_path: Path, wider: bool) -> No
         found = sizes(plan, 33, source, channels, 6)
         assert found.source == source and found.channels % source == 0
         assert found.channels == (max(1, channels // source) * source if wider else source)
+
+
+def test_norms_over_positions_have_two_at_least(tmp_path: Path) -> None:
+    """PyTorch refuses them over one value."""
+    chain, dims = "  - {op: instance_norm, name: norm}\n  - {op: relu}\n", "{n: 2, c: 8, h: 4, w: 4}"
+    plan = plan_of(tmp_path, chain, dims, "{x: [n, c, h, w]}", "{c: {type: dim}}")
+    assert sizes(plan, 1, 24, 32, 4).given == (1, 32, 1, 2)

@@ -176,7 +176,10 @@ def with_leading(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
 
 
 def image_sizes(plan: Plan, rows: int, source: int, channels: int) -> Sizes:
-    """The nearest sizes of images: about so many rows, each of which is a position of the result."""
+    """The nearest sizes of images: about so many rows, each of which is a position of the result. Two at least for a
+    norm over positions: PyTorch refuses one over a single value."""
+    if any(phase.unit.of_samples for variant in plan.variants for phase in variant.forward.phases):
+        rows = max(rows, 2)
     if plan.chain.convolution is None:
         return with_positions(plan, symbols_of_images(plan, rows, channels))
     return with_positions(plan, symbols_of_convolution(plan, rows, source, channels))

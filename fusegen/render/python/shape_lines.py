@@ -19,14 +19,20 @@ def shape_lines(planned: ModulePlan) -> list[str]:
     named = [f"{name} {_text(shape)}" for name, shape in zip(spec.outputs or planned.returned, made, strict=True)]
     lines.append(f"Returns {_text(made[0]) if spec.outputs is None else ', '.join(named)}.")
     if single and planned.spatial:
-        of = "PyTorch's convolution" if single.chain.convolution else single.chain.inputs[0].name
-        lines.append(f"The memory format is that of {of}. In channels_last nothing is copied.")
+        lines.append(f"The memory format is {_format(single)}. In channels_last nothing is copied.")
     if allowed.most is None:
         any_number = allowed.least == 1 or any(plan.chain.batched for plan in planned.plans)
         count = "any number of dimensions" if any_number else "one dimension or more"
         first = next(iter(spec.inputs.values()))[0]
         lines.append(f"In place of {first} there may be {count}, alike for all of these.")
     return [*lines, *_dtypes(spec)]
+
+
+def _format(plan: Plan) -> str:
+    """That of the result of a chain of images."""
+    if plan.chain.convolution:
+        return "that of PyTorch's convolution"
+    return "channels_last" if plan.chain.anchor is not None else f"that of {plan.chain.inputs[0].name}"
 
 
 def _of_only_region(plan: Plan, name: str) -> Shape:

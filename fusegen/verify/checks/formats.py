@@ -16,8 +16,9 @@ from fusegen.verify.runs.run import CHANNELS_LAST, has_batch, has_group_norm_of_
 
 
 def memory_formats_kept(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
-    """`memory_formats` of a module of several layers with a softmax or a reduction over the channels, whose result may
-    keep the format of its input. In PyTorch the result is contiguous, and decides together with what meets it."""
+    """`memory_formats` of a module of several layers with a softmax or a reduction over the channels or a group norm,
+    whose result may keep the format of its input. In PyTorch their results are contiguous (a group norm's on CUDA), and
+    decide together with what meets them."""
     return memory_formats(fused, original, inputs, kept=True)
 
 
@@ -33,9 +34,10 @@ def memory_formats(
         given = [wanting(_in_format(x.detach(), format_)) for x in inputs]
         found += summed_up(label, compare_module(fused, original, given, train=True))
         mine = run(fused, given, None, train=False).output
-        # A result without channels has one format. Several layers' may have another one than the input's.
+        # A result without channels has one format. Several layers', and a product's, may have another one than the
+        # input's.
         alike = mine.is_contiguous(memory_format=format_ if mine.dim() == inputs[0].dim() else torch.contiguous_format)
-        if hasattr(fused, "_fusegen_formats") and not (kept and alike):
+        if not alike or (hasattr(fused, "_fusegen_formats") and not kept):
             alike = _strides(mine) == _strides(run(original, given, None, train=False).output)
         if not has_group_norm_of_cpu(original, inputs[0]):
             found.append(Comparison.statement(f"{label}, the result's format", alike, f"strides {mine.stride()}"))

@@ -133,7 +133,9 @@ def _judged(
             continue
         item = judge(f"{label}grad {name}", mine, theirs, expected, terms=exact.terms.get(name))
         if name in of_product:
-            ties = error(expected + of_product[name], expected, exact.terms.get(name))
+            tied = of_product[name]
+            tied = tied if tied.shape == expected.shape else tied.movedim(-1, 1)  # of a product of images
+            ties = error(expected + tied, expected, exact.terms.get(name))
             bound = Error(item.bound.largest + ulp, item.bound.norm + math.hypot(ulp / 32, ties.norm))
             item = replace(item, bound=bound, ok=item.fused.within(bound))
         results.append(item)

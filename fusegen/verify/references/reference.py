@@ -213,23 +213,30 @@ def _input_terms(item: _Seen, square: Tensor) -> Tensor:
     return torch.autograd.grad(result, x, square)[0].sqrt()
 
 
+_POSITIONS = {nn.InstanceNorm1d: 1, nn.InstanceNorm2d: 2, nn.InstanceNorm3d: 3}
+
+
+def _positions(module: Any, like: Tensor) -> int:
+    """How many dimensions are behind the channels of a layer's result, which some make without a batch, too."""
+    if isinstance(module, nn.Linear):
+        return 0
+    if isinstance(module, nn.modules.conv._ConvNd):
+        return len(module.kernel_size)
+    return next((count for each, count in _POSITIONS.items() if isinstance(module, each)), like.dim() - 2)
+
+
 def _sum_to_channels(value: Tensor, module: Any) -> Tensor:
     """One value for each channel of an anchor's or a norm's result."""
-    dim = 1
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
         return value.flatten(0, -1 - len(module.normalized_shape)).sum(0)
-    if isinstance(module, nn.Linear):
-        dim = -1
-    elif isinstance(module, nn.modules.conv._ConvNd):  # in front of the positions, with a batch or without
-        dim = -1 - len(module.kernel_size)
-    return value.movedim(dim, -1).flatten(0, -2).sum(0)
+    return value.movedim(-1 - _positions(module, value), -1).flatten(0, -2).sum(0)
 
 
 def _by_channel(values: Tensor, like: Tensor, module: Any) -> Tensor:
     """A value for each channel, such as a norm's weight, in a shape that broadcasts against `like`."""
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
         return values
-    return values.reshape(-1, *(1,) * (like.dim() - 2))
+    return values.reshape(-1, *(1,) * _positions(module, like))
 
 
 def _norm_terms(item: _Seen, square: Tensor) -> dict[str, Tensor]:
@@ -263,7 +270,7 @@ def _inverse_deviation(module: Any, x: Tensor) -> Tensor:
         of_group = tuple(range(2, grouped.dim()))
         variance = grouped.var(of_group, correction=0, keepdim=True).expand(grouped.shape).flatten(1, 2)
     elif isinstance(module, nn.modules.instancenorm._InstanceNorm):
-        variance = x.var(tuple(range(2, x.dim())), correction=0, keepdim=True)
+        variance = x.var(tuple(range(-_positions(module, x), 0)), correction=0, keepdim=True)
         if module.running_var is not None and not module.training:
             variance = _by_channel(module.running_var, x, module)
     elif isinstance(module, nn.LayerNorm):
