@@ -1,8 +1,9 @@
 """Modules of several regions whose values are [batch, channels, *positions].
 
 Between regions these are in channels_last, which a convolution takes without a copy, and whose rows
-the kernels read and write as they are. What the module returns is in the format that PyTorch's
-operators would give it. The region that makes a contiguous result writes it so, where its kernels
+the kernels read and write as they are; or in the format in which the first one came, where no
+region takes channels_last alone. What the module returns is in the format that PyTorch's operators
+would give it. The region that makes a contiguous result writes it so, where its kernels
 do and no other region takes it; else it is copied. So is the gradient of a contiguous input.
 """
 
@@ -25,11 +26,13 @@ class FusedImageRegions(FusedRegions):
     weight is.
     _fusegen_writes: the packages of regions that make results alone, with the place of each; None
     for a layer that takes contiguous images.
+    _fusegen_follows: whether values between regions are in the format of the first one.
     _fusegen_images: the first package of a region of images, which has kernels that copy these.
     """
 
     _fusegen_formats: tuple = ()
     _fusegen_writes: dict = {}
+    _fusegen_follows: bool = False
     _fusegen_images: int | None = 0
 
     def _fusegen_run_regions(self, inputs):
@@ -63,7 +66,10 @@ class FusedImageRegions(FusedRegions):
 
     def _fusegen_run_images(self, lasts, part, *inputs):
         name, writes = part._fusegen_package.name, self._fusegen_writes
-        last = name not in writes or (writes[name] is not None and lasts[writes[name]])
+        if name in writes:
+            last = writes[name] is not None and lasts[writes[name]]
+        else:
+            last = None if self._fusegen_follows else True
         return self._fusegen_run_part(inputs, part, last=last)
 
     def _fusegen_copies(self, x):

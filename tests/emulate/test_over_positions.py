@@ -8,7 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.emulate.suites import compared, suites_of  # noqa: E402
+from fusegen.plan.modules.module import module_of  # noqa: E402
+from fusegen.plan.sizes.module_sizes import module_typical  # noqa: E402
+from tests.emulate.image_chains import Sources  # noqa: E402
+from tests.emulate.suites import compared, emulated_suite, suites_of  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -38,6 +41,18 @@ chain:
   - {op: sigmoid}
   - {op: unsqueeze, positions: 2}
   - {op: mul, value: y}
+""",
+    "excited": """\
+dims: {batch: 4, channels: 16, reduced: 8, height: 8, width: 6}
+arguments: {channels: {type: dim}, reduced: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+chain:
+  - {op: adaptive_avg_pool2d, name: pool, output_size: 1}
+  - {op: linear, name: down, out_features: reduced}
+  - {op: relu}
+  - {op: linear, name: up, out_features: channels}
+  - {op: sigmoid}
+  - {op: mul, input: x}
 """,
     "residual": """\
 dims: {batch: 4, channels: 16, height: 9, width: 7, embedded: 12}
@@ -184,6 +199,26 @@ def test_the_whole_beside_the_original(suites, name) -> None:
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and len(report.findings) > 50
     assert {"numerics", "strides", "torch.compile", "training"} <= {each.check for each in report.findings}
+
+
+def test_a_product_of_images_beside_the_original(suites, tmp_path, emulation_cache) -> None:
+    """In its own package a region is checked as any module is."""
+    plan = next(plan for plan in suites("excited").subject.plan.plans if plan.spec.name == "excited_down")
+    suite = emulated_suite(module_of(plan), tmp_path, emulation_cache)
+    found = [*suite.leading(), *suite.other_precisions()]
+    assert not [f"{each.check} {each.item.name}: {each.item.note}" for each in found if not each.item.ok]
+    assert {"memory formats", "rounded operands"} <= {each.check for each in found}
+
+
+def test_contiguous_images_are_not_copied_where_no_layer_takes_others(suites) -> None:
+    suite = suites("excited")
+    fused, _, inputs = suite.subject.pair(module_typical(suite.subject.plan), suite.modes()[0], 0)
+    with Sources() as sources:
+        result = fused(*inputs)
+    result.sum().backward()
+    pooled, *_, scaled = sources.seen
+    assert pooled.data_ptr() == scaled.data_ptr() == inputs[0].data_ptr()
+    assert result.is_contiguous() and inputs[0].grad.is_contiguous()
 
 
 def test_a_value_goes_when_no_further_region_takes_it(suites) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fusegen.ir.multiples import value_of
 from fusegen.ops.convolution import Convolving
 from fusegen.plan.modules.module import ModulePlan, PlannedRegion
 from fusegen.plan.regions.region import Shape
+from fusegen.plan.sizes.module_sizes import module_typical
 from fusegen.render.ops.functions import as_tuple
 
 # Of a value: whether it is in channels_last, or the place of an input, if one decides, and the convolutions behind it.
@@ -37,6 +39,24 @@ def _text(known: _Format) -> str:
     if isinstance(known, bool):
         return str(known)
     return f"({known[0]}, {as_tuple([repr(name).replace(chr(39), chr(34)) for name in known[1]])})"
+
+
+def follows_inputs(planned: ModulePlan) -> bool:
+    """Whether images stay in the format in which they come: no layer takes channels_last, and all kernels read and
+    write contiguous images as they are."""
+    if not planned.spatial:
+        return False
+    known = module_typical(planned).symbols
+    images = {
+        name
+        for name, shape in planned.shapes.items()
+        if len(shape) == planned.spatial + 2 and any(value_of(dim, known) > 1 for dim in shape[2:])
+    }
+    return all(
+        region.is_called or (_is_tiled(region) and not any(takes_last(region, name) for name in region.inputs))
+        for region in planned.regions
+        if images.intersection((*region.inputs, *region.results))
+    )
 
 
 def takes_contiguous(region: PlannedRegion) -> bool:
@@ -86,9 +106,9 @@ def shared(planned: ModulePlan) -> dict[str, str]:
 def takes_last(region: PlannedRegion, name: str) -> bool:
     """Whether a region takes an input in channels_last alone: in front of a convolution, and all around a product."""
     first = region.steps[0]
-    if first.spatial:
-        return not region.is_called and name == next(iter(region.inputs))
-    return first.anchor and name in region.inputs
+    if not first.anchor:
+        return False
+    return name in region.inputs if not first.spatial else name == next(iter(region.inputs))
 
 
 def _is_image(shape: Shape, spatial: int) -> bool:

@@ -10,7 +10,7 @@ from fusegen.plan.modules.module import ModulePlan, PlannedRegion
 from fusegen.plan.summary import step_data, summary
 from fusegen.render.ops.functions import as_tuple
 from fusegen.render.python.reference_module import dimensions_text
-from fusegen.render.python.region_formats import formats, shared, takes_contiguous, takes_last, writes
+from fusegen.render.python.region_formats import follows_inputs, formats, shared, takes_contiguous, takes_last, writes
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ def regions_context(planned: ModulePlan) -> dict[str, Any]:
         "calls": calls(planned),
         "formats": formats(planned),
         "images": _image_package(planned),
+        "follows": follows_inputs(planned),
         "writes": writes(planned),
     }
 
