@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for tests.chains, in the processes beside this one, too
@@ -56,27 +57,26 @@ class Line:
     problem: str = ""
 
 
-COLUMNS = tuple(field.name for field in dataclasses.fields(Line))
 Verified = tuple[Counter, Counter, list[str]]
 
 
-def append(path: Path, lines: Sequence[Line]) -> None:
-    """Writes rows at the end of the CSV, which is made if it is not there."""
+def append(path: Path, lines: Sequence[Any]) -> None:
+    """Writes rows, of one dataclass, at the end of the CSV, which is made if it is not there."""
     new = not path.exists() or not path.stat().st_size
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([COLUMNS] if new else [])
         for line in lines:
-            values = (getattr(line, name) for name in COLUMNS)
+            writer.writerows([[each.name for each in dataclasses.fields(line)]] if new else [])
+            new, values = False, dataclasses.astuple(line)
             writer.writerow(["" if v is None else f"{v:.5g}" if isinstance(v, float) else v for v in values])
 
 
-def build(names: Sequence[str], work: Path) -> None:
+def build(names: Sequence[str], work: Path, dtypes: Sequence[str] = DTYPES) -> None:
     """Writes the specs and compiles their packages; those that do not compile are missing afterwards."""
     (work / "specs").mkdir(parents=True, exist_ok=True)
     files = [work / "specs" / f"{name}.yaml" for name in names]
     for name, file in zip(names, files, strict=True):
-        file.write_text(BUILT[name].text(), encoding="utf-8")
+        file.write_text(BUILT[name].text(dtypes), encoding="utf-8")
     if fusegen_build(work, files):
         return
     for file in files:  # what is compiled already is kept

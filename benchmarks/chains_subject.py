@@ -116,9 +116,10 @@ def results(found: Any) -> tuple[Tensor, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def pair(subject: Subject, mode: Mode) -> Pair:
-    """At full size, as users have them: with results apart from each other, and dropouts that draw for themselves."""
-    fused, eager, inputs = subject.pair(sizes_of(subject.plan, TYPICAL), mode, 0)
+def pair(subject: Subject, mode: Mode, size: str = TYPICAL) -> Pair:
+    """As users have them, at full size or at `size`, as sizes_of() has it: with results apart from each other, and
+    dropouts that draw for themselves."""
+    fused, eager, inputs = subject.pair(sizes_of(subject.plan, size), mode, 0)
     fused, eager = separate_outputs(fused), separate_outputs(eager)
     subject.fix_targets((fused, eager), inputs)
     for each in eager.modules():
