@@ -175,6 +175,8 @@ def _headers(program: Program, described: StructText, besides: Mapping[str, bool
     """besides: headers, and whether the program needs each."""
     used = {"dropout": bool(described.dropouts), **besides}
     used["kernels/tile_passes"] = bool(described.outer_reads or described.outer_writes)
+    by_samples_alone = bool(program.phases) and all(phase.unit.of_samples for phase in program.phases)
+    used["kernels/plane_shared_schedule"] = used["kernels/tile_passes"] and by_samples_alone
     by_samples = described.of_samples or any(kernel.kind == "sample_reduction" for kernel in program.kernels)
     used["kernels/final_reduction_of_parts"] = by_samples
     schedules = {schedule.kind for schedule in program.schedules} - _IN_ENTRY

@@ -120,9 +120,20 @@ struct PointwiseShape {
   int64_t sample_blocks = 0;  // with sums of samples: blocks that share the rows of one
 };
 
-// Threads per tile of a block, with neighbouring vectors: a warp, if there are so many vectors.
+// How many of the threads that take vectors side by side have one.
+inline double used_share(int64_t vectors, int threads) {
+  return double(vectors) / double(ceil_div(vectors, threads) * threads);
+}
+
+// Threads per tile of a block, with neighbouring vectors: a warp, if there are so many vectors, or
+// a part of one where that leaves fewer threads idle.
 inline int pointwise_width(int64_t vectors) {
-  return vectors < 32 ? power_of_two_from(vectors) : 32;
+  int width = std::min(32, power_of_two_from(vectors));
+  while (width > 8 && used_share(vectors, width) < 0.8 &&
+         used_share(vectors, width / 2) > used_share(vectors, width)) {
+    width /= 2;
+  }
+  return width;
 }
 
 // What a pointwise kernel does, by which it is cut into blocks: it only stores results, takes sums
@@ -134,8 +145,7 @@ inline int tile_rows(int64_t channels, int vector, bool sums) {
   const int period = row_period(channels, vector);
   const auto used = [&](int periods) {  // of the threads
     const int64_t vectors = periods * period * channels / vector;
-    const int width = pointwise_width(vectors);
-    return double(vectors) / double(ceil_div(vectors, width) * width);
+    return used_share(vectors, pointwise_width(vectors));
   };
   int best = 1;
   for (int periods = 2; !sums && periods <= 8 && used(best) < 0.8; ++periods) {
@@ -173,13 +183,18 @@ inline PointwiseShape pointwise_shape(
           tiles_per_block, period};
 }
 
-// The same with sums of samples: tiles are of the rows of one.
+// Blocks of a multiprocessor that run at the same time, in a pass by samples with sums.
+constexpr int kPointwiseBlocksOfSamples = 3;
+
+// The same by samples: tiles are of the rows of one.
 inline PointwiseShape pointwise_shape_of_samples(
     const Shapes& shapes, int64_t rows, int64_t samples, int64_t channels, int vector, bool packed,
-    int multiprocessors) {
+    PointwiseWork work, int multiprocessors) {
   PointwiseShape shape = pointwise_shape(
       shapes, rows / samples, channels, vector, packed, PointwiseWork::kSums, multiprocessors);
-  const int64_t usual = shapes.pointwise_blocks != 0 ? shapes.pointwise_blocks : 8;
+  const int64_t usual = work == PointwiseWork::kStores ? 8
+      : shapes.pointwise_blocks != 0                   ? shapes.pointwise_blocks
+                                                       : kPointwiseBlocksOfSamples;
   const int64_t down = shape.block.y, most = ceil_div(shape.tiles, 4 * down);
   const int64_t blocks =
       blocks_of_sample(samples, most, 1, usual * multiprocessors / shape.grid.x);

@@ -78,11 +78,6 @@ inline unsigned divide_tiles(ImageTiles& tiles, int64_t blocks) {
   return unsigned(ceil_div(tiles.count, tiles.per_block));
 }
 
-// How many of the threads that take vectors side by side have one.
-inline double used_share(int64_t vectors, int threads) {
-  return double(vectors) / double(ceil_div(vectors, threads) * threads);
-}
-
 // Threads with neighbouring vectors of channels, of so many bytes each: 128 bytes, a line of the
 // caches, or half of it where that leaves fewer threads idle. At least so many that the block's
 // channels and positions, kTileVectors times a thread's, are whole vectors of both.

@@ -27,6 +27,7 @@ SIZES = {
     "one position": (5, 24, (1, 1, 1)),
     "a batch of one": (1, 40, (3, 1, 5)),
     "whole vectors": (2, 32, (4, 4, 4)),
+    "large planes": (2, 16, (24, 24, 2)),
 }
 
 

@@ -43,6 +43,7 @@ KERNELS = {
     # In place of the pointwise one: no program has a schedule of its own with them.
     "tile": KernelKind(),
     "plane": KernelKind(),
+    "plane_shared": KernelKind(),
     "row": KernelKind(
         Stays.REGISTERS, along_rows=True, tunables={"row_waves": Tunable((1, 2)), "row_share": Tunable((0, 1, 2))}
     ),

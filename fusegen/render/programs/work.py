@@ -32,7 +32,7 @@ def work(program: Program, passes: Passes) -> Work:
     needed = [passes.tensors_of_elements(index) for index in range(len(passes.passes))]
     return Work(
         column_values=max(column_values(kernel) for kernel in program.kernels if kernel.kind != "l2"),
-        channel_values_by=[sum(unit_of(n.axes) is Unit.CHANNEL for n in each.small) for each in passes.passes],
+        channel_values_by=[sum(_is_of_column(n) for n in each.small) for each in passes.passes],
         row_tensors_by=[sum(t.unit is Unit.ROW for t in tensors) for tensors in needed],
         group_tensors_by=[sum(t.unit is Unit.GROUP for t in tensors) for tensors in needed],
         tile_reads=frozenset(tiles),
@@ -42,6 +42,11 @@ def work(program: Program, passes: Passes) -> Work:
         row_values=max(1, len({node for pass_ in row.passes for node in pass_.values})) if row else 0,
         first_resident=program.first_resident,
     )
+
+
+def _is_of_column(node: Node) -> bool:
+    unit = unit_of(node.axes)
+    return unit is Unit.CHANNEL or unit.of_samples
 
 
 def _channel_tensors(kernel: Kernel) -> list[Node]:

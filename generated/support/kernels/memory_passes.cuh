@@ -114,7 +114,7 @@ class MemoryPasses {
       if (p_.positions > 0) return over_tiles<kPass>();
     }
     explain_next("pointwise", kPass, kPass);
-    return launch_pointwise<kPass, kVec, kPacked>(
+    return launch_pointwise<kPass, kOwnVec<kPass>, kPacked>(
         p_, pointwise_shape_of<kPass>(), context_.vector_end, context_.stream);
   }
 
@@ -157,12 +157,16 @@ class MemoryPasses {
  private:
   static constexpr int kLast = P::kPasses - 1;
 
+  // Of the pointwise kernel.
+  template <int kPass>
+  static constexpr int kOwnVec = pointwise_vector<P, kPass, kVec>();
+
   template <int kPass>
   PointwiseShape pointwise_shape_of() const {
     if constexpr (kBySamples<P, kPass>) {
       return pointwise_shape_of_samples(
-          context_.shapes, p_.rows, p_.samples, p_.channels, kVec, kPacked,
-          context_.target.multiprocessors);
+          context_.shapes, p_.rows, p_.samples, p_.channels, kOwnVec<kPass>, kPacked,
+          pointwise_work<P, kPass>(), context_.target.multiprocessors);
     }
     return pointwise_shape(
         context_.shapes, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),

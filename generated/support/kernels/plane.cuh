@@ -22,12 +22,6 @@
 
 namespace fusegen {
 
-// Whether a pass that meets outer tensors meets nothing else of a value per row or element.
-template <class P, int kPass>
-constexpr bool kOnPlanes = (P::kReadBy[kPass] & ~P::kOuterReads) == 0 &&
-    (kPass < P::kPasses - 1 || P::kOuterWrites == (1u << Results<P>::kFields) - 1u) &&
-    P::kRowTensorsBy[kPass] == 0;
-
 // One thread of the kernel. kPacked: an image has whole vectors; aligned: they are in memory, too.
 template <class P, int kPass, int kVec, bool kPacked>
 class PlaneThread {

@@ -60,8 +60,9 @@
 //                             terms
 //   kTileReads                the fields of Reads that a column kernel reads again
 //   kColumnValues             values of a column in a thread's registers, at most: see kVectorOf
-//   kChannelValuesBy[pass]    values of a channel that the elements of a pass use, for the
-//                             L2-resident kernel and epilogues of products
+//   kChannelValuesBy[pass]    values of a channel, or of a sample's, that the elements of a pass
+//                             use, for passes by samples, the L2-resident kernel and epilogues of
+//                             products
 //   kRowTensorsBy[pass], kGroupTensorsBy[pass]   tensors of rows and groups that they need
 //   kRowConstants, kRowValues channel tensors that the row kernel reads; values that it computes of
 //                             an element
@@ -136,6 +137,24 @@ constexpr unsigned kOuterReadsOf = P::kReadBy[kPass] & P::kOuterReads;
 template <class P, int kPass>
 constexpr unsigned kOuterWritesOf = kPass == P::kPasses - 1 ? P::kOuterWrites : 0u;
 
+// Whether a pass that meets outer tensors meets nothing else of a value per row or element.
+template <class P, int kPass>
+constexpr bool kOnPlanes = (P::kReadBy[kPass] & ~P::kOuterReads) == 0 &&
+    (kPass < P::kPasses - 1 || P::kOuterWrites == (1u << P::Write::kFields) - 1u) &&
+    P::kRowTensorsBy[kPass] == 0;
+
+// Whether all passes meet outer tensors alone, and those before the last reduce samples: then what
+// one sample's channels read can stay on chip until their results are stored.
+template <class P, int kPass = P::kPasses - 1>
+constexpr bool planes_stay() {
+  if constexpr (kPass < 0) {
+    return P::kPasses > 1 && !P::kHasParts;
+  } else {
+    return kOnPlanes<P, kPass> && (kPass == P::kPasses - 1 || kSumsSamples<P, kPass>) &&
+           planes_stay<P, kPass - 1>();
+  }
+}
+
 // How many values the largest combined record has (reductions.cuh), of the sums of a pass.
 template <class P, int kPass>
 __host__ __device__ constexpr int combined_values() {
@@ -159,6 +178,7 @@ struct Program : Sizes {
   static constexpr int kMostPasses = 32;  // a mask has a bit for each
   static constexpr unsigned kCachedInRegisters[kMostPasses] = {}, kCachedInShared[kMostPasses] = {};
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
+  static constexpr int kChannelValuesBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
   static constexpr unsigned kOuterReads = 0, kOuterWrites = 0;
   static constexpr int kFirstResident = 0;

@@ -5,14 +5,16 @@
 //   l2         groups of columns stay in the L2
 //   two-pass   any size: a pass over memory for each reduction, then one for the results
 //   pointwise  the same where nothing is reduced before the results
-//   tile       one of the last two where outer tensors are [batch, channels, positions]: with tile
-//              and plane kernels
+//   plane_shared   where outer tensors are [batch, channels, positions]: what a group of a sample's
+//              channels reads stays in shared memory
+//   tile       two-pass or pointwise there: with tile and plane kernels
 //
 // P::Schedules has those of a program, each in the header of its name. Passes before
 // P::kFirstResident reduce something else than the last ones; all schedules take them from memory.
 #pragma once
 
 #include <tuple>
+#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -24,6 +26,9 @@
 #include "two_pass_schedule.cuh"
 
 namespace fusegen {
+
+template <class P, int kVec, bool kPacked>
+class PlaneSharedSchedule;  // plane_shared_schedule.cuh
 
 // Runs one of the schedules, on its passes of a call.
 template <class P, int kVec, bool kPacked, template <class, int, bool> class... Schedules>
@@ -53,7 +58,10 @@ template <int kVec, bool kPacked, class P>
 cudaError_t run_with_vectors(P p, const LaunchContext& context, Scratch& scratch) {
   MemoryPasses<P, kVec, kPacked> passes(p, context, scratch);
   if constexpr (P::kOuterReads != 0 || P::kOuterWrites != 0) {
-    if (p.positions > 0) return run_schedule(passes, ScheduleList<TileSchedule>());
+    using Found = std::conditional_t<
+        planes_stay<P>(), ScheduleList<PlaneSharedSchedule, TileSchedule>,
+        ScheduleList<TileSchedule>>;
+    if (p.positions > 0) return run_schedule(passes, Found());
   }
   return run_schedule(passes, typename P::Schedules());
 }

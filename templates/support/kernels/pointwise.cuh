@@ -24,10 +24,16 @@ namespace fusegen {
 
 constexpr int kPointwiseThreads = 256;
 
+// Blocks of a multiprocessor at least, for which registers are left.
+template <class P, int kPass>
+constexpr int pointwise_blocks() {
+  return kBySamples<P, kPass> && Terms<P, kPass>::kFields > 0 ? kPointwiseBlocksOfSamples : 1;
+}
+
 // kPacked: every row, and group of it, begins at a multiple of a vector, and a tile is a row.
 // vector_end: see load_pack().
 template <class P, int kPass, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
+__global__ void __launch_bounds__(kPointwiseThreads, pointwise_blocks<P, kPass>()) pointwise_kernel(
     const __grid_constant__ P p, int64_t tiles, int64_t tiles_per_block, int period,
     int64_t vector_end, int64_t sample_blocks) {
   using Acc = typename P::Acc;
@@ -242,6 +248,14 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   } else {
     run();
   }
+}
+
+// Elements of a thread's vector in a pass: half as many of 16 bits by samples where they need more
+// than four values of each column, as kVectorOf has it.
+template <class P, int kPass, int kVec>
+constexpr int pointwise_vector() {
+  if (!kBySamples<P, kPass> || kVec <= 4) return kVec;
+  return P::kChannelValuesBy[kPass] + Terms<P, kPass>::kComponents > 4 ? 4 : kVec;
 }
 
 // By what the blocks of a pass are chosen: see pointwise_shape().
