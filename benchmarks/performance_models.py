@@ -27,8 +27,7 @@ The CSV of `benchmarks/models.py` has host and wall times as well; these differ 
 run, so that no ratio is made of them.
 
 Liger patches a model that is not compiled: there transformers calls Llama's attention as causal, and under
-torch.compile with a mask, which takes longer. diffusion_unet was measured when group norms of images had no kernels:
-its step is shorter since images that were contiguous are brought into channels_last.
+torch.compile with a mask, which takes longer.
 """
 _STARTS = """
 ## Starts of whole models: {gpu}

@@ -16,6 +16,7 @@ from pathlib import Path
 from performance_answer import answer_section, headline, memory_section, with_headline
 from performance_chains import chains_section
 from performance_cudnn import patterns_section
+from performance_images import images_section
 from performance_models import models_section, starts_section
 from performance_sections import (
     build_section,
@@ -267,6 +268,7 @@ def page_of(results: Path) -> str:
         models_section(lines("models"), _markdown),
         starts_section(lines("model_starts"), _markdown),
         chains_section(lines("chains"), _markdown),
+        images_section(lines("images"), _markdown),
         patterns_section(lines("cudnn_patterns"), _markdown),
         limits_section(lines("kernel_limits"), _markdown),
         scale_section(scale, _markdown),
