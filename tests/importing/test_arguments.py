@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fusegen.errors import SpecError
-from fusegen.importing.checks.check import FIXED_ROWS, OTHER_VALUES, UNKNOWN_VALUES
+from fusegen.importing.checks.check import FIXED_ROWS, OTHER_SIZES, OTHER_VALUES, UNKNOWN_VALUES
 from fusegen.importing.module import from_module
 from fusegen.importing.reading.forms import owned, recognised
 from fusegen.importing.reading.values import CHANNELS as CHANNEL
@@ -130,6 +130,14 @@ def test_initial_values_without_the_constructors_arguments() -> None:
     assert UNKNOWN_VALUES not in imported(source)
     source = Source("self.p = nn.Parameter(torch.ones(m))", "return y * self.p")
     assert UNKNOWN_VALUES not in from_module(source.module(), [torch.randn(4, WIDTH)])
+
+
+def test_huge_modules_are_compared_at_other_sizes(monkeypatch) -> None:
+    monkeypatch.setattr("fusegen.importing.checks.check._HUGE", 1)
+    source = Source("self.p = nn.Parameter(torch.randn(m))", "return y * self.p")
+    assert OTHER_SIZES in imported(source)
+    # Nothing tells of other sizes without the constructor's arguments.
+    assert OTHER_SIZES not in from_module(source.module(), [torch.randn(4, WIDTH)])
 
 
 def test_rows_that_the_module_fixes() -> None:
