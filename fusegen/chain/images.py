@@ -73,22 +73,26 @@ def decider(spec: Any) -> str:
 
 
 def with_layers_over_channels(spec: Any) -> Any:
-    """A chain of images with a linear layer, as one whose norms and parameters say that they are over the channels.
+    """A chain of images whose parameters [channels] know that they are over the channels, where a step says so.
 
-    The layer is one over the channels, so its neighbours are, too: layer_norm and rms_norm, and parameters [channels].
+    A linear layer is one over the channels, so its neighbours are, too: layer_norm and rms_norm, and all parameters
+    [channels].
     """
     in_front = spatial_in_front(spec)
     pairs = [*zip(spec.chain, in_front, strict=True)]
-    if not any(spatial and step.anchor and not (step.spatial or step.in_batches) for step, spatial in pairs):
-        return spec
+    has_layer = any(spatial and step.anchor and not (step.spatial or step.in_batches) for step, spatial in pairs)
     steps, by_channel = [], set()
     for step, spatial in pairs:
         if not spatial:
             steps.append(step)
             continue
         shape = shape_of(spec, getattr(step, "shape", None))
-        if not step.anchor and shape is not None and len(shape) == 1 and shape != (1,):
+        is_told = has_layer or getattr(step, "dim", None) == 1
+        if is_told and not step.anchor and shape is not None and len(shape) == 1 and shape != (1,):
             by_channel.add(step.parameter)
         is_by_channel = not step.anchor and getattr(step, "parameter", None) in by_channel - {None}
-        steps.append(step.by_channel(spatial) if is_by_channel else step.over_channels_of_images())
+        if is_by_channel:
+            steps.append(step.by_channel(spatial))
+        else:
+            steps.append(step.over_channels_of_images() if has_layer else step)
     return spec.model_copy(update={"chain": tuple(steps)})

@@ -50,6 +50,9 @@ class Arithmetic(Step):
     init: Annotated[
         Given[Init], meaning("what the parameter begins with: a filling, a number or a float argument", "ones")
     ] = None
+    dim: Annotated[
+        Given[Literal[1]], meaning("1: the parameter [channels] is along the channels of images, dimension 1", 1)
+    ] = None
     constant: Annotated[Given[Scalar], meaning("a number, or an argument of the module", 0.5)] = None
     name: Annotated[
         Given[AttributeName], meaning("the attribute of the module that holds a constant given as a number", "factor")
@@ -67,6 +70,9 @@ class Arithmetic(Step):
     matrix_only = "never"
 
     _spatial: int = PrivateAttr(default=0)
+
+    def needs_matrix(self) -> bool:
+        return self.dim == 1
 
     def by_channel(self, spatial: int) -> Arithmetic:
         """The step with a parameter [channels] that is broadcast to images of so many dimensions of positions."""
@@ -113,13 +119,20 @@ class Arithmetic(Step):
         if self.mask is not None and self.op != "mul":
             chain.refuse("FG307", f"mask goes with mul and masked_fill, not with {self.op}", "mask")
         keys = {"shape": self.shape is not None, "init": self.init is not None, "detach": self.detach}
-        keys |= {"function": self.function is not None, "times": self.times is not None, "plus": self.plus is not None}
+        keys |= {
+            "dim": self.dim is not None,
+            "function": self.function is not None,
+            "times": self.times is not None,
+            "plus": self.plus is not None,
+        }
         own, numbers = ["parameter"], ["parameter", "value", "input"]
-        owned = {"shape": own, "init": own, "function": own, "detach": ["value", "input"]}
+        owned = {"shape": own, "init": own, "dim": own, "function": own, "detach": ["value", "input"]}
         owned |= {"times": numbers, "plus": numbers}
         for key, owners in owned.items():
             if keys[key] and not set(owners) & set(given):
                 chain.refuse("FG307", f"{key} goes with {alternatives(owners)}, not with {given[0]}", key)
+        if self.dim is not None and isinstance(self.shape, tuple | list) and len(self.shape) != 1:
+            chain.refuse("FG307", "dim goes with a shape of one dimension, the channels", "dim")
         if self.name is not None and not isinstance(self.constant, int | float):
             chain.refuse("FG307", "name goes with a constant that is given as a number", "name")
 

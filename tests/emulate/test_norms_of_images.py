@@ -43,9 +43,10 @@ CHAINS = {
         lambda m, x: m.bn(m.norm(F.gelu(x)) * m.scale),
     ),
     "instances": Chain(
-        3, ("instance_norm, name: norm, affine: true, eps: 0.001", "leaky_relu", "add, input: y"),
-        lambda c: {"norm": nn.InstanceNorm3d(c, affine=True, eps=0.001)},
-        lambda m, x, y: F.leaky_relu(m.norm(x)) + y, ("y: [n, c, ...]",),
+        3, ("instance_norm, name: norm, affine: true, eps: 0.001", "leaky_relu",
+            "mul, parameter: gamma, shape: [c], init: randn, dim: 1", "add, input: y"),
+        lambda c: {"gamma": nn.Parameter(torch.randn(c)), "norm": nn.InstanceNorm3d(c, affine=True, eps=0.001)},
+        lambda m, x, y: F.leaky_relu(m.norm(x)) * m.gamma[:, None, None, None] + y, ("y: [n, c, ...]",),
     ),
     "twice": Chain(  # two norms of one number of groups, one of them behind a value that is taken again
         2, ("group_norm, name: norm, num_groups: 4, affine: false", "tanh, save: v",
@@ -71,7 +72,7 @@ CASES = [
     (name, size)
     for name in CHAINS
     for size, (_, channels, positions) in SIZES.items()
-    if channels % GROUPS[name] == 0 and (name != "instances" or max(positions) > 1)
+    if channels % GROUPS[name] == 0 and (name != "instances" or (max(positions) > 1 and channels > 1))
 ]
 
 

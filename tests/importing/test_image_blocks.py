@@ -181,6 +181,21 @@ def test_without_the_constructor() -> None:
 
 
 @pytest.mark.parametrize(
+    "used",
+    [
+        "y * self.p.view(1, -1, 1, 1)",
+        "y * self.p[:, None, None]",
+        "y * self.p.reshape(-1, 1, 1)",
+        "(y.permute(0, 2, 3, 1) * self.p).permute(0, 3, 1, 2)",
+    ],
+)
+def test_a_parameter_of_channels_in_another_shape(used: str) -> None:
+    made = "self.conv, self.p = nn.Conv2d(c, c, 1), nn.Parameter(torch.ones(c))"
+    text = Convolved("c", made, f"y = self.conv(x)\nreturn {used}").imported((4,), SHAPE)
+    assert chain(text)[1] == {"op": "mul", "parameter": "p", "shape": ["c"], "init": "ones", "dim": 1}
+
+
+@pytest.mark.parametrize(
     ("made", "lines", "code", "words"),
     [
         (
@@ -189,7 +204,6 @@ def test_without_the_constructor() -> None:
             "FG705",
             "the result has another shape: [batch, positions, positions, 4]",
         ),
-        ("", "(y.permute(0, 2, 3, 1) * self.p).permute(0, 3, 1, 2)", "FG706", "used in another shape"),
         ("self.n = nn.LayerNorm(8)", "self.n(y.transpose(1, 2))", "FG707", "layer_norm over positions"),
         ("self.d = nn.Conv1d(4, 4, 1)", "self.d(y.flatten(2)).view_as(y)", "FG707", "conv1d of a value that lies"),
         ("", "y.transpose(2, 3).flatten(1)", "FG703", "flatten"),

@@ -106,6 +106,8 @@ def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> No
                 "FG706", f"the parameter '{name}' of shape {dims} is used in another shape", draft.place, hint
             )
         draft.data["shape"] = arguments.shape(name) or _shape(dims, sizes, draft)
+        if _is_by_channel(dims, sizes, draft.value, name) and not sizes.over_channels:
+            draft.data["dim"] = 1
         draft.data["init"] = arguments.initial(name)
 
 
@@ -130,26 +132,37 @@ def _shape(dims: list[int], sizes: Sizes, draft: StepDraft) -> list[Size]:
         return [1 if size == 1 else behind for size in dims]
     positions = [None] * spatial_of(draft.value.layout)
     form = [sizes.rows, behind, *positions] if sizes.spatial else [*sizes.leading, behind]
-    labels = [behind] if _is_by_channel(dims, sizes) else form[len(form) - len(dims) :]
+    is_by_channel = _is_by_channel(dims, sizes, draft.value, draft.data["parameter"])
+    labels = [behind] if is_by_channel else form[len(form) - len(dims) :]
     return [1 if size == 1 else size if label is None else label for size, label in zip(dims, labels, strict=True)]
 
 
 def _lies_as_written(dims: list[int], value: Value, name: str, sizes: Sizes) -> bool:
     """Whether the parameter has its values for the channels last, and for the rows before them; with positions, where
     PyTorch broadcasts them, or behind a layer over the channels, which has these last."""
-    operand = next(each for each in walk(value) if each.op == "parameter" and each.name == name)
+    operand = _operand(value, name)
     if is_exchanged(value.layout):
         return operand.layout in ((), (CHANNELS,))
     spatial = spatial_of(value.layout) if sizes.spatial else 0
     rank = len(sizes.leading) + 1 + spatial
-    labels = (CHANNELS,) if _is_by_channel(dims, sizes) else first_layout(rank, spatial)[max(0, rank - len(dims)) :]
+    is_by_channel = _is_by_channel(dims, sizes, value, name)
+    labels = (CHANNELS,) if is_by_channel else first_layout(rank, spatial)[max(0, rank - len(dims)) :]
     fits = len(dims) <= len(labels)
     return fits and operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
 
 
-def _is_by_channel(dims: list[int], sizes: Sizes) -> bool:
-    """Whether a parameter of these sizes is one of a value of images for each channel."""
-    return sizes.over_channels and len(dims) == 1 and dims[0] != 1
+def _operand(value: Value, name: str) -> Value:
+    """A step's parameter, as the step takes it."""
+    return next(each for each in walk(value) if each.op == "parameter" and each.name == name)
+
+
+def _is_by_channel(dims: list[int], sizes: Sizes, value: Value, name: str) -> bool:
+    """Whether a parameter of these sizes is one of a value of images for each channel: behind a layer over the
+    channels, or by a view of the parameter."""
+    if len(dims) != 1 or dims[0] == 1 or not sizes.spatial:
+        return False
+    viewed = spatial_of(value.layout) > 0 and _operand(value, name).layout == (CHANNELS,)
+    return sizes.over_channels or viewed
 
 
 def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[StepDraft]) -> dict[str, dict[str, Any]]:

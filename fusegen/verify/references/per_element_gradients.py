@@ -16,7 +16,7 @@ def per_element_parameters(
 ) -> dict[str, Tensor]:
     """The parameters that no anchor, norm or product holds, one copy per element of the running value, which has so
     many dimensions. shape: of the result. One that has no dimension of channels leaves open where single numbers are
-    used: those stay as they are."""
+    used: those stay as they are. So does a parameter [channels] of images, which the module views in another shape."""
     if not acts_by_element(exact):
         return {}
     without_channels = len(shape) < dimensions
@@ -25,6 +25,8 @@ def per_element_parameters(
     spread = {}
     for name, parameter in exact.named_parameters():
         if id(parameter) in held or (without_channels and parameter.numel() == 1):
+            continue
+        if channel_dim(exact) == 1 and parameter.dim() == 1 < parameter.numel() and not is_of_prelu(exact, name):
             continue
         values = parameter.detach().reshape(form_of(exact, name, len(shape)))
         # A result of the rows alone is narrower than the value that the parameter meets.
@@ -51,5 +53,9 @@ def per_element_inputs(exact: nn.Module, inputs: Sequence[Tensor], shape: Sequen
 
 def form_of(exact: nn.Module, name: str, dimensions: int) -> tuple[int, ...]:
     """The shape in which a parameter broadcasts to the running value: nn.PReLU's has a value for each channel."""
-    parameter, owner = exact.get_parameter(name), exact.get_submodule(name.rpartition(".")[0])
-    return (parameter.numel(), *(1,) * (dimensions - 2)) if isinstance(owner, nn.PReLU) else tuple(parameter.shape)
+    parameter = exact.get_parameter(name)
+    return (parameter.numel(), *(1,) * (dimensions - 2)) if is_of_prelu(exact, name) else tuple(parameter.shape)
+
+
+def is_of_prelu(exact: nn.Module, name: str) -> bool:
+    return isinstance(exact.get_submodule(name.rpartition(".")[0]), nn.PReLU)
