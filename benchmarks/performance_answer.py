@@ -46,21 +46,20 @@ difference is when they are freed:
   have, and those of the gradient are made.
 
 """
-_README = """A training step is this many times as fast as the same chain in PyTorch {torch}. A step is the
-forward and backward pass, with gradients of the input and of all parameters. Figures are the
-geometric mean over the chains, and in brackets the least and the most:
+_README = """{models}A training step of chains of `specs/` in PyTorch {torch}, by how many times it is as fast: the
+geometric mean over the chains, and in brackets the least and the most.
 
 {table}
-In fp32_split the fused module multiplies float32 matrices on fp16 tensor cores, as accurately as
-float32 ([docs/numerics.md](docs/numerics.md#precisions-of-a-float32-product)); the peers are in
-float32. Measured by `fusegen bench`, here for the first chain and the last
-dtype of large shapes on the first GPU:
+In fp32_split float32 matrices are multiplied on fp16 tensor cores, as accurately as in float32
+([numerics](docs/numerics.md#precisions-of-a-float32-product)); peers are in float32, without TF32. Measured by
+`{command}`
+and such. [docs/performance.md](docs/performance.md) has every chain, forward passes, and where it is slower.
+"""
+_MODELS = """A training step of whole models under autocast to bfloat16, {gpu}, torch {torch}, in ms of device time:
+{gain} times as fast as `torch.compile` in the geometric mean, {least} at least
+([all of it](docs/performance.md#whole-models-nvidia-h200)).
 
-```sh
-{command}
-```
-
-[docs/performance.md](docs/performance.md) has every chain, and where it is not faster.
+{table}
 """
 BEGIN, END = "<!-- from benchmarks/results by benchmarks/performance_page.py -->", "<!-- end -->"
 
@@ -166,15 +165,42 @@ def memory_section(rows: Sequence[Row], table: str) -> str:
     return _MEMORY.format(more=more, all=len(over), most=f"{max(over):.2f}", less=f"{sum(less)} of {len(less)}") + table
 
 
-def headline(rows: Sequence[Row], markdown: Markdown) -> str:
-    """What README.md says: a training step on each GPU, the one that was measured last first, and the command."""
+def headline(rows: Sequence[Row], models: Sequence[Line], markdown: Markdown) -> str:
+    """What README.md says: a training step of whole models, and of chains on each GPU, the one that was measured last
+    first, and the command. models: the lines of the CSV of models.py."""
     mine = _measured_last(rows)
     both = [*mine, *(row for row in rows if row.gpu != mine[0].gpu)]
     table = [{key: text for key, text in line.items() if key != "what"} for line in _lines(both, STEP)]
     large = [row for row in mine if row.mode == STEP and not is_small(row.shape)]
     dtype = list(dict.fromkeys(row.dtype for row in large))[-1]
     command = next(row.command for row in large if row.dtype == dtype)
-    return _README.format(torch=mine[0].torch.partition("+")[0], table=markdown(table), command=command)
+    torch = mine[0].torch.partition("+")[0]
+    return _README.format(models=_models(models, markdown), torch=torch, table=markdown(table), command=command)
+
+
+def _models(lines: Sequence[Line], markdown: Markdown) -> str:
+    """Each model that torch.compile and fusegen compiled under autocast."""
+    times: dict[str, dict[str, str]] = {}
+    for line in lines:
+        if line["precision"] == "amp":
+            times.setdefault(line["model"], {})[line["route"]] = line["device_ms"]
+    both = {name: found for name, found in times.items() if {"compile", "fusegen"} <= found.keys()}
+    if not both:
+        return ""
+    gains = {name: float(found["compile"]) / float(found["fusegen"]) for name, found in both.items()}
+    table = [
+        {
+            "model": name,
+            "eager": f"{float(found['eager']):.1f}" if "eager" in found else "",
+            "torch.compile": f"{float(found['compile']):.1f}",
+            "fusegen": f"{float(found['fusegen']):.1f}",
+            "gain": f"{gains[name]:.2f}",
+        }
+        for name, found in both.items()
+    ]
+    mean, least = statistics.geometric_mean(gains.values()), min(gains.values())
+    place = {"gpu": lines[0]["gpu"], "torch": lines[0]["torch"].partition("+")[0]}
+    return _MODELS.format(**place, gain=f"{mean:.2f}", least=f"{least:.2f}", table=markdown(table))
 
 
 def _measured_last(rows: Sequence[Row]) -> list[Row]:

@@ -251,7 +251,8 @@ def _files(results: Path) -> str:
 
 def readme_of(results: Path, readme: str) -> str:
     """README.md with the headline figures of the CSVs in `results`."""
-    return with_headline(readme, headline(latest(_measured(results)), _markdown))
+    models = [line for path in sorted(results.glob("models_*.csv")) for line in read_lines(path)]
+    return with_headline(readme, headline(latest(_measured(results)), models, _markdown))
 
 
 def page_of(results: Path) -> str:

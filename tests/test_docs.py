@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from fusegen.cli import app
+from fusegen.cli import app, main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
@@ -112,6 +112,24 @@ def test_what_is_missing_is_seen(files: list[Path], names: set[str]) -> None:
     ]  # fmt: skip
     text = "`fusegen plan S --rows 1`, `fusegen plan --lines`\n```sh\nfusegen plot\n```\n    fusegen bench --specs\n"
     assert unknown_commands(text) == ["plan --lines", "plot", "bench --specs"]
+
+
+def test_the_first_pages() -> None:
+    """The README is short, and the list of pages has all of them."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    listed = re.findall(r"\| \[(\w+\.md)\]", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
+    assert sorted([*listed, "README.md"]) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.torch
+def test_what_the_readme_shows_of_a_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    (shown,) = re.findall(r"(?ms)^```text\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    command, _, output = shown.partition("\n")
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit):
+        main(command.removeprefix("$ fusegen ").split())
+    assert capsys.readouterr().out == output
 
 
 @pytest.mark.torch

@@ -44,7 +44,11 @@ class Report:
 
     def __str__(self) -> str:
         graphs = f"{self.graphs} graph{'' if self.graphs == 1 else 's'}"
-        lines = [f"{graphs}: kernels of fusegen in {len(self.taken)} places, {len(self.left)} regions left"]
+        places, regions = (
+            f"{len(found)} {name}{'s' * (len(found) != 1)}"
+            for found, name in ((self.taken, "place"), (self.left, "region"))
+        )
+        lines = [f"{graphs}: kernels of fusegen in {places}, {regions} left"]
         kinds: dict[str, list[Taken]] = {}
         for each in self.taken:
             kinds.setdefault(each.spec, []).append(each)

@@ -178,9 +178,15 @@ def test_the_readme_has_the_figures_of_the_committed_results() -> None:
 
 def test_the_headline() -> None:
     answer = script("performance_answer")
-    text = answer.headline(ANSWER, script()._markdown)
+    steps = {"eager": "4.000", "compile": "3.000", "fusegen": "2.000"}
+    models = [
+        {"model": "net", "precision": "amp", "route": route, "device_ms": time, "gpu": "GPU", "torch": "2.11.0+cu130"}
+        for route, time in steps.items()
+    ]
+    text = answer.headline(ANSWER, models, script()._markdown)
+    assert "| net | 4.0 | 3.0 | 2.0 | 1.50 |" in text and "\n1.50 times as fast as `torch.compile`" in text
     assert "| large | bf16 | 2 | 4.00 (2.00 to 8.00) | 1.26 (0.80 to 2.00) | 1.26 (0.80 to 2.00) |" in text
-    assert "```sh\nfusegen bench specs --dtypes bf16\n```" in text and ANSWER[0].gpu in text and ANSWER[0].torch in text
+    assert "`fusegen bench specs --dtypes bf16`" in text and ANSWER[0].gpu in text and ANSWER[0].torch in text
     readme = f"a\n{answer.BEGIN}\nold\n{answer.END}\nb\n"
     assert answer.with_headline(readme, "new \\1\n") == f"a\n{answer.BEGIN}\n\nnew \\1\n\n{answer.END}\nb\n"
     with pytest.raises(ValueError, match="README"):
