@@ -125,10 +125,14 @@ inline double used_share(int64_t vectors, int threads) {
   return double(vectors) / double(ceil_div(vectors, threads) * threads);
 }
 
-// Threads per tile of a block, with neighbouring vectors: a warp, if there are so many vectors, or
-// a part of one where that leaves fewer threads idle.
+// Threads per tile of a block, with neighbouring vectors: a warp, if there are so many vectors.
 inline int pointwise_width(int64_t vectors) {
-  int width = std::min(32, power_of_two_from(vectors));
+  return vectors < 32 ? power_of_two_from(vectors) : 32;
+}
+
+// The same by samples: a part of a warp where that leaves fewer threads idle.
+inline int pointwise_width_of_samples(int64_t vectors) {
+  int width = pointwise_width(vectors);
   while (width > 8 && used_share(vectors, width) < 0.8 &&
          used_share(vectors, width / 2) > used_share(vectors, width)) {
     width /= 2;
@@ -160,13 +164,13 @@ inline int tile_rows(int64_t channels, int vector, bool sums) {
 // each has a partial result of each column for each row of a tile.
 inline PointwiseShape pointwise_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
-    PointwiseWork work, int multiprocessors) {
+    PointwiseWork work, int multiprocessors, bool by_samples = false) {
   constexpr int kThreads = 256;
   const bool sums = work != PointwiseWork::kStores;
   const int period = packed ? 1 : tile_rows(channels, vector, sums);
   const int64_t tiles = ceil_div(rows, period);
   const int64_t vectors = ceil_div(period * channels, vector);
-  const int width = pointwise_width(vectors);
+  const int width = by_samples ? pointwise_width_of_samples(vectors) : pointwise_width(vectors);
   int at_once = kThreads / width;  // tiles per iteration
   while (at_once * width > 32 && at_once / 2 >= tiles) at_once /= 2;
   const int64_t blocks_per_tile = ceil_div(vectors, width);
@@ -191,7 +195,8 @@ inline PointwiseShape pointwise_shape_of_samples(
     const Shapes& shapes, int64_t rows, int64_t samples, int64_t channels, int vector, bool packed,
     PointwiseWork work, int multiprocessors) {
   PointwiseShape shape = pointwise_shape(
-      shapes, rows / samples, channels, vector, packed, PointwiseWork::kSums, multiprocessors);
+      shapes, rows / samples, channels, vector, packed, PointwiseWork::kSums, multiprocessors,
+      true);
   const int64_t usual = work == PointwiseWork::kStores ? 8
       : shapes.pointwise_blocks != 0                   ? shapes.pointwise_blocks
                                                        : kPointwiseBlocksOfSamples;

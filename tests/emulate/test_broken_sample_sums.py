@@ -46,12 +46,23 @@ chain:
   - {op: mul, input: scale}
 """
 )
+PLANES = (
+    _HEAD.format(name="sampled_planes", dims="c: 26, height: 36, width: 32", arguments="c: {type: dim}")
+    + """\
+inputs: {x: [batch, c, height, width], scale: [batch, c, height, width]}
+chain:
+  - {op: group_norm, name: norm, num_groups: 2, affine: false}
+  - {op: mul, input: scale}
+"""
+)
 MUTANTS = dict(enumerate(SAMPLES, start=1))
 # The spec, the schedule, samples, rows of each, and channels.
 SCENARIOS = {
     "row": (ROWS, "persistent", 9, 40, 20),
     "pointwise": (ROWS, "two_pass", 9, 90, 20),
     "tile": (IMAGES, "automatic", 9, 300, 20),
+    # A block has 13 warps, and a thread more vectors than are on their way at once.
+    "planes": (PLANES, "automatic", 2, 1152, 26),
 }
 
 
@@ -68,7 +79,7 @@ class Tail(EmulatedTail):
 def libraries(tmp_path_factory, emulation_cache):
     """By the text of a spec: its plan, its module's class and its library, with all mutants."""
     found = {}
-    for text in (ROWS, IMAGES):
+    for text in (ROWS, IMAGES, PLANES):
         root = tmp_path_factory.mktemp("samples")
         plan = write(re.search(r"name: (\w+)", text)[1], text, root, multiprocessors=1)
         small = {"samples.cuh": ("65535 / blocks", "5 / blocks"), "kernels/sample_reduction.cuh": ("65535", "2")}
@@ -82,31 +93,36 @@ def libraries(tmp_path_factory, emulation_cache):
     return found
 
 
-def reference(plan, x, scale, grad):
-    """The result and both gradients in double precision, by the plan's names."""
-    leaves = [each.double().requires_grad_() for each in (x.view(len(scale), -1, x.shape[1]), scale)]
-    made = torch.tanh(leaves[0]) if plan.chain.convolution else F.layer_norm(leaves[0], x.shape[1:])
-    y = made * leaves[1][:, None]
+def reference(plan, samples, x, scale, grad):
+    """The result and both gradients in double precision, by the plan's names. scale: of each sample, or as x is."""
+    leaves = [each.double().view(samples, -1, x.shape[1]).requires_grad_() for each in (x, scale)]
+    if plan.chain.convolution:
+        made = torch.tanh(leaves[0])
+    else:
+        made = F.group_norm(leaves[0].mT, 2).mT if plan.chain.spatial else F.layer_norm(leaves[0], x.shape[1:])
+    y = made * leaves[1]
     names = (plan.variants[0].result, f"grad_{plan.chain.source.name}", "grad_scale")
     found = (y, *torch.autograd.grad(y, leaves, grad.double().view_as(y)))
-    return {name: each.detach().view(-1, x.shape[1]) for name, each in zip(names, found, strict=True)}
+    return {name: each.detach().reshape(-1, x.shape[1]) for name, each in zip(names, found, strict=True)}
 
 
 def verdict(libraries, scenario: str, number: int, seed: int) -> str:
     """What a run with a mutant ends with."""
     text, schedule, samples, count, channels = SCENARIOS[scenario]
     plan, cls, library = libraries[text]
-    variant, mode, images = plan.variants[0], plan.modes[0], text is IMAGES
+    variant, mode, images = plan.variants[0], plan.modes[0], text is not ROWS
     torch.manual_seed(seed)
-    module = cls(*(3, channels) if images else (channels,))
+    module = cls(*(3, channels) if text is IMAGES else (channels,))
     source, name = plan.chain.source.name, variant.result_gradient
     x, grad = (torch.randn(samples * count, channels) for _ in range(2))
-    scale = torch.randn(samples, channels)
-    wanted = reference(plan, x, scale, grad)
+    scale = torch.randn(samples * (count if text is PLANES else 1), channels)
+    wanted = reference(plan, samples, x, scale, grad)
     tail = Tail(plan, variant, library, module, samples)
     tail.positions = count if images else 0
     if images:  # gradient and result are [samples, channels, positions] in memory
         grad = grad.view(samples, count, channels).mT.reshape(grad.shape)
+    if text is PLANES and images:
+        x, scale = (each.view(samples, count, channels).mT.reshape(each.shape) for each in (x, scale))
     choose(library, number)
     try:
         found = tail.run(
@@ -116,8 +132,8 @@ def verdict(libraries, scenario: str, number: int, seed: int) -> str:
         return str(error)
     finally:
         choose(library, 0)
-    if images:
-        found[variant.result] = found[variant.result].view(samples, channels, count).mT.reshape(x.shape)
+    for key in {ROWS: (), IMAGES: (variant.result,), PLANES: tuple(wanted)}[text]:
+        found[key] = found[key].view(samples, channels, count).mT.reshape(x.shape)
     problems = []
     for key in wanted:
         if found[key].isnan().any():

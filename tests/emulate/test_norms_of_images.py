@@ -50,9 +50,10 @@ CHAINS = {
     ),
     "twice": Chain(  # two norms of one number of groups, one of them behind a value that is taken again
         2, ("group_norm, name: norm, num_groups: 4, affine: false", "tanh, save: v",
-            "group_norm, name: other, num_groups: 4", "add, value: v"),
-        lambda c: {"norm": nn.GroupNorm(4, c, affine=False), "other": nn.GroupNorm(4, c)},
-        lambda m, x: m.other(torch.tanh(m.norm(x))) + torch.tanh(m.norm(x)),
+            "group_norm, name: other, num_groups: 4", "mul, parameter: p, shape: [1], init: randn", "add, value: v"),
+        lambda c: {"p": nn.Parameter(torch.randn(1)), "norm": nn.GroupNorm(4, c, affine=False),
+                   "other": nn.GroupNorm(4, c)},
+        lambda m, x: m.other(torch.tanh(m.norm(x))) * m.p + torch.tanh(m.norm(x)),
     ),
     "rows": Chain(  # rows are reduced behind the norm, and an input has one value for each
         2, ("group_norm, name: norm, num_groups: 2", "mish", "layer_norm, name: rows, dim: 1", "mul, input: mask_of"),

@@ -140,6 +140,13 @@ def test_huge_modules_are_compared_at_other_sizes(monkeypatch) -> None:
     assert OTHER_SIZES not in from_module(source.module(), [torch.randn(4, WIDTH)])
 
 
+def test_tensors_that_forward_makes_are_on_their_own_device() -> None:
+    """Only what the draft's module is compared with has no data."""
+    assert chain(imported(Source("", "return y * torch.tensor(0.5).item()"))) == [{"op": "mul", "constant": 0.5}]
+    with pytest.raises(SpecError, match="is not on the expected device"):
+        imported(Source("", "return torch.maximum(y, torch.zeros(24, dtype=y.dtype))"))
+
+
 def test_rows_that_the_module_fixes() -> None:
     text = imported(Source("", "return y.view(6, -1).tanh()"))
     assert data(text)["inputs"] == {"x": [6, "n"]} and FIXED_ROWS.format(6) in text

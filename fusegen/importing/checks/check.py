@@ -57,7 +57,8 @@ def compare(plan: ModulePlan, spec_draft: SpecDraft, arguments: Arguments) -> li
         check_state(arguments.module, example.inputs)
         tell("modes and dtypes")
         with torch.device("meta"):
-            remarks += check_variants(arguments.module, cls(**values), example.inputs)
+            without_data = cls(**values)
+        remarks += check_variants(arguments.module, without_data, example.inputs)
         varied, scales = Variations(cls, plan, spec_draft, arguments, example), _scales(spec_draft, values)
         is_huge = sum(parameter.numel() for parameter in arguments.module.parameters()) >= _HUGE
         cases = varied.sizes() if is_huge else []

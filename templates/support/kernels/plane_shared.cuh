@@ -62,6 +62,8 @@ class PlaneSharedThread {
   using Acc = typename P::Acc;
   static constexpr int kLast = P::kPasses - 1;
   static constexpr int kExchanged = 3 * 32;  // values
+  // Whether the sample reduction of the last pass's sums follows, which reads values of samples.
+  static constexpr bool kStores = kSumsSamples<P, kLast>;
 
   __device__ __forceinline__ PlaneSharedThread(
       const P& p, int warps, int64_t slots, bool aligned)
@@ -114,7 +116,7 @@ class PlaneSharedThread {
       const Totals<P, kPass> total = reduced<kPass, kGroups>(sums, seen);
       p_.template follow<kPass>(known_[0], total);
       p_.template finish<kPass>(known_[0], total);
-      p_.template results<kPass, true>([&](auto* pointer, auto field) {
+      p_.template results<kPass, !kStores>([&](auto* pointer, auto field) {
         if constexpr (kIsOfSample<decltype(field)>) {
           if (lane_ == 0 && pointer != nullptr) store_value(pointer + place(), known_[0].*field);
         }

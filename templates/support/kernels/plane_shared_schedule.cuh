@@ -38,17 +38,18 @@ class PlaneSharedSchedule {
     constexpr int kLast = P::kPasses - 1;
     const P& p = passes_.program();
     const int64_t partials = p.samples * Totals<P, kLast>::kComponents * p.channels;
-    if (passes_.template take_workspace<0>(partials)) return cudaSuccess;
+    constexpr int kStored = PlaneSharedThread<P, kVec>::kStores ? kLast : 0;
+    if (passes_.template take_workspace<kStored>(partials)) return cudaSuccess;
     explain_next(kName, 0, kLast);
-    const cudaError_t error = fusegen::launch(
+    cudaError_t error = fusegen::launch(
         plane_shared_kernel<P, kVec>, shape_.grid, shape_.block, size_t(shape_.bytes),
         passes_.context().stream, p, shape_.warps, shape_.slots,
         kPacked || passes_.context().vector_end > 0);
     if constexpr (kLeavesPartials<P, kLast>) {
       if (error != cudaSuccess) return error;
-      return passes_.template finish_samples<kLast>({1, p.positions, p.positions, 1});
+      error = passes_.template finish_samples<kLast>({1, p.positions, p.positions, 1});
     }
-    return error;
+    return error != cudaSuccess ? error : passes_.reduce_channels();
   }
 
  private:
