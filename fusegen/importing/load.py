@@ -17,9 +17,10 @@ from fusegen.files import refuse_output, write_output, writing
 from fusegen.importing.module import from_module
 from fusegen.importing.traces.source_locations import of_error, refusal
 from fusegen.progress import tell
-from fusegen.spec.wording import suggest
+from fusegen.spec.wording import nearest, suggest
 
 _MODEL = "write FILE.py:CLASS"
+_INPUTS = "write `def get_inputs(): return [torch.randn(...)]`, or name a function with --inputs"
 
 
 def import_spec(model: str, init: str, inputs: str, output: Path, *, overwrite: bool) -> None:
@@ -48,15 +49,23 @@ class Loaded:
 def load_model(model: str, init: str, inputs: str) -> Loaded:
     """A module of a class in a file. model: FILE.py:CLASS. init, inputs: functions of that file. Raises SpecError."""
     file, _, name = model.rpartition(":")
+    if not file and model.endswith(".py") and Path(model).is_file():
+        raise refusal("FG701", f"{model} is a file without the name of a class", None, _MODEL)
     if not file.endswith(".py") or not Path(file).is_file():
         raise refusal("FG701", f"there is no file {file or model}", None, _MODEL)
     tell(f"running {file}")
     source = load_file(Path(file))
-    cls = _found(source, name)
+    cls = _found(source, name, [each for each, value in vars(source).items() if _is_model(value, source)])
     if not isinstance(cls, type) or not issubclass(cls, nn.Module):
         raise refusal("FG701", f"{name} in {file} is no class of nn.Module")
-    arguments: Any = _called(_found(source, init)) if hasattr(source, init) or init != DEFAULT_INIT else []
-    examples = _called(_found(source, inputs))
+    functions = [each for each, value in vars(source).items() if callable(value) and not isinstance(value, type)]
+    arguments: Any = []
+    if hasattr(source, init) or init != DEFAULT_INIT:
+        arguments = _called(_found(source, init, functions))
+    if not hasattr(source, inputs):
+        hint = suggest(inputs, functions) if nearest(inputs, functions) else _INPUTS
+        raise refusal("FG701", f"there is no {inputs} in {Path(file).name}", None, hint)
+    examples = _called(getattr(source, inputs))
     if isinstance(examples, Tensor):
         examples = [examples]
     if not isinstance(examples, list | tuple) or not all(isinstance(each, Tensor) for each in examples) or not examples:
@@ -85,9 +94,13 @@ def load_file(path: Path) -> ModuleType:
     return module
 
 
-def _found(module: ModuleType, name: str) -> Any:
+def _is_model(value: Any, module: ModuleType) -> bool:
+    return isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == module.__name__
+
+
+def _found(module: ModuleType, name: str, known: Sequence[str]) -> Any:
+    """What the file has by this name. known: names that could be meant."""
     if not hasattr(module, name):
-        known = [each for each in vars(module) if not each.startswith("_")]
         hint = suggest(name, known) or _MODEL
         raise refusal("FG701", f"there is no {name or 'class'} in {Path(str(module.__file__)).name}", None, hint)
     return getattr(module, name)

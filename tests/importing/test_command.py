@@ -114,6 +114,8 @@ def test_a_refusal_names_the_line_and_writes_nothing(
         ({"model": "model.py:get_inputs"}, "no class of nn.Module"),
         ({"init": "no_function"}, "there is no no_function in model.py"),
         ({"init": "get_inputs"}, "TypeError"),
+        ({"inputs": "get_inptus"}, "did you mean 'get_inputs'?"),
+        ({"inputs": "examples_of_it"}, "or name a function with --inputs"),
         ({"inputs": "get_init_inputs"}, "does not return a list of tensors"),
     ],
 )

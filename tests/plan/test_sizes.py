@@ -8,7 +8,7 @@ import pytest
 
 from fusegen.plan.load import plan_file
 from fusegen.plan.modules.module import module_of
-from fusegen.plan.sizes.chain_sizes import LARGE, SMALL, sizes, typical
+from fusegen.plan.sizes.chain_sizes import LARGE, SMALL, sizes, typical, with_rows
 from fusegen.plan.sizes.module_sizes import several
 from tests.plan.planning import SPECS as COMMITTED
 
@@ -87,3 +87,10 @@ def test_norms_over_positions_have_two_at_least(tmp_path: Path) -> None:
     chain, dims = "  - {op: instance_norm, name: norm}\n  - {op: relu}\n", "{n: 2, c: 8, h: 4, w: 4}"
     plan = plan_of(tmp_path, chain, dims, "{x: [n, c, h, w]}", "{c: {type: dim}}")
     assert sizes(plan, 1, 24, 32, 4).given == (1, 32, 1, 2)
+
+
+def test_rows_of_images_are_those_of_their_batch() -> None:
+    plan = plan_file(ROOT / "specs" / "batchnorm2d_add_relu.yaml")
+    usual = typical(plan)
+    assert with_rows(plan, sizes(plan, usual.rows, 1, usual.channels, 1), usual.rows).given == usual.given
+    assert with_rows(plan, sizes(plan, 3 * 28 * 28, 1, 256, 1), 3 * 28 * 28).given == (3, 256, 28, 28)

@@ -208,10 +208,21 @@ def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
 
 def with_rows(plan: Plan, size: Sizes, rows: int) -> Sizes:
     """The size with a batch for so many rows, and its other dimensions of rows as in the spec, where the first input
-    has several of these; else as it is."""
+    has several of these, or positions; else as it is."""
+    if plan.chain.spatial:
+        return _with_images(plan, size, rows)
     if not (plan.chain.leading or plan.chain.batched):
         return size
     count = len(plan.chain.trailing) or 1
     (batch, *others), (_, *usual) = plan.chain.inputs[0].shape[:-count], typical(plan).given[:-count]
     symbols = {**size.symbols, **dict(zip(map(str, others), usual, strict=True))}
     return sizes_at(plan, {**symbols, str(batch): max(1, rows // math.prod(usual))})
+
+
+def _with_images(plan: Plan, size: Sizes, rows: int) -> Sizes:
+    """The size with the positions of the spec, and a batch for so many rows of the result."""
+    usual, (name, _, *positions) = typical(plan), plan.chain.inputs[0].shape
+    known = {str(dim): usual.symbols[str(dim)] for dim in positions if str(dim) in usual.symbols}
+    known |= further_positions(plan, usual.given[2:], usual.symbols)
+    known[str(name)] = max(1, rows // math.prod(usual.made[2:]))
+    return with_positions(plan, {**size.symbols, **known})
