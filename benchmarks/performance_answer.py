@@ -46,8 +46,8 @@ difference is when they are freed:
   have, and those of the gradient are made.
 
 """
-_README = """{models}A training step of chains of `specs/` in PyTorch {torch}, by how many times it is as fast: the
-geometric mean over the chains, and in brackets the least and the most.
+_README = """{models}A training step of modules from `specs/` in PyTorch {torch}, by how many times it is as fast: the
+geometric mean over them, and in brackets the least and the most.
 
 {table}
 In fp32_split float32 matrices are multiplied on fp16 tensor cores, as accurately as in float32
@@ -55,8 +55,8 @@ In fp32_split float32 matrices are multiplied on fp16 tensor cores, as accuratel
 `{command}`
 and such. [docs/performance.md](docs/performance.md) has every chain, forward passes, and where it is slower.
 """
-_MODELS = """A training step of whole models under autocast to bfloat16, {gpu}, torch {torch}, in ms of device time:
-{gain} times as fast as `torch.compile` in the geometric mean, {least} at least
+_MODELS = """A training step of whole models behind `backend="fusegen"`, by autocast to bfloat16, {gpu}, torch {torch},
+in ms of device time: {gain} times as fast as `torch.compile` in the geometric mean, {least} at least
 ([all of it](docs/performance.md#whole-models-nvidia-h200)).
 
 {table}

@@ -184,7 +184,7 @@ def test_the_headline() -> None:
         for route, time in steps.items()
     ]
     text = answer.headline(ANSWER, models, script()._markdown)
-    assert "| net | 4.0 | 3.0 | 2.0 | 1.50 |" in text and "\n1.50 times as fast as `torch.compile`" in text
+    assert "| net | 4.0 | 3.0 | 2.0 | 1.50 |" in text and " 1.50 times as fast as `torch.compile`" in text
     assert "| large | bf16 | 2 | 4.00 (2.00 to 8.00) | 1.26 (0.80 to 2.00) | 1.26 (0.80 to 2.00) |" in text
     assert "`fusegen bench specs --dtypes bf16`" in text and ANSWER[0].gpu in text and ANSWER[0].torch in text
     readme = f"a\n{answer.BEGIN}\nold\n{answer.END}\nb\n"
