@@ -208,7 +208,7 @@ def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
 
 def with_rows(plan: Plan, size: Sizes, rows: int) -> Sizes:
     """The size with a batch for so many rows, and its other dimensions of rows as in the spec, where the first input
-    has several of these, or positions; else as it is."""
+    has several of these, or positions of which these are whole images; else as it is."""
     if plan.chain.spatial:
         return _with_images(plan, size, rows)
     if not (plan.chain.leading or plan.chain.batched):
@@ -220,9 +220,11 @@ def with_rows(plan: Plan, size: Sizes, rows: int) -> Sizes:
 
 
 def _with_images(plan: Plan, size: Sizes, rows: int) -> Sizes:
-    """The size with the positions of the spec, and a batch for so many rows of the result."""
     usual, (name, _, *positions) = typical(plan), plan.chain.inputs[0].shape
+    batch, rest = divmod(rows, math.prod(usual.made[2:]))
+    if rest:
+        return size
     known = {str(dim): usual.symbols[str(dim)] for dim in positions if str(dim) in usual.symbols}
     known |= further_positions(plan, usual.given[2:], usual.symbols)
-    known[str(name)] = max(1, rows // math.prod(usual.made[2:]))
+    known[str(name)] = batch
     return with_positions(plan, {**size.symbols, **known})
