@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[str, str, str, str, str]] = {
         "y *",
     ),
     "a parameter in another shape": (
-        *("self.p = nn.Parameter(torch.ones(c))", "y * self.p.view(1, -1, 1, 1)"),
+        *("self.p = nn.Parameter(torch.ones(c, 1))", "y * self.p.view(1, -1, 1, 1)"),
         *("FG706", "another shape", "self.p.view"),
     ),
     "a parameter along positions": (
