@@ -43,11 +43,8 @@ class Report:
     left: list[Left] = field(default_factory=list)
 
     def __str__(self) -> str:
-        graphs = f"{self.graphs} graph{'' if self.graphs == 1 else 's'}"
-        places, regions = (
-            f"{len(found)} {name}{'s' * (len(found) != 1)}"
-            for found, name in ((self.taken, "place"), (self.left, "region"))
-        )
+        counts = (self.graphs, "graph"), (len(self.taken), "place"), (len(self.left), "region")
+        graphs, places, regions = (f"{count} {name}{'s' * (count != 1)}" for count, name in counts)
         lines = [f"{graphs}: kernels of fusegen in {places}, {regions} left"]
         kinds: dict[str, list[Taken]] = {}
         for each in self.taken:

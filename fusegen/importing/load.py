@@ -62,10 +62,8 @@ def load_model(model: str, init: str, inputs: str) -> Loaded:
     arguments: Any = []
     if hasattr(source, init) or init != DEFAULT_INIT:
         arguments = _called(_found(source, init, functions))
-    if not hasattr(source, inputs):
-        hint = suggest(inputs, functions) if nearest(inputs, functions) else _INPUTS
-        raise refusal("FG701", f"there is no {inputs} in {Path(file).name}", None, hint)
-    examples = _called(getattr(source, inputs))
+    near = functions if nearest(inputs, functions) else []
+    examples = _called(_found(source, inputs, near, _INPUTS))
     if isinstance(examples, Tensor):
         examples = [examples]
     if not isinstance(examples, list | tuple) or not all(isinstance(each, Tensor) for each in examples) or not examples:
@@ -98,10 +96,10 @@ def _is_model(value: Any, module: ModuleType) -> bool:
     return isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == module.__name__
 
 
-def _found(module: ModuleType, name: str, known: Sequence[str]) -> Any:
-    """What the file has by this name. known: names that could be meant."""
+def _found(module: ModuleType, name: str, known: Sequence[str], otherwise: str = _MODEL) -> Any:
+    """What the file has by this name. known: names that could be meant. otherwise: the hint where none is."""
     if not hasattr(module, name):
-        hint = suggest(name, known) or _MODEL
+        hint = suggest(name, known) or otherwise
         raise refusal("FG701", f"there is no {name or 'class'} in {Path(str(module.__file__)).name}", None, hint)
     return getattr(module, name)
 

@@ -32,7 +32,7 @@ inline TileShape plane_shape(
   return {grid, dim3(unsigned(lanes), unsigned(down)), tiles};
 }
 
-constexpr int kPlaneSharedThreads = 768;   // of a block, at most
+constexpr int kPlaneSharedThreads = 768;  // of a block, at most
 constexpr int kPlaneSharedVectors = 4;    // of a thread that are worth its share of a reduction
 constexpr int kPlaneSharedDepth = 8;      // vectors of each tensor that a thread has in flight
 

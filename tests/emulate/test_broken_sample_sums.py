@@ -121,7 +121,7 @@ def verdict(libraries, scenario: str, number: int, seed: int) -> str:
     tail.positions = count if images else 0
     if images:  # gradient and result are [samples, channels, positions] in memory
         grad = grad.view(samples, count, channels).mT.reshape(grad.shape)
-    if text is PLANES and images:
+    if text is PLANES:
         x, scale = (each.view(samples, count, channels).mT.reshape(each.shape) for each in (x, scale))
     choose(library, number)
     try:

@@ -196,9 +196,10 @@ def with_positions(plan: Plan, symbols: Mapping[str, int]) -> Sizes:
     return Sizes({**symbols, ROWS: rows}, rows, channels, width, given, (given[0], channels, *positions))
 
 
-def of_input(plan: Plan, given: Sequence[int]) -> Sizes:
-    """The sizes for a shape of the first input, where that has more dimensions than two. All else is as in the spec."""
-    symbols = dict(typical(plan).symbols)
+def of_input(plan: Plan, given: Sequence[int], known: Mapping[str, int] | None = None) -> Sizes:
+    """The sizes for a shape of the first input, where that has more dimensions than two. All else is as in the spec, or
+    as `known` says."""
+    symbols = dict(typical(plan).symbols if known is None else known)
     for (number, name), size in zip(map(factors, plan.chain.inputs[0].shape), given, strict=True):
         symbols |= {} if name is None else {name: size // number}
     if not plan.chain.spatial:
@@ -210,21 +211,12 @@ def with_rows(plan: Plan, size: Sizes, rows: int) -> Sizes:
     """The size with a batch for so many rows, and its other dimensions of rows as in the spec, where the first input
     has several of these, or positions of which these are whole images; else as it is."""
     if plan.chain.spatial:
-        return _with_images(plan, size, rows)
+        usual = typical(plan)
+        batch, rest = divmod(rows, math.prod(usual.made[2:]))
+        return size if rest else of_input(plan, (batch, size.given[1], *usual.given[2:]), size.symbols)
     if not (plan.chain.leading or plan.chain.batched):
         return size
     count = len(plan.chain.trailing) or 1
-    (batch, *others), (_, *usual) = plan.chain.inputs[0].shape[:-count], typical(plan).given[:-count]
-    symbols = {**size.symbols, **dict(zip(map(str, others), usual, strict=True))}
-    return sizes_at(plan, {**symbols, str(batch): max(1, rows // math.prod(usual))})
-
-
-def _with_images(plan: Plan, size: Sizes, rows: int) -> Sizes:
-    usual, (name, _, *positions) = typical(plan), plan.chain.inputs[0].shape
-    batch, rest = divmod(rows, math.prod(usual.made[2:]))
-    if rest:
-        return size
-    known = {str(dim): usual.symbols[str(dim)] for dim in positions if str(dim) in usual.symbols}
-    known |= further_positions(plan, usual.given[2:], usual.symbols)
-    known[str(name)] = batch
-    return with_positions(plan, {**size.symbols, **known})
+    (first, *others), (_, *sizes_of_others) = plan.chain.inputs[0].shape[:-count], typical(plan).given[:-count]
+    symbols = {**size.symbols, **dict(zip(map(str, others), sizes_of_others, strict=True))}
+    return sizes_at(plan, {**symbols, str(first): max(1, rows // math.prod(sizes_of_others))})

@@ -22,6 +22,44 @@
 
 namespace fusegen {
 
+// Computes the elements of a vector, which lie in the plane of a channel that begins at `plane`,
+// adds their terms to the thread's sums of `seen` elements, and stores results in the last pass.
+// aligned: whether packed vectors may move the tensors.
+template <int kPass, class P, int kVec, bool kPacked, typename Vectors, typename Sums>
+__device__ __forceinline__ void use_on_plane(
+    const P& p, const Columns<kVec, kPacked>& positions, int64_t plane, bool aligned,
+    Known<P>& known, const Vectors& vectors, Sums& sums, int& seen) {
+  constexpr bool kStores = kPass == P::kPasses - 1;
+  [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    if (!positions.has(v)) continue;
+    Elements<P> x{};
+    each(TakeElement<P::kReadBy[kPass]>{v}, x, vectors);
+    typename P::Cached cached;
+    Terms<P, kPass> term;
+    Results<P> y;
+    p.template element<kPass, 0u>(x, known, cached, term, y);
+    each(AddElement{0, seen == 0}, sums, term);
+    ++seen;
+    if constexpr (kStores) each(PutElement{v}, out, y);
+  }
+  if constexpr (kStores) {
+    each(
+        [&](auto i, const auto& vector, const auto& to) {
+          constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
+          if (kMayLack && to == nullptr) return;
+          if (kPacked && !aligned) {
+#pragma unroll
+            for (int v = 0; v < kVec; ++v) to[plane + positions.at(v)] = vector[v];
+          } else {
+            store_pack(positions, to + plane, vector);
+          }
+        },
+        out, p.writes);
+  }
+}
+
 // One thread of the kernel. kPacked: an image has whole vectors; aligned: they are in memory, too.
 template <class P, int kPass, int kVec, bool kPacked>
 class PlaneThread {
@@ -69,7 +107,6 @@ class PlaneThread {
   }
 
  private:
-  static constexpr bool kStores = kPass == P::kPasses - 1;
   using Vectors = typename P::template Reads<VectorsOf<kVec, kPacked>::template Loaded>;
   using Positions = Columns<kVec, kPacked>;
   using Sums = typename P::template Sums<kPass, ColumnSumsOf<Acc, 1>::template Of>;
@@ -103,7 +140,9 @@ class PlaneThread {
     }
 #pragma unroll
     for (int u = 0; u < kPlaneVectors; ++u) {
-      if (positions[u].any()) use(positions[u], plane[u], vectors[u]);
+      if (!positions[u].any()) continue;
+      use_on_plane<kPass>(
+          p_, positions[u], plane[u], aligned_, known_[0], vectors[u], sums_, seen_);
     }
   }
 
@@ -127,39 +166,6 @@ class PlaneThread {
       }
     }
   };
-
-  // Computes the elements of a vector, which lie in the plane of the channel that begins there.
-  __device__ __forceinline__ void use(
-      const Positions& positions, int64_t plane, const Vectors& vectors) {
-    [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!positions.has(v)) continue;
-      Elements<P> x{};
-      each(TakeElement<P::kReadBy[kPass]>{v}, x, vectors);
-      typename P::Cached cached;
-      Terms<P, kPass> term;
-      Results<P> y;
-      p_.template element<kPass, 0u>(x, known_[0], cached, term, y);
-      each(AddElement{0, seen_ == 0}, sums_, term);
-      ++seen_;
-      if constexpr (kStores) each(PutElement{v}, out, y);
-    }
-    if constexpr (kStores) {
-      each(
-          [&](auto i, const auto& vector, const auto& to) {
-            constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
-            if (kMayLack && to == nullptr) return;
-            if (kPacked && !aligned_) {
-#pragma unroll
-              for (int v = 0; v < kVec; ++v) to[plane + positions.at(v)] = vector[v];
-            } else {
-              store_pack(positions, to + plane, vector);
-            }
-          },
-          out, p_.writes);
-    }
-  }
 
   // Stores the sums of the threads that share the channel, of `all` rows, as partial results number
   // `block`.

@@ -18,6 +18,7 @@
 #include "../reduce_lanes.cuh"
 #include "column_layout.cuh"
 #include "elements.cuh"
+#include "plane.cuh"
 #include "program.cuh"
 
 namespace fusegen {
@@ -109,7 +110,8 @@ class PlaneSharedThread {
       Vectors vectors;
       each_slot(index, vectors, [](auto& vector, auto* slot, const auto&) { vector = *slot; });
       if constexpr (kPass == 0) fetch(index + kPlaneSharedDepth * step);
-      use<kPass>(index, vectors, sums, seen);
+      const Columns<kVec, true> positions{int64_t(index) * kVec, 1, kVec};
+      use_on_plane<kPass>(p_, positions, plane_, aligned_, known_[0], vectors, sums, seen);
     }
     if constexpr (kPass < kLast) {
       constexpr bool kGroups = P::kUnit[kPass] == Unit::kSampleGroup;
@@ -162,42 +164,6 @@ class PlaneSharedThread {
       *slot = load_single(MaskedVector<kVec>{0, 0, (1u << kVec) - 1u}, from);
     }
   }
-  template <typename E>
-  __device__ __forceinline__ void store_vector(E* to, const Pack<E, kVec>& vector) const {
-    if (aligned_) {
-      store_pack(Columns<kVec, true>{0, 1, kVec}, to, vector);
-      return;
-    }
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) to[v] = vector[v];
-  }
-
-  template <int kPass, typename Sums>
-  __device__ __forceinline__ void use(int index, const Vectors& vectors, Sums& sums, int& seen) {
-    [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      Elements<P> x{};
-      each(TakeElement<P::kReadBy[kPass]>{v}, x, vectors);
-      typename P::Cached cached;
-      Terms<P, kPass> term;
-      Results<P> y;
-      p_.template element<kPass, 0u>(x, known_[0], cached, term, y);
-      each(AddElement{0, seen == 0}, sums, term);
-      ++seen;
-      if constexpr (kPass == kLast) each(PutElement{v}, out, y);
-    }
-    if constexpr (kPass == kLast) {
-      each(
-          [&](auto i, const auto& vector, const auto& to) {
-            constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
-            if (kMayLack && to == nullptr) return;
-            store_vector(to + plane_ + index * kVec, vector);
-          },
-          out, p_.writes);
-    }
-  }
-
   // The sums over the channel, or over all channels of the block.
   template <int kPass, bool kGroups, typename Sums>
   __device__ __forceinline__ Totals<P, kPass> reduced(Sums& sums, int seen) {
