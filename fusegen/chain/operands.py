@@ -115,7 +115,7 @@ class OperandBuilder(ModuleBuilder):
             self.refuse("FG303", message, field)
         return found or everything
 
-    def target(self, name: str, reduction: str, ignored: int) -> Node:
+    def target(self, name: str, reduction: str, ignored: int, chunk: int | Literal["auto"] | None) -> Node:
         """An input of the module that has the number of a channel for each row, and what is made of their losses."""
         shape = self.shape_of_input(name, "target")
         node = self.graph.tensor(name, self.graph.view - CHANNEL)
@@ -129,7 +129,7 @@ class OperandBuilder(ModuleBuilder):
         if wanted is not None:
             message = f"the target '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
             self.refuse("FG303", message, "target")
-        self.loss = Loss(reduction, name, ignored)
+        self.loss = Loss(reduction, name, ignored, chunk)
         return self._take(name, "target", node.axes)
 
     def _misfit_of_rows(self, shape: tuple[Dim | None, ...]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from fusegen.chain.shape import Role
 from fusegen.ir.axes import SAMPLE, Dim
@@ -13,11 +14,13 @@ from fusegen.ir.graph import Node
 @dataclass(frozen=True)
 class Loss:
     """What is made of the losses of rows, which are the graph's result. reduction: "none", "mean" or "sum", of those
-    whose target is not ignored. target: the input that has the number of a channel for each row."""
+    whose target is not ignored. target: the input that has the number of a channel for each row. chunk: how many rows
+    of the product in front are in memory at a time, or "auto"; None: all."""
 
     reduction: str
     target: str
     ignored: int
+    chunk: int | Literal["auto"] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,16 @@ class Result:
     def takes_mean(self) -> bool:
         """Whether the module returns the mean of the losses of rows."""
         return self.loss is not None and self.loss.reduction == "mean"
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether the product in front of the loss is made some rows at a time."""
+        return self.loss is not None and self.loss.chunk is not None
+
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether the module makes something of the losses of rows, or makes these some rows at a time."""
+        return self.loss is not None and (self.loss.reduction != "none" or self.in_chunks)
 
     def shape(self, leading: Sequence[Dim], channels: Dim, positions: Sequence[Dim] = ()) -> tuple[Dim, ...]:
         """The shape of what is returned as the value at the end, for these sizes of what the tail's source has:

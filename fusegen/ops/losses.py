@@ -11,13 +11,15 @@ from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions import losses
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Step
-from fusegen.spec.base import Plain, meaning
+from fusegen.spec.base import Given, Plain, meaning
 from fusegen.spec.names import Identifier
 
 
 class CrossEntropy(Step):
     """F.cross_entropy with the numbers of channels as its target, an input of int64. Only as the last step. A target
-    that is no channel makes its row's loss and gradient NaN, where PyTorch's CUDA kernel stops by an assertion."""
+    that is no channel makes its row's loss and gradient NaN, where PyTorch's CUDA kernel stops by an assertion.
+
+    With `chunk` the result of the linear layer in front never exists as a whole: see docs/losses.md."""
 
     op: Literal["cross_entropy"]
     target: Annotated[Identifier, meaning("the input that has the number of a channel for each row", "target")]
@@ -32,6 +34,10 @@ class CrossEntropy(Step):
         Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), Plain("a number from 0 to 1")],
         meaning("the share that all channels are wanted with", 0.1),
     ] = 0.0
+    chunk: Annotated[
+        Given[Literal["auto"] | Annotated[int, Field(ge=1), Plain("a number of rows")]],
+        meaning("so many rows of the linear layer in front are in memory at a time", "auto", 1024),
+    ] = None
     formula = "log(sum(exp(x))) - x[target], by row"
     autocast = "float32"
     needs_elements = True
@@ -46,7 +52,7 @@ class CrossEntropy(Step):
         return True
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
-        target = chain.target(self.target, self.reduction, self.ignore_index)
+        target = chain.target(self.target, self.reduction, self.ignore_index, self.chunk)
         over = chain.graph.view - CHANNEL
         ignored, smoothing = float(self.ignore_index), self.label_smoothing
         return losses.cross_entropy(chain.graph, x, target, over, f"{self.op}_value", ignored, smoothing)

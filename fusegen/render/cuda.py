@@ -138,6 +138,8 @@ def _programs(plan: Plan) -> Iterator[ProgramText]:
     for variant in plan.variants:
         yield _program(plan, variant, variant.forward, forward=True)
         yield _program(plan, variant, variant.backward, forward=False)
+        if variant.chunk:
+            yield _program(plan, variant, variant.chunk, forward=False)
     ranks = plan.sync_batch_norm
     if ranks:
         for program in ranks.programs:

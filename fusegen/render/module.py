@@ -115,7 +115,7 @@ def call_context(plan: Plan) -> dict[str, Any]:
         "spatial": chain.spatial,
         "inputs_all": inputs,
         "inputs_tuple": as_tuple(of_values),
-        "loss": None if chain.result.loss is None or chain.result.loss.reduction == "none" else chain.result.loss,
+        "loss": chain.result.loss if chain.result.has_own_loss else None,
         "submodules": call.submodules(),
         "kinds": call.kinds(),
         "body": call.body(),

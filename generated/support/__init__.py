@@ -91,6 +91,7 @@ _OPTIONAL = {
         "row_count",
     ),
     "losses": ("Loss",),
+    "losses_in_chunks": ("ChunkedLoss",),
     "ranks": ("RANKS_COMPILED", "RANKS_PRECISION", "RankOperator", "Ranks", "group_of"),
     "regions": ("FusedRegions", "RegionPackages", "region"),
 }

@@ -28,12 +28,13 @@ class Operator(TracedOperator):
     the first argument is one of the module's, and [batch, channels, positions] then.
     kept_positions: how many dimensions of one position the first result has, where it has one value
     for each channel of an image; None where it has more.
+    chunks: whether there is an op for the loss of some rows at a time, see losses_in_chunks.py.
     gradient_aliases: gradients by their place, each with the place of what it equals: a gradient
     before it, or as a negative number one that comes to a result, of which -1 is the last. Where
     both have one dtype, the op is not asked for it, and autograd gets one tensor for both.
     """
 
-    split = None
+    split = chunk = None
     sync_batch_norm = False
 
     def __init__(
@@ -51,6 +52,7 @@ class Operator(TracedOperator):
         masks=(),
         gradient_aliases=None,
         kept_positions=None,
+        chunks=False,
     ):
         self.has_contiguous_layout, self.own_source = has_contiguous_layout, own_source
         self.package, self.results, self.single = package, results, len(results) == 1
@@ -77,6 +79,10 @@ class Operator(TracedOperator):
         self.served = _served(self.forward) if linear else {}
         if precisions:
             self.split = package.find_op("split")
+        # How many arguments are tensors, in front of the numbers.
+        self.tensors = names.index("_dtype_mode")
+        if chunks:
+            self.chunk = package.find_op(f"{variant}chunk")
         self.describe_ops()
         self.in_cpp = differentiate_in_cpp(self)
         self.function = differentiate_in_python(self)

@@ -109,6 +109,7 @@ enum class Use {
   kConstant,
   kPrecision,
   kPieces,
+  kChunk,          // how many rows of the product are made at a time
   kNeeds,
   kResult,
   kProduct,        // of the operands
@@ -199,6 +200,8 @@ struct Op {
   int (*takes_product)(const Call*) = nullptr;
   ProductLauncher launch_product = nullptr;
   Explain explain_product = nullptr;
+  // In chunks of rows: makes the pieces of an operand; null where the library makes all products.
+  OptionalTensor (*split)(const Tensor&, int64_t precision, ErrorText) = nullptr;
   // Over ranks: makes the first result, parts of which kernels write.
   Tensor (*gathered)(const Tensor& like, ScalarType, int64_t channels, int64_t rows) = nullptr;
 
@@ -216,6 +219,11 @@ struct Op {
                            Explain explain_it) const {
     Op op = *this;
     op.takes_product = takes, op.launch_product = launcher, op.explain_product = explain_it;
+    return op;
+  }
+  constexpr Op split_by(decltype(split) make) const {
+    Op op = *this;
+    op.split = make;
     return op;
   }
   constexpr Op over_ranks(decltype(gathered) make) const {

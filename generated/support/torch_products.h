@@ -64,6 +64,16 @@ inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
   return result;
 }
 
+// result = a b, or result + a b, of one dtype.
+inline void add_mm(const Tensor& result, const Tensor& a, const Tensor& b, bool add) {
+  using Product = AOTITorchError (*)(AtenTensorHandle, AtenTensorHandle, AtenTensorHandle,
+                                     AtenTensorHandle, double, double);
+  static const auto product = find<Product>(FUSEGEN_ATEN("addmm_out"));
+  if (!product) fail("aten::addmm", "this version of torch does not export it");
+  check_torch("aten::addmm",
+              product(result.get(), result.get(), a.get(), b.get(), add ? 1.0 : 0.0, 1.0));
+}
+
 // The gradient of a tensor of `own` rows, of which each is that of a block of rows, or comes again
 // in each block: the sum of theirs, by PyTorch, rounded once to its dtype.
 inline Tensor sum_of_rows(const Tensor& full, ScalarType dtype, int64_t own, bool again) {

@@ -70,6 +70,7 @@ constexpr Field part(std::string_view name, int64_t offset, int index) {
 constexpr Field pieces(std::string_view name) { return Field{Use::kPieces, name}.as_optional(); }
 constexpr Field needs(int count) { return {Use::kNeeds, "_needs", -1, 0, Form::kRows, count}; }
 constexpr Field kDtypeMode{Use::kMode, "_dtype_mode"};
+constexpr Field kChunk{Use::kChunk, "_chunk"};
 constexpr Field kPrecision{Use::kPrecision, "_precision"};
 
 // What tables say without a namespace.

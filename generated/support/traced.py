@@ -16,6 +16,8 @@ class TracedOperator:
         describe(self.backward, self._backward_fake, self._backward_flops)
         if self.split is not None:
             describe(self.split, _split_fake, lambda *_, **__: 0)
+        if self.chunk is not None:
+            describe(self.chunk, self._chunk_fake, self._chunk_flops)
 
     def described(self, arguments, x):
         """What a call with these arguments gives, as tensors without values. x: its first input."""
@@ -76,6 +78,15 @@ class TracedOperator:
         wanted = zip(self.gradients, images, arguments[-1], strict=True)
         return [self._new(grad, given, sizes, each, image) for each, image, want in wanted if want]
 
+    def _chunk_fake(self, *arguments):
+        """The losses, then a gradient like each of the first arguments that is wanted."""
+        check_devices(self.chunk, arguments)
+        given = named(self.chunk, arguments)
+        dtype = self.package.dtypes[given["_dtype_mode"]]["output"]
+        wanted = [each for each, want in zip(arguments, given["_needs"], strict=False) if want]
+        losses = arguments[0].new_empty((arguments[0].shape[0], 1), dtype=dtype)
+        return [losses, *(each.new_empty(each.shape) for each in wanted)]
+
     def _new(self, like, given, sizes, result, image):
         """image: the shape of what has rows and channels, where these are not its dimensions."""
         role, *shape = result
@@ -96,6 +107,10 @@ class TracedOperator:
         operand = self._operand(arguments)
         count = sum(bool(want) for want in arguments[-1][:2])
         return count * self.parts * _product_flops(arguments[0], operand.shape[1]) if count else 0
+
+    def _chunk_flops(self, *arguments, **_):
+        count = 1 + sum(bool(want) for want in arguments[-1][:2])
+        return count * _product_flops(arguments[0], arguments[1].shape[0])
 
     def _operand(self, arguments):
         """An operand of the product among the backward op's arguments, if one is wanted."""

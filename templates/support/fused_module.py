@@ -42,11 +42,15 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
     other memory, or was written to in a way that counts a version (`weight._version`). A write that
     counts none is not seen: through `weight.data`, NumPy or DLPack, by a collective operation or
     the replay of a CUDA graph. `eval()`, `train()` and `to()` forget the pieces.
+
+    `fusegen_chunk` is for a loss with `chunk` in its spec: so many rows at a time, in place of what
+    the spec says.
     """
 
     __slots__ = ("_fusegen_memories",)  # no attribute of a copy or a file: see remembered.py
 
     fusegen_strict: bool = False
+    fusegen_chunk: int | None = None
     fusegen_keep_pieces: bool = False
     _fusegen_loss = None
     _fusegen_transposed = ()  # the result's dimensions, where its rows come behind the channels

@@ -21,6 +21,7 @@ class Loss(NamedTuple):
     reduction: str
     target: int
     ignored: int
+    chunk: int | None = None  # see losses_in_chunks.py
 
     def of_results(self, package, results, place, inputs):
         """What a call returns, a tuple where that is several. place: of the losses among these."""
@@ -29,28 +30,32 @@ class Loss(NamedTuple):
         return (*results[:place], self(package, results[place], inputs), *results[place + 1 :])
 
     def __call__(self, package, losses, inputs):
-        """A tensor without dimensions, of the losses' dtype.
+        """A tensor without dimensions, of the losses' dtype."""
+        return self.reduce(package, losses, inputs[self.target])[0]
+
+    def reduce(self, package, losses, target):
+        """The same, and what it was divided by: a tensor, or None.
 
         Added in float32, in an order that the number of rows fixes. The rows that count are counted
         on the device: NaN if there are none, as PyTorch has it. A kernel of the package takes the
         mean of not too many rows. torch.compile fuses PyTorch's operators itself.
         """
-        target = inputs[self.target]
         is_few = self.reduction == "mean" and losses.numel() <= _MOST_ROWS
         if is_few and not torch.compiler.is_compiling():
             if package.mode_of("output", losses.dtype) is not None:
                 return _mean(package, losses.flatten(), target.flatten(), self.ignored)
         is_double = losses.dtype == torch.float64
-        total = losses.sum(dtype=torch.float64 if is_double else torch.float32)
+        total, count = losses.sum(dtype=torch.float64 if is_double else torch.float32), None
         if self.reduction == "mean":
-            total = total / (target != self.ignored).sum()
-        return total.to(losses.dtype)
+            count = (target != self.ignored).sum()
+            total = total / count
+        return total.to(losses.dtype), count
 
 
 def _mean(package, losses, targets, ignored):
     if torch.is_grad_enabled() and losses.requires_grad:
-        return _Mean.apply(losses, targets, package, ignored)
-    return _reduced(package, losses, targets, ignored)[0]
+        return _Mean.apply(losses, targets, package, ignored), None
+    return _reduced(package, losses, targets, ignored)
 
 
 def _reduced(package, losses, targets, ignored):

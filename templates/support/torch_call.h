@@ -32,6 +32,14 @@ struct Slot {
   }
 };
 
+// What is different in a call for some rows of many: the product's gradient takes the memory of the
+// product, and that of the weight, dz^T x, is added up elsewhere.
+class RowChunk {
+ public:
+  virtual ~RowChunk() = default;
+  virtual void add_weight_gradient(const Products&, const Tensor& dz, const Operands&) = 0;
+};
+
 // What a call of an op takes of the stack.
 template <const Op& op>
 struct CallMemory {
@@ -42,10 +50,12 @@ struct CallMemory {
 
 class OpCall {
  public:
-  // slots: by field, with the arguments in those that are such. arguments: zeros.
-  OpCall(const Op& op, Slot* slots, const std::vector<bool>& needs, uint64_t* arguments)
-      : op_(op), slots_(slots), needs_(needs), arguments_(arguments), first_(*slots[0].given),
-        args_(op.name, op.fields[0].name, first_), dtypes_(nullptr) {
+  // slots: by field, with the arguments in those that are such. arguments: zeros. chunk: null for a
+  // call of all rows.
+  OpCall(const Op& op, Slot* slots, const std::vector<bool>& needs, uint64_t* arguments,
+         RowChunk* chunk = nullptr)
+      : op_(op), slots_(slots), needs_(needs), arguments_(arguments), chunk_(chunk),
+        first_(*slots[0].given), args_(op.name, op.fields[0].name, first_), dtypes_(nullptr) {
     for (int64_t& size : sizes_) size = kAny;
   }
 
@@ -193,6 +203,8 @@ class OpCall {
       if (!gathered_) {
         gathered_ = op_.gathered(first_, dtypes_[kAccumulator], size(kChannels), size(kRows));
       }
+    } else if (chunk_ && field.use == Use::kProductGradient) {
+      if (is_wanted(field)) slot.keep(*slots_[product_].tensor);
     } else if (field.use == Use::kResult || is_made(field)) {
       slot.keep(glue::empty(first_, dtype, shape_of(field)));
       has_made_ = true;
@@ -285,7 +297,11 @@ class OpCall {
     }
     if (needs_[1]) {
       args_.required(x_name_, *operands_.x);
-      to.push_back(products.weight_gradient(dz, operands_));
+      if (chunk_) {
+        chunk_->add_weight_gradient(products, dz, operands_);
+      } else {
+        to.push_back(products.weight_gradient(dz, operands_));
+      }
     }
   }
 
@@ -293,6 +309,7 @@ class OpCall {
   Slot* const slots_;
   const std::vector<bool>& needs_;
   uint64_t* const arguments_;
+  RowChunk* const chunk_;
   const Tensor& first_;
   const Arguments args_;
   Dtypes dtypes_;

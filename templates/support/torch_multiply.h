@@ -27,6 +27,8 @@ class Products {
   virtual Tensor weight_gradient(const Tensor& dz, const Operands& of) const {
     return glue::mm(glue::transposed(dz), **of.x);
   }
+  // Whether they are products of the operands as they are, in the operands' dtype.
+  virtual bool are_plain() const { return true; }
   // Whether a kernel of ours may make the product, with a launcher that takes it.
   virtual bool are_split() const { return false; }
   virtual int launch_forward(const Operands&, const Tensor& /*product*/, ProductLauncher,

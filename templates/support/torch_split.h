@@ -121,6 +121,7 @@ class PreciseProducts final : public Products {
                          gradient(dz, right, true), right, stream_, error_text_);
   }
 
+  bool are_plain() const override { return precision_ == Precision::kIeee; }
   bool are_split() const override { return precision_ == Precision::kFp32Split; }
 
   int launch_forward(const Operands& of, const Tensor& product, ProductLauncher launcher,
@@ -174,6 +175,14 @@ inline std::unique_ptr<Products> in_precision(
     const Arguments& args, int64_t precision, ScalarType operands, void* stream,
     ErrorText error_text) {
   return std::make_unique<PreciseProducts>(args, precision, operands, stream, error_text);
+}
+
+// The pieces of an operand of a forward product, where the precision has such.
+inline OptionalTensor pieces_by_rows(
+    const Tensor& values, int64_t precision, ErrorText error_text) {
+  if (Precision(precision) != Precision::kFp32Split) return std::nullopt;
+  const Launch launch(values);
+  return pieces_of(packed(values), false, nullptr, nullptr, launch.stream, error_text);
 }
 
 // An op of a package: the pieces of a float32 matrix by its rows, see contraction/contraction.h.

@@ -16,7 +16,7 @@ from fusegen.plan.programs.epilogue import is_split, reason, why_after_product
 from fusegen.plan.programs.gradient_aliases import alias_notes, with_gradient_aliases
 from fusegen.plan.programs.model import Mode, Program, Tensor, Variant
 from fusegen.plan.programs.modes import modes, refused_modes
-from fusegen.plan.programs.program_io import program_io
+from fusegen.plan.programs.program_io import ProgramIO, program_io
 from fusegen.plan.proofs.proof import prove_saved
 from fusegen.plan.schedules.folding import Folding
 from fusegen.spec.document import Document
@@ -40,8 +40,8 @@ class Plan:
 
     @property
     def programs(self) -> list[Program]:
-        """Every program: forward and backward of each variant, then those over ranks."""
-        found = [program for variant in self.variants for program in (variant.forward, variant.backward)]
+        """Every program: those of each variant, then those over ranks."""
+        found = [program for variant in self.variants for program in variant.programs]
         return [*found, *(self.sync_batch_norm.programs if self.sync_batch_norm else ())]
 
     @property
@@ -104,4 +104,13 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     backward = Folding(graph, f"{prefix}backward", of.read, gradients, reasons, of.inexact, of.without).program()
     forward, backward = with_contiguous_layout(chain, forward, backward, of.saved)
     needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
-    return Variant(name, chain, forward, backward, tuple(of.saved), needs_source, of.result, of.grad.name, of.further)
+    saved, chunk = tuple(of.saved), _chunk(of, f"{prefix}chunk") if chain.result.in_chunks else None
+    return Variant(name, chain, forward, backward, saved, needs_source, of.result, of.grad.name, of.further, chunk)
+
+
+def _chunk(of: ProgramIO, name: str) -> Program:
+    """The losses and all gradients of some rows: nothing is saved from one pass to the other."""
+    outputs = [Tensor(of.result, of.chain.result.node, "output"), *of.gradients]
+    reasons = ["the losses and their gradient in one program: some rows at a time, in the memory of their product"]
+    read = [of.grad, *of.sources]
+    return Folding(of.chain.graph, name, read, outputs, reasons, of.inexact, of.without).program()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fusegen.chain.images import spatial_in_front
 from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic
+from fusegen.ir.graph import ancestors
 from fusegen.plan.launches.devices import DEVICES, is_known
 from fusegen.spec.document import Document
 from fusegen.spec.partial import AnySpec
@@ -25,6 +26,7 @@ def refusals(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagno
     yield from _precision_without_float32(spec, document)
     yield from _norms_over_ranks(spec, chain, document)
     yield from _several_results(spec, chain, document)
+    yield from _loss_in_chunks(spec, chain, document)
     yield from _numbers_of_groups(chain, document)
     yield from _parameters_of_the_rows(chain, document)
     yield from _too_many_passes(spec, document)
@@ -109,6 +111,30 @@ def _several_results(spec: AnySpec, chain: Chain, document: Document) -> Iterato
     if steps:
         message = "a chain with a batch norm over ranks has one result, and nothing else of it is taken elsewhere"
         yield document.diagnostic("FG401", message, ("chain", steps[0], "sync"))
+
+
+def _loss_in_chunks(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagnostic]:
+    """Its kernels see some rows of the product, and take gradients of these alone."""
+    if not chain.result.in_chunks:
+        return
+    nodes = ancestors([chain.result.node])
+    rows = [name for name, parameter in chain.parameters.items() if "N" in parameter.axes]
+    why = ""
+    if chain.contraction is None or chain.spatial:
+        why = "no linear layer of [rows, features] begins the chain or its last region"
+    elif any(node.is_reduction and "N" not in node.axes for node in nodes):
+        why = "a value between the linear layer and the loss follows from all rows"
+    elif chain.dropouts:
+        why = "a dropout between the linear layer and the loss draws by the place among all rows"
+    elif chain.result.further:
+        why = f"'{next(iter(chain.result.further))}' is returned, too, or taken elsewhere"
+    elif chain.compact:
+        why = f"the input '{next(iter(chain.compact))}' has fewer rows"
+    elif rows:
+        why = f"parameter '{rows[0]}' has values of each row"
+    if why:
+        place, hint = ("chain", len(spec.chain) - 1, "chunk"), "leave 'chunk' out"
+        yield document.diagnostic("FG401", f"the loss cannot be made some rows at a time: {why}", place, hint=hint)
 
 
 def _numbers_of_groups(chain: Chain, document: Document) -> Iterator[Diagnostic]:

@@ -248,7 +248,8 @@ class Variant:
     """One behaviour of the module: "train", "eval", or "" where both are the same.
 
     result, result_gradient: the names of the chain's result and of the gradient that comes to it: `y` and `grad_y`,
-    unless the spec calls something else so. further: the other results, in their order.
+    unless the spec calls something else so. further: the other results, in their order. chunk: the result and its
+    gradients in one program, for the loss of some rows at a time.
     """
 
     name: str
@@ -260,6 +261,11 @@ class Variant:
     result: str
     result_gradient: str
     further: tuple[FurtherResult, ...] = ()
+    chunk: Program | None = None
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return (self.forward, self.backward, *([self.chunk] if self.chunk else ()))
 
     @property
     def results(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ class BackwardOp(VariantOps):
         self.add_images(op, of_gradient=True)
         self.add_numbers(op, program, program.constants)
         self.add_needs(op, self.needs())
-        op.fields += self._gradients(program, op.needs)
+        op.fields += self.gradients(program, op.needs)
         return op
 
     def backward_inputs(self) -> list[Tensor]:
@@ -56,10 +56,11 @@ class BackwardOp(VariantOps):
             else:
                 yield self.given(program, tensor.name, tensor.role, shape)
 
-    def _gradients(self, program: Program, needs: list[str]) -> list[Field]:
+    def gradients(self, program: Program, needs: list[str]) -> list[Field]:
         """In the order of what they are the gradients of."""
         place = {name: index for index, name in enumerate(needs)}
-        made = sorted(program.made, key=lambda tensor: place.get(tensor.gradient_of, -1))
+        gradients = (tensor for tensor in program.made if tensor.gradient_of)
+        made = sorted(gradients, key=lambda tensor: place.get(tensor.gradient_of, -1))
         return [self._gradient(tensor, place.get(tensor.gradient_of)) for tensor in made]
 
     def _gradient(self, tensor: Tensor, place: int | None) -> Field:

@@ -34,6 +34,7 @@ def ops_context(plan: Plan) -> dict[str, Any]:
         "name": plan.spec.name,
         "namespace": namespace(plan.spec.name),
         "ops": ops(plan),
+        "chunks": plan.chain.result.in_chunks,
         "precisions": plan.has_precisions,
         "copier": copy_symbol(plan),
         "reducer": mean_loss_symbol(plan),

@@ -17,7 +17,7 @@ class ForwardOp(VariantOps):
     def op(self) -> Op:
         program = self.variant.forward
         op = self.start(program, "kTuple")
-        op.fields += self._tensors(program)
+        op.fields += self.tensors(program)
         self.add_images(op, of_gradient=False)
         self.add_numbers(op, program, self.constants)
         op.fields += self._results(program)
@@ -25,7 +25,8 @@ class ForwardOp(VariantOps):
             op.traits.append(f"FUSEGEN_IN_EPILOGUE({op.name})")
         return op
 
-    def _tensors(self, program: Program) -> Iterator[Field]:
+    def tensors(self, program: Program) -> Iterator[Field]:
+        """What kernels read, and the operands of the product."""
         chain = self.chain
         parts = chain.number_of_parts
         if c := chain.contraction:

@@ -38,7 +38,8 @@ class Field:
 @dataclass
 class Op:
     """Everything that bindings.cpp says of one op. struct: the type of its launcher's arguments. returns: a value of
-    `Returns`. traits: calls that say more of it, in C++. needs: what the flags of its last argument stand for."""
+    `Returns`. traits: calls that say more of it, in C++. needs: what the flags of its last argument stand for.
+    is_chunked: whether a call of it is many, of some rows each."""
 
     name: str
     function: str
@@ -47,6 +48,7 @@ class Op:
     fields: list[Field] = field(default_factory=list)
     traits: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
+    is_chunked: bool = False
 
     @property
     def arguments(self) -> list[Field]:

@@ -101,7 +101,7 @@ def rounded_operands(fused: nn.Module, original: nn.Module, inputs: Sequence[Ten
     ten times as far. In one of few elements it is what verify/judgement/rounding_ties.py says.
     """
     results = []
-    weight = _weight(original, inputs)
+    weight, scaled = _weight(original, inputs), fused.fusegen_chunk is not None
     for precision, narrow in ROUNDED.items():
         mine = with_precision(copy.deepcopy(fused), precision)
         rounding = Rounding(narrow)
@@ -114,16 +114,24 @@ def rounded_operands(fused: nn.Module, original: nn.Module, inputs: Sequence[Ten
             exact = reference(theirs, inputs, grad_output, train=train)
             ties = rounding.ties(gradient)
             of_product = dict(zip((input_name(0), weight), ties, strict=False))
-            results += _judged(label, found, eager, exact, narrow, of_product)
+            results += _judged(label, found, eager, exact, narrow, of_product, scaled)
     return results
 
 
 def _judged(
-    label: str, found: Run, eager: Run, exact: Reference, narrow: torch.dtype, of_product: Mapping[str, Tensor]
+    label: str,
+    found: Run,
+    eager: Run,
+    exact: Reference,
+    narrow: torch.dtype,
+    of_product: Mapping[str, Tensor],
+    scaled: bool,
 ) -> list[Comparison]:
     """of_product: what has a gradient that is a product of rounded operands, and how far elements that may round to
-    another value take it."""
+    another value take it. scaled: whether the gradient of the product is rounded before it is multiplied by what is the
+    same for all rows: then it is off by as much as rounding takes it, not by that of a few ties."""
     ulp = torch.finfo(narrow).eps
+    rounded = ulp / 2 if scaled else ulp / 32
     length = max(size for each in (eager.output, *eager.gradients.values()) if each is not None for size in each.shape)
     judge = functools.partial(compare, dtype=torch.float32, reduction_length=length)
     results = [judge(f"{label}output", found.output, eager.output, exact.run.output, left_out=exact.jumped)]
@@ -136,7 +144,7 @@ def _judged(
             tied = of_product[name]
             tied = tied if tied.shape == expected.shape else tied.movedim(-1, 1)  # of a product of images
             ties = error(expected + tied, expected, exact.terms.get(name))
-            bound = Error(item.bound.largest + ulp, item.bound.norm + math.hypot(ulp / 32, ties.norm))
+            bound = Error(item.bound.largest + ulp, item.bound.norm + math.hypot(rounded, ties.norm))
             item = replace(item, bound=bound, ok=item.fused.within(bound))
         results.append(item)
     return results

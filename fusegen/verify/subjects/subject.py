@@ -116,6 +116,8 @@ class Subject:
         fused.load_state_dict(original.state_dict())
         if any(chain.spatial for chain in self._chains()):
             mark_images(original, fused)
+        if any(chain.result.in_chunks for chain in self._chains()):
+            fused.fusegen_chunk = sizes.rows // 3 + 1  # type: ignore[assignment]
         replay_all(original, self._chains(), self.fused_class, self.device)
         return fused, original, [wanting(x) for x in inputs]
 
