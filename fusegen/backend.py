@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from fusegen.capture.exported import with_ops
 from fusegen.capture.inductor import announce_ops
 from fusegen.capture.layouts import in_channels_last
+from fusegen.capture.linear_losses import Chunk
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.measure import Measurements
 from fusegen.capture.packages import SPECS, Build, Packages
@@ -27,7 +28,7 @@ from fusegen.paths import DEFAULT_FUSED
 Rest = Literal["inductor", "eager"]
 Compiled = Callable[..., Any]
 
-_CHOICES = ("build", "rest", "choose", "precision")
+_CHOICES = ("build", "rest", "choose", "precision", "loss_chunk")
 _backends: dict[tuple[str, ...], Backend] = {}  # by name: a model has many graphs, and one report
 
 _log = logging.getLogger("fusegen")
@@ -40,8 +41,10 @@ class Backend:
     not there, and compiles it where there is a GPU; "never" takes the packages that are there. rest: "inductor" or
     "eager". choose: "faster" takes chains whose kernels are expected to be, "measure" those that are on the GPU at
     hand, "all" takes each. precision: how linear layers multiply float32: "ieee" is PyTorch's way, and "fp32_split"
-    takes pieces of fp16 on tensor cores, as accurate as float32. options: those of torch._inductor.config, for the
-    rest. `report` tells what became of the graphs so far.
+    takes pieces of fp16 on tensor cores, as accurate as float32. loss_chunk: so many rows of a linear layer's result
+    are in memory at a time where that goes into a cross entropy alone, "auto" for what fits in 256 MiB; None: all of
+    them. A step then takes some percent longer, and its memory is less by the logits and their gradient. options: those
+    of torch._inductor.config, for the rest. `report` tells what became of the graphs so far.
     """
 
     def __init__(
@@ -52,17 +55,20 @@ class Backend:
         rest: Rest = "inductor",
         choose: Choose = "faster",
         precision: Precision = "ieee",
+        loss_chunk: Chunk = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
+        if not (loss_chunk in (None, "auto") or (type(loss_chunk) is int and loss_chunk > 0)):
+            raise ValueError(f"loss_chunk must be 'auto', a number of rows, or None, got {loss_chunk!r}")
         for name, value, kind in zip(
-            _CHOICES, (build, rest, choose, precision), (Build, Rest, Choose, Precision), strict=True
+            _CHOICES[:-1], (build, rest, choose, precision), (Build, Rest, Choose, Precision), strict=True
         ):
             known = get_args(kind)
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         self.packages = Packages(Path(directory), build)
         self.rest, self.options = rest, _options(None, options)
-        self.wanted = Wanted(choose, precision)
+        self.wanted = Wanted(choose, precision, loss_chunk)
         self.report = Report(Path(directory) / SPECS)
         self._measurements = Measurements(self.packages, self._alone, self._compiler)
 
@@ -134,6 +140,7 @@ def compile(
     rest: Rest = "inductor",
     choose: Choose = "faster",
     precision: Precision = "ieee",
+    loss_chunk: Chunk = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     dynamic: bool | None = None,
@@ -144,7 +151,9 @@ def compile(
     mode: Inductor's, such as "reduce-overhead". dynamic, fullgraph: torch.compile's.
     """
     inductor = _options(mode, options)
-    backend = Backend(directory, build=build, rest=rest, choose=choose, precision=precision, options=inductor)
+    backend = Backend(
+        directory, build=build, rest=rest, choose=choose, precision=precision, loss_chunk=loss_chunk, options=inductor
+    )
     return torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph)
 
 

@@ -38,6 +38,7 @@ class Call(nn.Module):
     """
 
     fusegen_keep_pieces = False  # a weight that is split is split in each call
+    fusegen_chunk = None
 
     def __init__(
         self,
@@ -46,9 +47,13 @@ class Call(nn.Module):
         results: Sequence[tuple[int, torch.dtype]],
         is_image: bool,
         name: str,
+        loss: Any = None,
+        target: int = 0,
     ) -> None:
-        """results: of what is returned the place among the operator's results, and the dtype. name: of the package."""
+        """results: of what is returned the place among the operator's results, and the dtype. name: of the package.
+        loss: of a chain that ends with one of all rows. target: the place of its target among the tensors."""
         super().__init__()
+        self._loss, self._target = loss, target
         self._operator = operator
         self._arguments, self._results, self._is_image, self._chain = list(arguments), list(results), is_image, name
 
@@ -78,11 +83,20 @@ class Call(nn.Module):
         if self._is_image:
             images, formats = self._support("images"), self._support("memory_formats")
             result = images.call_on_images(self._operator, given, formats.is_last(given[0]))
+        elif self._loss is not None:
+            result = self._of_rows(given, tensors[self._target])
         else:
             result = self._support("precisions").call_operator(self, self._operator, tuple(given))
         results = result if isinstance(result, tuple) else (result,)
         made = [results[at].to(dtype) for at, dtype in self._results]
         return made[0] if len(made) == 1 else tuple(made)
+
+    def _of_rows(self, given: Sequence[Any], target: Tensor) -> Tensor:
+        """The mean or the sum of losses, some rows at a time where there are many."""
+        if self._loss.is_divided(self, given):
+            return self._loss.in_chunks(self, self._operator, given, target)
+        losses = self._support("precisions").call_operator(self, self._operator, tuple(given))
+        return self._loss.reduce(self._operator.package, losses, target)[0]
 
     def _support(self, module: str) -> Any:
         return _support_of(self._operator, module)
@@ -118,7 +132,7 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
     nodes = list(dict.fromkeys(node for node in chain.tensors.values() if node is not None))
     numbers = {**chain.numbers, _MODE: mode, _SEED: _SEED}
     if operator.split is not None:
-        numbers[_PRECISION] = _support_of(operator, "precisions").FP32_SPLIT
+        numbers.setdefault(_PRECISION, _support_of(operator, "precisions").FP32_SPLIT)
     places = {name: nodes.index(node) for name, node in chain.tensors.items() if node is not None}
     sizes = {f"_{name}_rows": places[name] for name in chain.samples}
     arguments = list[Argument]()
@@ -135,7 +149,9 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
         else:
             raise NotAChain(f"its op takes {each.name}, which the graph does not have")
     results = [(at, node.meta["val"].dtype) for node, at in chain.results]
-    return Call(operator, arguments, results, region.frame.form == "images", name), nodes
+    loss = getattr(module, module.__all__[0])._fusegen_loss
+    is_image = region.frame.form == "images"
+    return Call(operator, arguments, results, is_image, name, loss, places.get("target", 0)), nodes
 
 
 def _operator(module: ModuleType, training: bool) -> Any:

@@ -40,7 +40,7 @@ def losses(graph: fx.Graph) -> Iterator[Region]:
         if is_loss(node) and node.args[3] == _NONE:
             x = node.args[0]
             assert isinstance(x, fx.Node)
-            with_cast = _is_widened(x) and memory_of(x.args[0]) not in changed
+            with_cast = is_widened(x) and memory_of(x.args[0]) not in changed
             yield Region(Frame("rows", shape_of(x)), [x, node] if with_cast else [node])
 
 
@@ -53,12 +53,7 @@ def is_large(region: Region) -> bool:
 def loss_chain(region: Region) -> Chain:
     """The chain of the losses of rows."""
     node = region.nodes[-1]
-    ignored, smoothing = argument(node, 4, "ignore_index", -100), argument(node, 5, "label_smoothing", 0.0)
-    step: dict[str, Any] = {"op": "cross_entropy", "target": "target", "reduction": "none"}
-    if ignored != -100:
-        step["ignore_index"] = ignored
-    if smoothing:
-        step["label_smoothing"] = smoothing
+    step = loss_step(node) | {"reduction": "none"}
     channels = region.frame.channels
     data = {
         "dims": {"batch": 4096, "channels": channels},
@@ -68,6 +63,17 @@ def loss_chain(region: Region) -> Chain:
     }
     tensors = {"x": region.nodes[0].args[0], "target": node.args[1]}
     return Chain(data, tensors, numbers={"_channels": int(channels)}, results=[(node, 0)])  # type: ignore[arg-type]
+
+
+def loss_step(node: fx.Node) -> dict[str, Any]:
+    """The step of a loss, but for its reduction."""
+    ignored, smoothing = argument(node, 4, "ignore_index", -100), argument(node, 5, "label_smoothing", 0.0)
+    step: dict[str, Any] = {"op": "cross_entropy", "target": "target"}
+    if ignored != -100:
+        step["ignore_index"] = ignored
+    if smoothing:
+        step["label_smoothing"] = smoothing
+    return step
 
 
 def is_loss(node: fx.Node) -> bool:
@@ -119,7 +125,7 @@ def _of_rows(graph: fx.Graph, node: fx.Node) -> None:
         user.replace_input_with(node, result)
 
 
-def _is_widened(x: Any) -> bool:
+def is_widened(x: Any) -> bool:
     """Whether a value is a cast of 16 bits to float32 that nothing else takes."""
     if operator_of(x)[1] not in table.CASTS or len(x.users) != 1:
         return False
@@ -137,7 +143,7 @@ def _take_cast(graph: fx.Graph, node: fx.Node, changed: Collection[int | None]) 
     while operator_of(at)[1] in LAYOUTS and len(at.users) == 1 and len(at.all_input_nodes) == 1:
         path.insert(0, at)
         at = at.args[0]
-    if not path or not _is_widened(at) or memory_of(at.args[0]) in changed:
+    if not path or not is_widened(at) or memory_of(at.args[0]) in changed:
         return
     with graph.inserting_before(node):
         cast = graph.call_function(_cast, (path[-1], torch.float32))

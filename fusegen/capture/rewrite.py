@@ -5,12 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import fx
 
 from fusegen.aten.nodes import operator_of, value_of
 from fusegen.capture.call import Call, call_of
+from fusegen.capture.linear_losses import Chunk, linear_loss_chain, linear_losses, write_linear_losses
 from fusegen.capture.losses import TOO_SMALL, is_large, loss_chain, losses
 from fusegen.capture.lower import NotLowered, bodies
 from fusegen.capture.measure import Measurements, NotMeasured, Times
@@ -21,17 +23,18 @@ from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
 from fusegen.capture.steps import Chain, NotAChain, chain_of, name_of
 from fusegen.capture.unsupported import unsupported
-from fusegen.capture.worth import Around, Choose, is_overruled, obstacle
+from fusegen.capture.worth import NO_GRADIENT, Around, Choose, is_overruled, obstacle
 from fusegen.importing.traces.source_locations import of_trace
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asks for: which chains, how float32 is multiplied, and the options of Inductor; None where it has
-    not the rest."""
+    """What the user asks for: which chains, how float32 is multiplied, how many rows of logits are in memory at a time,
+    and the options of Inductor; None where it has not the rest."""
 
     choose: Choose = "faster"
     precision: Precision = "ieee"
+    chunk: Chunk = None
     inductor: Mapping[str, Any] | None = field(default_factory=dict)
 
 
@@ -52,9 +55,12 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
     if wanted.precision == "fp32_split":
         write_products(module.graph)
         module.recompile()
+    if wanted.chunk is not None:
+        write_linear_losses(module.graph)
+        module.recompile()
     around = Around.of(module.graph, wanted.inductor)
     report.left += [Left(why, (operator_of(node)[1],), place_of([node])) for node, why in unsupported(module.graph)]
-    for region, written, why_not in _regions(module.graph, around, wanted.precision):
+    for region, written, why_not in _regions(module.graph, around, wanted):
         try:
             if why_not is not None and not is_overruled(why_not, wanted.choose):
                 raise NotAChain(why_not)
@@ -67,16 +73,25 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
 
 
 def _regions(
-    graph: fx.Graph, around: Around, precision: Precision
+    graph: fx.Graph, around: Around, wanted: Wanted
 ) -> Iterator[tuple[Region, Callable[[Region], Chain], str | None]]:
     """All regions, what writes their chains, and why their kernels would not be faster."""
     for region in partition(graph):
         yield region, chain_of, obstacle(region, around)
+    divided: set[fx.Node] = set()
+    for region in linear_losses(graph) if wanted.chunk is not None else ():
+        divided.update(region.nodes)
+        why_not = None if any(node in around.trained for node in region.nodes) else NO_GRADIENT
+        yield region, partial(linear_loss_chain, chunk=wanted.chunk), why_not
     for region in losses(graph):
+        if region.nodes[-1] in divided:
+            continue
         yield region, loss_chain, obstacle(region, around) or (None if is_large(region) else TOO_SMALL)
-    if precision == "fp32_split":
+    if wanted.precision == "fp32_split":
         targets = [planned_target()]
         for region in products(graph):
+            if region.nodes[0] in divided:
+                continue
             yield region, product_chain, None if is_worth(region, around.trained, targets) else NOT_WORTH
 
 

@@ -41,7 +41,8 @@ class Chain:
     tensors: of the arguments' names the nodes; None where the op takes none.
     channels: the names of those that have channels alone. samples: of those that have one position. numbers: of the
     arguments' names. results: the nodes whose values others take, and of each its place among the op's results.
-    training: whether an operator runs as in training.
+    training: whether an operator runs as in training. operands: the names of those of a product, which have the dtype
+    of the first input.
     """
 
     data: dict[str, Any]
@@ -51,6 +52,7 @@ class Chain:
     numbers: dict[str, float] = field(default_factory=dict)
     results: list[tuple[fx.Node, int]] = field(default_factory=list)
     training: bool = False
+    operands: set[str] = field(default_factory=set)
 
     @property
     def mode(self) -> dict[str, str]:
@@ -59,7 +61,8 @@ class Chain:
         for name, node in sorted(self.tensors.items(), key=lambda item: item[0] not in inputs):
             value = value_of(node)
             if value is not None and value.is_floating_point():
-                found.setdefault(name if name in inputs else PARAMETERS, name_of(value.dtype))
+                key = name if name in inputs else next(iter(inputs)) if name in self.operands else PARAMETERS
+                found.setdefault(key, name_of(value.dtype))
         return found
 
 

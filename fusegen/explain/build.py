@@ -10,6 +10,7 @@ from typing import Any
 
 from fusegen.explain import model, wording
 from fusegen.explain.choices import Question, choices, device_of, mode_of, size_of, why_not_in_epilogue
+from fusegen.explain.chunks import chunks
 from fusegen.explain.times import of_bytes
 from fusegen.explain.totals import operators_and_totals
 from fusegen.ir.rewrites import REWRITES
@@ -94,6 +95,7 @@ class _Build:
             chain=tuple(map(wording.step, plan.spec.chain)),
             contraction=contraction,
             convolution=convolution,
+            chunks=chunks(plan, self.device, self.mode, self.size),
             rewrites=tuple(name for name in REWRITES if any(name in each.rewrites for each in plan.programs)),
             without=plan.spec.without_rewrites,
             variants=tuple(map(self._variant, plan.variants, data["variants"])),

@@ -41,11 +41,19 @@ def _at_one_size(report: model.Report) -> Iterator[str]:
             yield from (f"    {launch(each)}" for each in program.launches)
             yield from (f"    contiguous: {launch(each)}" for each in program.contiguous)
             yield f"    moves {_moved(program.schedule)}: {time(program.schedule.microseconds)}"
+    if report.chunks:
+        yield from ["", *_chunks(report)][:-1]
     for variant in report.variants:
         yield ""
         yield from _operators(report, variant)
     yield ""
     yield from _estimates(report)
+
+
+def _chunks(report: model.Report) -> Iterator[str]:
+    for index, line in enumerate(report.chunks):
+        yield f"{'' if index else 'chunks':12} {line}"
+    yield from [""] if report.chunks else []
 
 
 def _plan(report: model.Report) -> Iterator[str]:
@@ -63,6 +71,7 @@ def _plan(report: model.Report) -> Iterator[str]:
         yield from (f"             {line}" for line in wrap(f"in {v.memory_format}: {v.reason}", 100))
         yield from [f"             {v.bias}"] if v.bias else []
         yield ""
+    yield from _chunks(report)
     if report.rewrites or report.without:
         off = f"; switched off: {', '.join(report.without)}" if report.without else ""
         yield from [f"rewrites     {', '.join(report.rewrites) or 'none'}{off}", ""]

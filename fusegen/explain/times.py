@@ -20,11 +20,16 @@ LEAST = 2.5
 """Microseconds of a kernel with next to nothing to do; benchmarks/results/kernel_times_h200.csv has such."""
 
 
-@cache
 def product_route() -> ModuleType:
     """support/product_route.py, by which modules choose how to multiply: it has the speeds that were measured."""
-    path = templates_directory() / SUPPORT / "product_route.py"
-    spec = spec_from_file_location("fusegen_product_route", path)
+    return support_module("product_route")
+
+
+@cache
+def support_module(name: str) -> ModuleType:
+    """A module of generated packages that says how they choose, and imports nothing."""
+    path = templates_directory() / SUPPORT / f"{name}.py"
+    spec = spec_from_file_location(f"fusegen_{name}", path)
     if spec is None or spec.loader is None:
         raise InternalError(f"cannot read {path}")
     module = module_from_spec(spec)

@@ -41,13 +41,17 @@ def standalone_plan(path: Path | str, dtypes: Sequence[str] | None = None, preci
     spec = _changed(whole.spec, document, dtypes, precision)
     if spec is not whole.spec:
         whole = _tuned_as(whole, planned_spec(spec, document))
-    _refuse_ranks(spec, document)
+    _refuse(spec, document)
     return whole.with_plans(map(_standalone, whole.plans))
 
 
-def _refuse_ranks(spec: SpecModel, document: Document) -> None:
+def _refuse(spec: SpecModel, document: Document) -> None:
+    """What packages have, and files have not."""
     message, hint = "an exported file exchanges nothing between ranks", "leave 'sync' out of its spec"
     found = [document.diagnostic("FG510", message, ("chain", i, "sync"), hint=hint) for i in synchronised(spec)]
+    message, hint = "an exported file makes a loss of all rows at once", "leave 'chunk' out of its spec"
+    chunked = [index for index, step in enumerate(spec.chain) if getattr(step, "chunk", None) is not None]
+    found += [document.diagnostic("FG510", message, ("chain", i, "chunk"), hint=hint) for i in chunked]
     if found:
         raise SpecError(found)
 

@@ -9,17 +9,14 @@ makes the rows again.
 import torch
 from torch.autograd.function import once_differentiable
 
+from .chunk_rows import chunk_rows
 from .dimensions import as_rows
 from .losses import Loss
-
-_BYTES = 1 << 28  # of the layer's result that are in memory at a time
-_MOST_CHUNKS = 8  # each rounds the sum of the weight's gradient once more, in 16 bits
-_MULTIPLE = 128  # of rows, so that the tiles of products are whole
 
 
 class ChunkedLoss(Loss):
     """As Loss, also of losses that stay apart. chunk: how many rows there are at a time; None: as
-    many as 256 MiB of the layer's result are, but an eighth of all at least."""
+    chunk_rows() has it."""
 
     __slots__ = ()
 
@@ -28,9 +25,7 @@ class ChunkedLoss(Loss):
         if module.fusegen_chunk is not None or self.chunk is not None:
             return module.fusegen_chunk or self.chunk
         x, weight = arguments[:2]
-        fitting = _BYTES // (weight.shape[0] * x.element_size()) // _MULTIPLE * _MULTIPLE
-        eighth = -(-_rows(x) // (_MOST_CHUNKS * _MULTIPLE)) * _MULTIPLE
-        return max(fitting, eighth)
+        return chunk_rows(_rows(x), weight.shape[0], x.element_size())
 
     def is_divided(self, module, arguments):
         """Whether a call has more than one chunk."""
@@ -40,10 +35,10 @@ class ChunkedLoss(Loss):
             return True
         return _rows(arguments[0]) > self.rows(module, arguments)
 
-    def in_chunks(self, module, operator, arguments, inputs):
+    def in_chunks(self, module, operator, arguments, target):
         """The loss, of the losses' dtype: without dimensions, or of the targets' shape where losses
         stay apart."""
-        given, target = list(arguments), inputs[self.target]
+        given = list(arguments)
         for i in operator.with_rows:
             given[i] = as_rows(given[i])
         how, flat = (operator, self, self.rows(module, arguments)), target.flatten()
