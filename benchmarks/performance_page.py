@@ -17,6 +17,7 @@ from performance_answer import answer_section, headline, memory_section, with_he
 from performance_chains import chains_section
 from performance_cudnn import patterns_section
 from performance_images import images_section
+from performance_losses import losses_section
 from performance_models import models_section, starts_section
 from performance_sections import (
     build_section,
@@ -270,6 +271,7 @@ def page_of(results: Path) -> str:
         starts_section(lines("model_starts"), _markdown),
         chains_section(lines("chains"), _markdown),
         images_section(lines("images"), _markdown),
+        losses_section(lines("linear_losses"), _markdown),
         patterns_section(lines("cudnn_patterns"), _markdown),
         limits_section(lines("kernel_limits"), _markdown),
         scale_section(scale, _markdown),

@@ -96,7 +96,7 @@ class Call(nn.Module):
         if self._loss.is_divided(self, given):
             return self._loss.in_chunks(self, self._operator, given, target)
         losses = self._support("precisions").call_operator(self, self._operator, tuple(given))
-        return self._loss.reduce(self._operator.package, losses, target)[0]
+        return self._loss.reduce(self._operator.package, losses, target)
 
     def _support(self, module: str) -> Any:
         return _support_of(self._operator, module)

@@ -15,6 +15,7 @@ from fusegen.render.programs.launchers_header import (
     mean_loss_symbol,
     merge_symbol,
     namespace,
+    scale_symbol,
     struct,
     symbol,
 )
@@ -49,7 +50,8 @@ class ProgramText:
 def render_kernels(plan: Plan, definitions: bool = True) -> str:
     """The text of kernels.cu. definitions: whether it has the functions that templates/support lacks."""
     programs, ranks, copier, reducer = [*_programs(plan)], _ranks(plan), _copier(plan), _reducer(plan)
-    besides = {"ranks": ranks, "kernels/image_copy": copier, "kernels/mean_loss": reducer}
+    scaler = scale_symbol(plan)
+    besides = {"ranks": ranks, "kernels/image_copy": copier, "kernels/mean_loss": reducer, "kernels/scale": scaler}
     headers = {"activations", "kernels/entry", *(header for header, used in besides.items() if used)}
     headers = headers.union(*(program.headers for program in programs))
     text = render(
@@ -65,6 +67,7 @@ def render_kernels(plan: Plan, definitions: bool = True) -> str:
         ranks=ranks,
         copier=copier,
         reducer=reducer,
+        scaler=scaler,
     )
     return tidy(text)
 

@@ -34,7 +34,7 @@ class Operator(TracedOperator):
     both have one dtype, the op is not asked for it, and autograd gets one tensor for both.
     """
 
-    split = chunk = None
+    split = chunk = scale = None
     sync_batch_norm = False
 
     def __init__(
@@ -83,6 +83,7 @@ class Operator(TracedOperator):
         self.tensors = names.index("_dtype_mode")
         if chunks:
             self.chunk = package.find_op(f"{variant}chunk")
+            self.scale = package.find_op("scale")
         self.describe_ops()
         self.in_cpp = differentiate_in_cpp(self)
         self.function = differentiate_in_python(self)

@@ -31,31 +31,31 @@ class Loss(NamedTuple):
 
     def __call__(self, package, losses, inputs):
         """A tensor without dimensions, of the losses' dtype."""
-        return self.reduce(package, losses, inputs[self.target])[0]
+        return self.reduce(package, losses, inputs[self.target])
 
     def reduce(self, package, losses, target):
-        """The same, and what it was divided by: a tensor, or None.
+        """The same, by its target.
 
         Added in float32, in an order that the number of rows fixes. The rows that count are counted
         on the device: NaN if there are none, as PyTorch has it. A kernel of the package takes the
         mean of not too many rows. torch.compile fuses PyTorch's operators itself.
         """
-        is_few = self.reduction == "mean" and losses.numel() <= _MOST_ROWS
-        if is_few and not torch.compiler.is_compiling():
+        # A number of rows that stays free in a trace must not be compared.
+        has_kernel = self.reduction == "mean" and not torch.compiler.is_compiling()
+        if has_kernel and losses.numel() <= _MOST_ROWS:
             if package.mode_of("output", losses.dtype) is not None:
                 return _mean(package, losses.flatten(), target.flatten(), self.ignored)
         is_double = losses.dtype == torch.float64
-        total, count = losses.sum(dtype=torch.float64 if is_double else torch.float32), None
+        total = losses.sum(dtype=torch.float64 if is_double else torch.float32)
         if self.reduction == "mean":
-            count = (target != self.ignored).sum()
-            total = total / count
-        return total.to(losses.dtype), count
+            total = total / (target != self.ignored).sum()
+        return total.to(losses.dtype)
 
 
 def _mean(package, losses, targets, ignored):
     if torch.is_grad_enabled() and losses.requires_grad:
-        return _Mean.apply(losses, targets, package, ignored), None
-    return _reduced(package, losses, targets, ignored)
+        return _Mean.apply(losses, targets, package, ignored)
+    return _reduced(package, losses, targets, ignored)[0]
 
 
 def _reduced(package, losses, targets, ignored):

@@ -3,7 +3,8 @@
 The gradients are made with the losses, chunk by chunk, while the rows of the layer's result are in
 memory: those of the mean or the sum are the same for every row, but for a factor that the backward
 pass brings. Gradients of losses that stay apart differ from row to row: there the backward pass
-makes the rows again.
+makes the rows again, as it does in float16, where the factor decides which gradients are zero or
+infinite.
 """
 
 import torch
@@ -12,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from .chunk_rows import chunk_rows
 from .dimensions import as_rows
 from .losses import Loss
+from .stand_in import is_traced
 
 
 class ChunkedLoss(Loss):
@@ -22,17 +24,20 @@ class ChunkedLoss(Loss):
 
     def rows(self, module, arguments):
         """How many rows of the layer's result a call has in memory. arguments: of the forward op."""
-        if module.fusegen_chunk is not None or self.chunk is not None:
-            return module.fusegen_chunk or self.chunk
+        own = module.fusegen_chunk
+        if own is not None and (type(own) is not int or own < 1):
+            raise ValueError(f"fusegen_chunk must be a number of rows, at least 1, not {own!r}")
+        if own is not None or self.chunk is not None:
+            return own or self.chunk
         x, weight = arguments[:2]
         return chunk_rows(_rows(x), weight.shape[0], x.element_size())
 
     def is_divided(self, module, arguments):
         """Whether a call has more than one chunk."""
-        # The flag, since Dynamo takes is_exporting() for true in any trace before torch 2.12. A
-        # number of rows that stays free must not be compared with anything.
+        # The flag, since Dynamo takes is_exporting() for true in any trace before torch 2.12. An
+        # exported program has the gradients of ops, and none of functions of Python's.
         if torch.compiler._is_exporting_flag:
-            return True
+            return not torch.is_grad_enabled()
         return _rows(arguments[0]) > self.rows(module, arguments)
 
     def in_chunks(self, module, operator, arguments, target):
@@ -46,9 +51,11 @@ class ChunkedLoss(Loss):
         if not torch.is_grad_enabled():
             none = [False] * len(operator.gradients)
             losses = _call(how, given, None, none)[0]
-            return _reduced(how, losses, flat)[0].view(self._shape(target))
-        kind = _Apart if self.reduction == "none" else _Reduced
-        return kind.apply(how, flat, *given).view(self._shape(target))
+            return _reduced(how, losses, flat).view(self._shape(target))
+        if self.reduction != "none" and given[0].dtype != torch.float16:
+            return _Reduced.apply(how, flat, *given)
+        losses = _Apart.apply(how, flat, *given)
+        return _reduced(how, losses, flat).view(self._shape(target))
 
     def _shape(self, target):
         return target.shape if self.reduction == "none" else ()
@@ -59,21 +66,20 @@ def _rows(x):
 
 
 def _call(how, arguments, grad, needs):
-    """The losses of rows, and the gradients that are wanted. grad: of the losses, [rows, 1]; None:
-    1 for each."""
+    """The losses of rows, and the gradients that are wanted. grad: of the losses, one for each row
+    or one for all; None for 1."""
     operator, _, rows = how
-    at = operator.tensors
-    if grad is None:
-        dtype = operator.package.dtypes[arguments[at]]["output"]
-        grad = arguments[0].new_ones((arguments[0].shape[0], 1), dtype=dtype)
-    return operator.chunk(*arguments[:at], grad, *arguments[at:], rows, needs)
+    at, x = operator.tensors, arguments[0]
+    of_rows = x.new_empty((x.shape[0], 1), dtype=_accumulator(operator, arguments))
+    of_rows = of_rows.fill_(1) if grad is None else of_rows.copy_(grad)
+    return operator.chunk(*arguments[:at], of_rows, *arguments[at:], rows, needs)
 
 
 def _reduced(how, losses, target):
-    """What is made of the losses of rows, and what it was divided by."""
+    """What is made of the losses of rows."""
     operator, loss, _ = how
     if loss.reduction == "none":
-        return losses, None
+        return losses
     return loss.reduce(operator.package, losses.flatten(), target)
 
 
@@ -83,36 +89,34 @@ class _Reduced(torch.autograd.Function):
     @staticmethod
     def forward(ctx, how, target, *arguments):
         tensors = _keep(ctx, how, arguments)
-        losses, *gradients = _call(how, arguments, None, ctx.needs)
-        loss, count = _reduced(how, losses, target)
-        ctx.is_compiled, ctx.is_mean = torch.compiler.is_compiling(), count is not None
-        made = [count, *gradients] if ctx.is_mean else gradients
-        if ctx.is_compiled:
-            ctx.save_for_backward(*made)
-        else:
-            ctx.save_for_backward(*tensors)
-            # Not saved as such: what others hold, too, is copied into a .grad.
-            ctx.count, ctx.gradients = count, gradients
+        share = _share(how, target, _accumulator(how[0], arguments))
+        losses, *gradients = _call(how, arguments, share, ctx.needs)
+        loss = _reduced(how, losses, target)
+        ctx.is_traced = _is_traced(loss)
+        if ctx.is_traced:
+            ctx.save_for_backward(*gradients)
+            # In torch 2.11 Dynamo loses the gradient of a result that a cast to its own dtype made.
+            return loss.clone()
+        ctx.save_for_backward(*tensors)
+        # Not saved as such: what others hold, too, is copied into a .grad.
+        ctx.share, ctx.gradients = share, gradients
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        if ctx.is_compiled:
-            gradients = list(ctx.saved_tensors)
-            count = gradients.pop(0) if ctx.is_mean else None
+        if ctx.is_traced:
+            gradients = ctx.saved_tensors
         else:
             # The first backward pass hands them out, and others may write to them.
             gradients, ctx.gradients = ctx.gradients, None
             if gradients is None:
-                gradients = _call(ctx.how, _kept(ctx), None, ctx.needs)[1:]
-            count = ctx.count
+                gradients = _call(ctx.how, _kept(ctx), ctx.share, ctx.needs)[1:]
         factor = grad.to(torch.promote_types(grad.dtype, torch.float32)).view(1)
-        factor = factor if count is None else factor / count
-        if ctx.is_compiled:
-            gradients = [(each * factor).to(each.dtype) for each in gradients]
+        if ctx.is_traced:
+            gradients = [_times(each, factor) for each in gradients]
         else:
-            _scale(gradients, factor)
+            _scale(ctx.how[0], gradients, factor)
         return _wanted(ctx, gradients)
 
 
@@ -128,6 +132,16 @@ class _Apart(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         return _wanted(ctx, _call(ctx.how, _kept(ctx), grad, ctx.needs)[1:])
+
+
+def _share(how, target, dtype):
+    """What the loss has of the loss of each row that counts: a tensor; None for 1."""
+    loss = how[1]
+    return 1 / (target != loss.ignored).sum().to(dtype) if loss.reduction == "mean" else None
+
+
+def _accumulator(operator, arguments):
+    return operator.package.dtypes[arguments[operator.tensors]]["accumulator"]
 
 
 def _keep(ctx, how, arguments):
@@ -151,14 +165,20 @@ def _wanted(ctx, gradients):
     return (None, None, *found, *(None for _ in ctx.is_tensor[len(found) :]))
 
 
-def _scale(gradients, factor):
-    """Multiplies gradients by a number on the device, in float32, in their memory.
-
-    As torch.amp.GradScaler does: torch.mul would round the factor to 16 bits.
-    """
+def _scale(operator, gradients, factor):
+    """Multiplies gradients by a number on the device, in their memory; by 1 there is nothing to do."""
     for each in gradients:
-        if factor.dtype == torch.float64:
-            each.mul_(factor)
+        if each.dtype == torch.float64:  # of verification builds
+            each.copy_(_times(each, factor))
         else:
-            found = torch.zeros_like(factor)  # which nobody reads
-            torch._amp_foreach_non_finite_check_and_unscale_([each], found, factor)
+            operator.scale(each, factor)
+
+
+def _times(gradient, factor):
+    """As the kernel has it: zeros stay, as those of rows that are ignored."""
+    return torch.where(gradient == 0, gradient, (gradient * factor).to(gradient.dtype))
+
+
+def _is_traced(x):
+    """Whether a trace is made, in which gradients are values as all others."""
+    return torch.compiler.is_compiling() or is_traced(x)

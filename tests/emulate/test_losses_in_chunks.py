@@ -193,3 +193,54 @@ def test_the_op(packages) -> None:
     for place, wrong in ((names.index("target"), target[:4]), (0, given[0].double()), (len(given) - 2, 0)):
         with pytest.raises(RuntimeError, match="expected"):
             operator.chunk(*given[:place], wrong, *given[place + 1 :])
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_no_row_that_counts(packages, name: str) -> None:
+    module, inputs, target = called(packages, name)
+    target[:] = -100
+    found = gradients(module, inputs, target)
+    assert found[0].isnan() if name == "mean" else not found[0].any()
+    assert not any(each.any() for each in found[1:])
+
+
+def test_float16_neither_overflows_nor_vanishes(packages) -> None:
+    """The weight's gradient is a sum of 600 rows at 200, before it is divided by their number; an element of the
+    product's is 1e-8, before it is multiplied by the scale of a GradScaler."""
+    module, _, _ = called(packages, "mean", torch.float16)
+    target = torch.zeros(600).long()
+    inputs = [(torch.randn(600, 6) + 200).half().requires_grad_(), torch.ones(600, 1).half()]
+    with torch.no_grad():
+        for each in module.parameters():
+            each.zero_()
+        module.shift[0] = 8
+    for by in (torch.tensor(1.0), torch.tensor(1024.0)):
+        found = torch.autograd.grad(module(*inputs, target), [inputs[0], module.fc.weight], by.half())
+        wide = [each.detach().double().requires_grad_(each.requires_grad) for each in inputs]
+        exact = copy.deepcopy(module).double()
+        wanted = torch.autograd.grad(exact.fusegen_reference(*wide, target), [wide[0], exact.fc.weight], by.double())
+        for one, other in zip(found, wanted, strict=True):
+            assert one.isfinite().all()
+            torch.testing.assert_close(one.double(), other, rtol=2e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, False, 2.5, "3"])
+def test_other_numbers_of_rows_are_refused(packages, wrong) -> None:
+    module, inputs, target = called(packages, "mean")
+    module.fusegen_chunk = wrong
+    with pytest.raises(ValueError, match="fusegen_chunk must be"):
+        module(*inputs, target)
+
+
+def test_an_exported_program_has_gradients(packages) -> None:
+    """With a free number of rows. Without gradients it has chunks."""
+    module, inputs, target = called(packages, "mean")
+    given = (*(each.detach() for each in inputs), target)
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(module, given, dynamic_shapes=({0: rows},) * 3, strict=True)
+    loss = program.module()(*given)
+    assert loss.requires_grad
+    torch.testing.assert_close(loss, module(*given))
+    with torch.no_grad():
+        program = torch.export.export(module, given, dynamic_shapes=({0: rows},) * 3, strict=True)
+    assert "chunk" in str(program.graph)

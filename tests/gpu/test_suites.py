@@ -19,7 +19,8 @@ from tests.emulate.test_regions import BLOCK  # noqa: E402
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc, pytest.mark.gpu]
 
 SPECS = {"region_block": BLOCK.replace("dtypes: [float32]", "dtypes: [float32, bfloat16]")}
-SPECS |= {name: BUILT[name].text() for name in ("groupnorm_silu", "instancenorm_relu", "squeeze_excite")}
+NAMES = ("groupnorm_silu", "instancenorm_relu", "squeeze_excite", "token_loss_in_chunks")
+SPECS |= {name: BUILT[name].text() for name in NAMES}
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -63,6 +63,7 @@ class Plan:
     def op_names(self) -> list[str]:
         """What the package registers below torch.ops.fusegen."""
         others = [*(["split"] if self.has_precisions else []), *(["ranks_merge"] if self.sync_batch_norm else [])]
+        others += ["scale"] if self.chain.result.in_chunks else []
         return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *others)]
 
 
@@ -112,5 +113,5 @@ def _chunk(of: ProgramIO, name: str) -> Program:
     """The losses and all gradients of some rows: nothing is saved from one pass to the other."""
     outputs = [Tensor(of.result, of.chain.result.node, "output"), *of.gradients]
     reasons = ["the losses and their gradient in one program: some rows at a time, in the memory of their product"]
-    read = [of.grad, *of.sources]
+    read = [replace(of.grad, role="accumulator"), *of.sources]  # such as the inverse of a number of rows
     return Folding(of.chain.graph, name, read, outputs, reasons, of.inexact, of.without).program()

@@ -8,7 +8,13 @@ from typing import Any
 from fusegen.plan.modules.plan import Plan
 from fusegen.render.ops.op import dtype_field
 from fusegen.render.ops.operators import ops
-from fusegen.render.programs.launchers_header import copy_symbol, mean_loss_symbol, merge_symbol, namespace
+from fusegen.render.programs.launchers_header import (
+    copy_symbol,
+    mean_loss_symbol,
+    merge_symbol,
+    namespace,
+    scale_symbol,
+)
 from fusegen.render.programs.types import type_roles
 from fusegen.render.text.environment import render
 from fusegen.render.text.layout import tidy
@@ -34,7 +40,7 @@ def ops_context(plan: Plan) -> dict[str, Any]:
         "name": plan.spec.name,
         "namespace": namespace(plan.spec.name),
         "ops": ops(plan),
-        "chunks": plan.chain.result.in_chunks,
+        "scaler": scale_symbol(plan),
         "precisions": plan.has_precisions,
         "copier": copy_symbol(plan),
         "reducer": mean_loss_symbol(plan),
@@ -58,6 +64,8 @@ def _others(plan: Plan) -> list[tuple[str, list[str]]]:
     if mean_loss_symbol(plan):
         arguments = "Tensor losses, Tensor targets, int ignored, int dtype_mode"
         found.append(("mean_loss", f"({arguments}) -> (Tensor, Tensor)"))
+    if scale_symbol(plan):
+        found.append(("scale", "(Tensor(a!) values, Tensor factor) -> ()"))
     if plan.sync_batch_norm:
         buffers = "Tensor(a!)? running_mean, Tensor(b!)? running_var, Tensor(c!)? batches"
         arguments = f"Tensor gathered, {buffers}, int dtype_mode, float momentum"

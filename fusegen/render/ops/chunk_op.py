@@ -20,7 +20,7 @@ class ChunkOp:
         op = forward.start(program, "kList")
         op.is_chunked = True
         op.fields += forward.tensors(program)
-        op.fields.append(forward.read(program, variant.result_gradient, "output", ", kRows, 1"))
+        op.fields.append(forward.read(program, variant.result_gradient, "accumulator", ", kRows, 1"))
         forward.add_numbers(op, program, forward.constants)
         op.fields.append(Field("_chunk", "size", "glue::kChunk"))
         forward.add_needs(op, forward.needs())

@@ -73,6 +73,11 @@ def mean_loss_symbol(plan: Plan) -> str:
     return f"fusegen_{plan.spec.name}_mean_loss" if plan.chain.result.takes_mean else ""
 
 
+def scale_symbol(plan: Plan) -> str:
+    """The C name of the launcher that multiplies a gradient by a number, or nothing where none has to."""
+    return f"fusegen_{plan.spec.name}_scale" if plan.chain.result.in_chunks else ""
+
+
 def namespace(spec_name: str) -> str:
     """That of a package's structs, within `fusegen`: one source may include the launchers of several packages."""
     return f"{spec_name}_launchers"
@@ -125,6 +130,7 @@ def render_launchers_header(plan: Plan) -> str:
         modes=[(mode.name, [DTYPES[mode.roles[role]] for role in type_roles(mode.roles)]) for mode in plan.modes],
         ranks=merge_symbol(plan.spec.name) if plan.sync_batch_norm else "",
         reducer=mean_loss_symbol(plan),
+        scaler=scale_symbol(plan),
         copier=copy_symbol(plan),
         in_epilogue=any(map(plan.in_epilogue, plan.programs)),
     )
