@@ -114,9 +114,10 @@ class _Reduced(torch.autograd.Function):
                 gradients = _call(ctx.how, _kept(ctx), ctx.share, ctx.needs)[1:]
         factor = grad.to(torch.promote_types(grad.dtype, torch.float32)).view(1)
         if ctx.is_traced:
-            gradients = [_times(each, factor) for each in gradients]
+            gradients = [_times(*each, factor) for each in _by_rows(ctx, gradients)]
         else:
-            _scale(ctx.how[0], gradients, factor)
+            for each, by_rows in _by_rows(ctx, gradients):
+                _scale(ctx.how[0], each, by_rows, factor)
         return _wanted(ctx, gradients)
 
 
@@ -165,18 +166,24 @@ def _wanted(ctx, gradients):
     return (None, None, *found, *(None for _ in ctx.is_tensor[len(found) :]))
 
 
-def _scale(operator, gradients, factor):
-    """Multiplies gradients by a number on the device, in their memory; by 1 there is nothing to do."""
-    for each in gradients:
-        if each.dtype == torch.float64:  # of verification builds
-            each.copy_(_times(each, factor))
-        else:
-            operator.scale(each, factor)
+def _by_rows(ctx, gradients):
+    """Each gradient, and whether it has rows, of which those that are ignored stay zero even where
+    the factor is no number."""
+    wanted = [index for index, need in enumerate(ctx.needs) if need]
+    return [(each, i in ctx.how[0].with_rows) for each, i in zip(gradients, wanted, strict=True)]
 
 
-def _times(gradient, factor):
-    """As the kernel has it: zeros stay, as those of rows that are ignored."""
-    return torch.where(gradient == 0, gradient, (gradient * factor).to(gradient.dtype))
+def _scale(operator, gradient, by_rows, factor):
+    """Multiplies a gradient by a number on the device, in its memory; by 1 there is nothing to do."""
+    if gradient.dtype == torch.float64:  # of verification builds
+        gradient.copy_(_times(gradient, by_rows, factor))
+    else:
+        operator.scale(gradient, factor, by_rows)
+
+
+def _times(gradient, by_rows, factor):
+    product = (gradient * factor).to(gradient.dtype)
+    return torch.where(gradient == 0, gradient, product) if by_rows else product
 
 
 def _is_traced(x):

@@ -12,6 +12,7 @@ struct Scale {
   int64_t count;
   const float* factor;  // [1]
   Dtype dtype;          // of the values: float32 or bfloat16
+  bool keeps_zeros;     // also where the factor is no number: as of rows that are ignored
 };
 
 }  // namespace fusegen

@@ -12,7 +12,7 @@ namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 inline void scale(
     int (*launcher)(const Call* call, const Scale* arguments),
     const char* (*error_text)(int), const Arguments& args, const Tensor& values,
-    const Tensor& factor) {
+    const Tensor& factor, bool keeps_zeros) {
   const ScalarType dtype = values.scalar_type();
   if (dtype != ScalarType::BFloat16 && dtype != ScalarType::Float) {
     fail("scale", "values: expected float32 or bfloat16, got ", dtype);
@@ -25,7 +25,8 @@ inline void scale(
   call.stream = launch.stream;
   const Scale arguments{
       write(values), int64_t(values.numel()), static_cast<const float*>(read(number)),
-      dtype == ScalarType::Float ? Dtype::kFloat32 : Dtype::kBFloat16};
+      dtype == ScalarType::Float ? Dtype::kFloat32 : Dtype::kBFloat16,
+      keeps_zeros};
   check_launch("scale", launcher(&call, &arguments), error_text);
 }
 

@@ -244,3 +244,12 @@ def test_an_exported_program_has_gradients(packages) -> None:
     with torch.no_grad():
         program = torch.export.export(module, given, dynamic_shapes=({0: rows},) * 3, strict=True)
     assert "chunk" in str(program.graph)
+
+
+def test_an_incoming_gradient_that_is_no_number(packages) -> None:
+    """Rows that are ignored keep zeros, as PyTorch has it."""
+    module, inputs, target = called(packages, "mean")
+    for by in (torch.nan, torch.inf):
+        found = gradients(module, inputs, target, by=torch.tensor(by))
+        assert not found[1][4].any() and not found[1][[0, 3, 5]].isfinite().any()
+        assert not any(each.isfinite().any() for each in found[4:])

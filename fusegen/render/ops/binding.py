@@ -65,7 +65,7 @@ def _others(plan: Plan) -> list[tuple[str, list[str]]]:
         arguments = "Tensor losses, Tensor targets, int ignored, int dtype_mode"
         found.append(("mean_loss", f"({arguments}) -> (Tensor, Tensor)"))
     if scale_symbol(plan):
-        found.append(("scale", "(Tensor(a!) values, Tensor factor) -> ()"))
+        found.append(("scale", "(Tensor(a!) values, Tensor factor, bool keeps_zeros) -> ()"))
     if plan.sync_batch_norm:
         buffers = "Tensor(a!)? running_mean, Tensor(b!)? running_var, Tensor(c!)? batches"
         arguments = f"Tensor gathered, {buffers}, int dtype_mode, float momentum"

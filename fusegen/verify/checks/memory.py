@@ -41,11 +41,11 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
     Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
     bytes as each has.
 
-    A loss in chunks runs as its spec has it, and not in the small chunks of other checks: its gradients are there from
-    the forward pass on, which takes more than small chunks save.
+    A loss in chunks has all rows in one here: its gradients are there from the forward pass on, which at small sizes
+    takes more than chunks save.
     """
     if getattr(fused, "fusegen_chunk", None) is not None:
-        fused.fusegen_chunk = None  # type: ignore[assignment]
+        fused.fusegen_chunk = 1 << 30  # type: ignore[assignment]
     grad_output = draw_gradient(original, inputs)
     with own_draws(original):
         return _footprint(fused, original, inputs, grad_output)

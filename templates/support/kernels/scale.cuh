@@ -1,7 +1,7 @@
 // A gradient times a number on the device, in the memory of the gradient.
 //
 // The number is one of float32, and each product is rounded once: PyTorch rounds the number to the
-// tensor's dtype first. Zeros stay, as those of rows that are ignored, whatever the number is.
+// tensor's dtype first.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ constexpr int kMostScaleBlocks = 1 << 14;
 constexpr int kScaleBytes = 16;  // that a thread has at a time
 
 template <typename T>
-__device__ __forceinline__ T scaled_by(T value, float factor) {
+__device__ __forceinline__ T scaled_by(T value, float factor, bool keeps_zeros) {
   const float wide = widen(value);
-  return wide == 0 ? value : narrow<T>(wide * factor);
+  return keeps_zeros && wide == 0 ? value : narrow<T>(wide * factor);
 }
 
 template <typename T>
@@ -41,11 +41,11 @@ __global__ void __launch_bounds__(kScaleThreads) scale_kernel(const __grid_const
     const auto loaded = load_words<N>(values + i * N, [](auto* word) { return read(word); });
     Pack<T, N> scaled;
 #pragma unroll
-    for (int v = 0; v < N; ++v) scaled[v] = scaled_by(loaded[v], factor);
+    for (int v = 0; v < N; ++v) scaled[v] = scaled_by(loaded[v], factor, a.keeps_zeros);
     store_words(values + i * N, scaled, [](auto* word, auto value) { *word = value; });
   }
   for (int64_t i = vectors * N + thread; i < a.count; i += threads) {
-    values[i] = scaled_by(read(values + i), factor);
+    values[i] = scaled_by(read(values + i), factor, a.keeps_zeros);
   }
 }
 
