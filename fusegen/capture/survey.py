@@ -13,6 +13,7 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.parameter import is_lazy
 
 from fusegen.capture.layouts import in_channels_last
+from fusegen.capture.linear_losses import Chunk
 from fusegen.capture.lower import NotLowered, lower
 from fusegen.capture.packages import GENERATED, SPECS, locked, make, planned_target
 from fusegen.capture.products import Precision
@@ -33,6 +34,7 @@ def survey(
     targets: Sequence[str] = (),
     autocast: torch.dtype | None = None,
     precision: Precision = "ieee",
+    loss_chunk: Chunk = None,
     dry_run: bool,
     compile: bool,
 ) -> Report:
@@ -41,7 +43,7 @@ def survey(
 
     model: its tensors are replaced by fakes, which have sizes and no values: nothing is computed. examples: of its
     inputs. Fakes are on a GPU if PyTorch is built for one, whose autocast differs from that of a CPU. targets: GPUs of
-    new specs; none: the one at hand. precision: Backend's. Raises SpecError and BuildError.
+    new specs; none: the one at hand. precision, loss_chunk: Backend's. Raises SpecError and BuildError.
     """
     for target in targets:
         if not is_known(target):
@@ -49,7 +51,7 @@ def survey(
             raise SpecError([Diagnostic("FG212", message, hint="a target is such as sm_90 or sm_90a")])
     report = Report(directory / SPECS)
     tell("tracing the model")
-    found = _chains(model, examples, autocast, Wanted(precision=precision), report)
+    found = _chains(model, examples, autocast, Wanted(precision=precision, chunk=loss_chunk), report)
     wanted = list(targets) or [planned_target()]
     if dry_run:
         specs = Specs(directory / SPECS, wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -64,6 +64,12 @@ def fuse(
     inputs: Inputs = "get_inputs",
     autocast: Annotated[Autocast | None, typer.Option(help="As the training step has it.", show_default=False)] = None,
     precision: Annotated[Precision, typer.Option(help="How linear layers multiply float32.")] = Precision.IEEE,
+    loss_chunk: Annotated[
+        str | None,
+        typer.Option(
+            "--loss-chunk", metavar="auto|ROWS", help="Rows of logits in memory at a time.", show_default=False
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write and compile nothing, only report.")] = False,
     compile_: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Compile, or only write specs and sources.")
@@ -92,7 +98,17 @@ def fuse(
             targets=target or (),
             autocast=None if autocast is None else getattr(torch, autocast.value),
             precision=precision.value,
+            loss_chunk=_chunk(loss_chunk),
             dry_run=dry_run,
             compile=compile_,
         )
     print(report)
+
+
+def _chunk(given: str | None) -> int | Literal["auto"] | None:
+    """What --loss-chunk says. Raises BadParameter for another text."""
+    if given is None or given == "auto":
+        return given  # type: ignore[return-value]
+    if not given.isascii() or not given.isdigit() or int(given) == 0:
+        raise typer.BadParameter("it is 'auto' or a number of rows", param_hint="--loss-chunk")
+    return int(given)

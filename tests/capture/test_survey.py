@@ -69,6 +69,41 @@ def test_float32_on_tensor_cores(model: Path, capsys: pytest.CaptureFixture[str]
     assert re.search(r"linear\.yaml: linear\n.*\(8 times\)", out), out
 
 
+LANGUAGE = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(512, 64), nn.Linear(64, 512, bias=False)
+
+    def forward(self, tokens):
+        logits = self.head(self.embed(tokens))[:, :-1].float()
+        return F.cross_entropy(logits.reshape(-1, 512), tokens[:, 1:].reshape(-1))
+
+def get_init_inputs():
+    return []
+
+def get_inputs():
+    return [torch.zeros(4, 65, dtype=torch.int64)]
+"""
+
+
+def test_a_loss_in_chunks(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("language.py").write_text(LANGUAGE, encoding="utf-8")
+    for rows in ("auto", "96"):
+        command = ("language.py:Model", "--no-compile", "--directory", rows, "--loss-chunk", rows)
+        code, out, err = fuse(capsys, *command)
+        assert code == 0, err
+        (spec,) = Path(rows, "specs").iterdir()
+        assert f"chunk: {rows}" in spec.read_text(encoding="utf-8") and "linear" in out
+    code, _, err = fuse(capsys, "language.py:Model", "--dry-run", "--loss-chunk", "0")
+    assert code == 2 and "'auto' or a number of rows" in err
+
+
 def test_what_is_written(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What `fusegen check` finds in order, and nothing new for a second time."""
     command = ("model.py:Model", "--no-compile", "--directory", "here", "--target", "sm_80")

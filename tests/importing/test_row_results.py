@@ -87,6 +87,25 @@ def test_a_loss_with_its_logits() -> None:
     assert [step["op"] for step in chain(text)] == ["tanh", "linear", "cross_entropy"]
 
 
+class Classifier(nn.Module):
+    """A loss without logits: of a layer that is not called itself."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(width, classes, bias=False)
+
+    def forward(self, x, labels):
+        return nn.functional.linear_cross_entropy(x, self.head.weight, labels, label_smoothing=0.1)
+
+
+@pytest.mark.skipif(not hasattr(nn.functional, "linear_cross_entropy"), reason="a newer torch has it")
+def test_a_loss_that_asks_for_no_logits() -> None:
+    text = from_module(Classifier(6, 9), [torch.randn(5, 6), torch.randint(0, 9, (5,))], arguments=(6, 9))
+    assert "{op: linear, name: head, out_features: classes, bias: false}" in text
+    (loss,) = chain(text)
+    assert loss == {"op": "cross_entropy", "target": "labels", "label_smoothing": 0.1, "chunk": "auto"}
+
+
 def test_a_value_of_each_row_beside_others() -> None:
     """It is the last value, wherever it is returned."""
     text = imported(Source("", "return y.mean(-1), y.softmax(-1), y.amax(-1, keepdim=True)"))

@@ -39,9 +39,11 @@ class Layers:
     def owner(self, node: fx.Node, op: str) -> str | None:
         """The path of the submodule whose tensors, all of them, the operator takes; None if there is none."""
         kind, positions = aten.CONVOLUTIONS.get(op) or aten.MODULES[op]
-        path = self.trace.path(node)
+        path, classes = self.trace.path(node), _CLASSES.get(op) or getattr(nn, kind)
+        if op == "linear" and not isinstance(self.part(path), classes):
+            path = self._holder(node)  # of a layer whose tensors are taken, and which is not called
         part = self.part(path)
-        if not isinstance(part, _CLASSES.get(op) or getattr(nn, kind)) or not path:
+        if not isinstance(part, classes) or not path:
             return None
         for position, key in positions.items():
             given = node.args[position] if position < len(node.args) else node.kwargs.get(key)
@@ -49,6 +51,12 @@ class Layers:
             if (leaf.name if leaf else None) != (f"{path}.{key}" if getattr(part, key, None) is not None else None):
                 return None
         return path
+
+    def _holder(self, node: fx.Node) -> str:
+        """The path of the submodule that has the weight of a linear layer."""
+        weight = node.args[1]
+        leaf = self.trace.leaves.get(weight) if isinstance(weight, fx.Node) else None
+        return leaf.name.rpartition(".")[0] if leaf else ""
 
     def step(
         self, node: fx.Node, op: str, x: Value, first: Layout, arguments: Arguments

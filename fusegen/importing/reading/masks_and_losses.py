@@ -13,6 +13,7 @@ from fusegen.importing.traces.source_locations import refusal
 
 _REDUCTIONS = ("none", "mean", "sum")
 FLATTEN = "the loss of a chain takes [rows, channels] and [rows]: flatten the inputs before the module"
+_LINEAR_LOSS = "linear_cross_entropy"  # of torch.nn.functional, in newer versions
 _MASK = "a mask is an input of bool as it is: give it inverted, or made, to forward"
 
 
@@ -47,7 +48,7 @@ class MasksAndLosses(Operands):
         return found
 
     def _cross_entropy(self, node: fx.Node) -> Value:
-        """With the numbers of channels as an input."""
+        """With the numbers of channels as an input; in chunks where the module asks for a loss without logits."""
         x, target = self._operand(node, 0), self._operand(node, 1)
         where = self.trace.place(node)
         if target.op != "input" or target.keys.get("kind") != "target":
@@ -64,5 +65,7 @@ class MasksAndLosses(Operands):
             "ignore_index": -100 if ignored is None else ignored,
             "label_smoothing": float(smoothing or 0.0),
         }
+        if x.op == "linear" and _LINEAR_LOSS in str(node.meta.get("torch_fn")):
+            keys["chunk"] = "auto"
         layout = x.layout[:1] if keys["reduction"] == "none" else ()
         return self._make(node, "cross_entropy", (x, target), keys, layout=layout)
