@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import torch
@@ -12,7 +12,7 @@ from fusegen.aten import table
 from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
 from fusegen.capture.casts import follow
 from fusegen.capture.losses import is_loss, is_widened, loss_step
-from fusegen.capture.partition import Region
+from fusegen.capture.partition import Region, sections_of
 from fusegen.capture.roles import DTYPES, Frame
 from fusegen.capture.steps import Chain
 
@@ -29,15 +29,17 @@ def write_linear_losses(graph: fx.Graph) -> None:
     """Puts what lies between a linear layer and the loss of its result in front of the layer: views of leading
     dimensions, and the shift by one token of a language model. The casts that autocast makes in the layer become
     operators."""
+    sections = sections_of(graph)
     for node in graph.find_nodes(op="call_function", target=_aten.cross_entropy_loss.default):
         path = _path(node) if is_loss(node) else None
-        if path:
+        if path and _are_together([*path, node], sections):
             _move(graph, path)
             _cast(graph, path[0])
 
 
 def linear_losses(graph: fx.Graph) -> Iterator[Region]:
     """Means and sums of losses, each a region from the layer on."""
+    sections = sections_of(graph)
     for node in graph.find_nodes(op="call_function", target=_aten.cross_entropy_loss.default):
         if not is_loss(node):
             continue
@@ -49,7 +51,8 @@ def linear_losses(graph: fx.Graph) -> Iterator[Region]:
         cast = [] if node.args[0] is path[0] else [node.args[0]]
         inside = {path[0], node, *cast, *behind}
         nodes = [each for each in graph.nodes if each in inside]
-        yield Region(Frame("rows", shape_of(path[0].args[0])), nodes)
+        if _are_together(nodes, sections):
+            yield Region(Frame("rows", shape_of(path[0].args[0])), nodes)
 
 
 def linear_loss_chain(region: Region, chunk: Chunk) -> Chain:
@@ -76,6 +79,11 @@ def linear_loss_chain(region: Region, chunk: Chunk) -> Chain:
     operands = {"head_input", "head_weight"}
     results = [(region.nodes[-1], 0)]
     return Chain(data, tensors, {"head_bias"}, operands=operands, numbers=numbers, results=results)  # type: ignore[arg-type]
+
+
+def _are_together(nodes: Iterable[fx.Node], sections: Mapping[fx.Node, int]) -> bool:
+    """Whether no change of memory or of a mode is between nodes."""
+    return len({sections[node] for node in nodes}) == 1
 
 
 def _path(node: fx.Node) -> list[fx.Node] | None:

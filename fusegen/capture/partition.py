@@ -38,7 +38,7 @@ def partition(graph: fx.Graph) -> list[Region]:
     """The regions of a graph, of which no operator is in two, and each can run at one moment."""
     kinds = {node: kind for node in graph.nodes if (kind := kind_of(node)) is not None}
     order = _Order(graph)
-    sections = _sections(graph)
+    sections = sections_of(graph)
     found: list[Region] = []
     for wanted in ("norm", "reduction"):
         for node in graph.nodes:
@@ -136,7 +136,7 @@ def _prune(inside: dict[fx.Node, None], seed: fx.Node, frame: Frame) -> None:
                 changed = True
 
 
-def _sections(graph: fx.Graph) -> dict[fx.Node, int]:
+def sections_of(graph: fx.Graph) -> dict[fx.Node, int]:
     """Parts of a graph between which nothing may move: what changes memory or a mode lies between them."""
     found: dict[fx.Node, int] = {}
     count = 0

@@ -129,7 +129,8 @@ def rewrite(
                 raise NotAChain(package)
             call, given = call_of(each.region, each.chain, package, name)
             nodes = [replaced.get(node, node) for node in given]
-            times = _times(each, call, nodes, measurements) if wanted.choose == "measure" else None
+            is_measured = wanted.choose == "measure" and not each.chain.saves_memory
+            times = _times(each, call, nodes, measurements) if is_measured else None
         except NotAChain as why:
             report.left.append(_left(each.region, why))
             continue

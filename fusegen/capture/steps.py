@@ -55,6 +55,11 @@ class Chain:
     operands: set[str] = field(default_factory=set)
 
     @property
+    def saves_memory(self) -> bool:
+        """Whether it is taken for its memory, and may take longer."""
+        return "chunk" in self.data["chain"][-1]
+
+    @property
     def mode(self) -> dict[str, str]:
         """The dtypes of the tensors that the chain takes, as a spec's `modes` has them."""
         inputs, found = self.data["inputs"], dict[str, str]()

@@ -72,8 +72,15 @@ def logits_too(h: Tensor, w: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return F.cross_entropy(logits, labels[0]), logits
 
 
+def without_gradient(h: Tensor, w: Tensor, labels: Tensor) -> Tensor:
+    with torch.no_grad():
+        logits = F.linear(h[0], w)
+    return F.cross_entropy(logits, labels[0])
+
+
 STAY: dict[str, Callable[..., Any]] = {
     "logits are returned": logits_too,
+    "another mode": without_gradient,
     "losses of rows": lambda h, w, t: F.cross_entropy(F.linear(h[0], w), t[0], reduction="none") * 2,
     "something between": lambda h, w, t: F.cross_entropy(F.linear(h[0], w).tanh(), t[0]),
     "some classes": lambda h, w, t: F.cross_entropy(F.linear(h[0], w)[:, :5], t[0]),
@@ -118,6 +125,12 @@ def test_values_and_gradients(backend: Make, loss: Callable[..., Tensor], autoca
         right = 3 * c.grad
         assert a.grad.dtype == b.grad.dtype
         assert (a.grad.double() - right).norm() <= 2 * (b.grad.double() - right).norm() + 2 * eps * right.norm()
+
+
+def test_what_saves_memory_is_not_measured(backend: Make) -> None:
+    own = backend(choose="measure", loss_chunk=5)
+    torch.compile(Language(padded), backend=own)(torch.randint(9, (2, 7))).backward()
+    assert [each for each in own.report.taken if each.ops[0] == "linear"], str(own.report)
 
 
 def test_without_the_option_nothing_is_divided(backend: Make) -> None:
