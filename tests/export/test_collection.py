@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 
 import fusegen  # noqa: E402
 from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.errors import SpecError  # noqa: E402
 from fusegen.ir.multiples import value_of  # noqa: E402
 from fusegen.plan.load import planned_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
@@ -168,7 +169,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", BUILT)
+IN_CHUNKS = "token_loss_in_chunks"
+
+
+def test_a_loss_in_chunks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / f"{IN_CHUNKS}.yaml"
+    path.write_text(BUILT[IN_CHUNKS].text(), encoding="utf-8")
+    with pytest.raises(SpecError, match="FG510.*a loss of all rows at once"):
+        fusegen.export(path)
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT if name != IN_CHUNKS])
 def test_the_text(name: str, tmp_path: Path) -> None:
     """Each that builds exports, as a file that graders take."""
     path = tmp_path / f"{name}.yaml"

@@ -101,7 +101,7 @@ def rounded_operands(fused: nn.Module, original: nn.Module, inputs: Sequence[Ten
     ten times as far. In one of few elements it is what verify/judgement/rounding_ties.py says.
     """
     results = []
-    weight, scaled = _weight(original, inputs), fused.fusegen_chunk is not None
+    weight, scaled = _weight(original, inputs), getattr(fused, "fusegen_chunk", None) is not None
     for precision, narrow in ROUNDED.items():
         mine = with_precision(copy.deepcopy(fused), precision)
         rounding = Rounding(narrow)
