@@ -45,19 +45,20 @@ inline void box(const Op& op, const std::vector<Tensor>& results, StableIValue* 
   }
 }
 
-// As TORCH_BOX makes it of a function: the stack has the arguments, then the results.
-template <const Op& op>
+// As TORCH_BOX makes it of a function: the stack has the arguments, then the results. Call: OpCall,
+// or what is made of several of these.
+template <const Op& op, class Call>
 void call_boxed(StableIValue* stack, uint64_t, uint64_t) {
   CallMemory<op> memory;
   unbox(op, stack, memory.slots, memory.needs);
-  box(op, OpCall(op, memory.slots, memory.needs, memory.arguments).run(), stack);
+  box(op, Call(op, memory.slots, memory.needs, memory.arguments).run(), stack);
 }
 
-template <const Op& op>
+template <const Op& op, class Call = OpCall>
 constexpr PackageOp of_table() {
   return {op.name + sizeof("fusegen::") - 1,
           [] { return schema_text(op, /*marks_written=*/true); },
-          &call_boxed<op>,
+          &call_boxed<op, Call>,
           op.symbol,
           op.explain,
           op.explain_product};

@@ -23,6 +23,10 @@ class Loss(NamedTuple):
     ignored: int
     chunk: int | None = None  # see losses_in_chunks.py
 
+    def is_divided(self, module, arguments):
+        """Whether a call makes the losses some rows at a time."""
+        return False
+
     def of_results(self, package, results, place, inputs):
         """What a call returns, a tuple where that is several. place: of the losses among these."""
         if not isinstance(results, tuple):

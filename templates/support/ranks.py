@@ -56,7 +56,7 @@ class RankOperator:
     16 bits before it is rounded; its gradient is made with the others.
     """
 
-    split = chunk = None
+    split = None
     sync_batch_norm = True
     has_contiguous_layout = own_source = False
     dropped = of_samples = None

@@ -13,7 +13,7 @@ def result_of(module, part, operator, arguments, inputs, last):
     is to be in channels_last; None: as PyTorch has it.
     """
     loss = part._fusegen_loss
-    if operator.chunk is not None and loss.is_divided(module, arguments):
+    if loss is not None and loss.is_divided(module, arguments):
         return loss.in_chunks(module, operator, arguments, inputs[loss.target])
     if isinstance(arguments[0], Tensor):
         result = call_operator(module, operator, arguments)

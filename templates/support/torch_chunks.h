@@ -6,7 +6,6 @@
 #pragma once
 
 #include "torch_call.h"
-#include "torch_library.h"
 #include "torch_narrow.h"
 
 #include <algorithm>
@@ -213,20 +212,5 @@ class ChunkedCall {
   std::vector<Tensor> whole_;
   std::vector<ChunkSum> sums_;
 };
-
-// As call_boxed() of torch_library.h.
-template <const Op& op>
-void call_chunks_boxed(StableIValue* stack, uint64_t, uint64_t) {
-  CallMemory<op> memory;
-  unbox(op, stack, memory.slots, memory.needs);
-  box(op, ChunkedCall(op, memory.slots, memory.needs, memory.arguments).run(), stack);
-}
-
-template <const Op& op>
-constexpr PackageOp of_chunks() {
-  PackageOp found = of_table<op>();
-  found.boxed = &call_chunks_boxed<op>;
-  return found;
-}
 
 }}  // namespace fusegen::glue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusegen.ir.multiples import times
-from fusegen.plan.programs.model import Program
+from fusegen.plan.programs.model import Program, Tensor
 from fusegen.render.ops.op import IMAGE_SHAPE, Field, Op, role_text
 from fusegen.render.ops.variant_ops import VariantOps
 from fusegen.render.text.identifiers import identifier
@@ -59,11 +59,15 @@ class ForwardOp(VariantOps):
     def _results(self, program: Program) -> list[Field]:
         found = []
         for tensor in (each for each in program.outputs if each.name not in self.chain.buffers):
-            shape = f", {IMAGE_SHAPE}" if tensor.name in program.contiguous_layout else self.tensor_shape(tensor)
-            text = f"FUSEGEN_RESULT({identifier(tensor.name, 'arg')}, {role_text(tensor.role)}{shape})"
-            found.append(Field(tensor.name, "result", text))
+            found.append(self.result(program, tensor))
         if c := self.chain.contraction:
             use, kind = ("PRODUCT", "result") if self.variant.needs_source else ("HIDDEN_PRODUCT", "")
             text = f"FUSEGEN_{use}({identifier(c.result, 'arg')})"
             found.insert(len(self.variant.results), Field(c.result, kind, text))
         return found
+
+    def result(self, program: Program, tensor: Tensor) -> Field:
+        """What a program stores, and the op returns."""
+        shape = f", {IMAGE_SHAPE}" if tensor.name in program.contiguous_layout else self.tensor_shape(tensor)
+        text = f"FUSEGEN_RESULT({identifier(tensor.name, 'arg')}, {role_text(tensor.role)}{shape})"
+        return Field(tensor.name, "result", text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusegen.plan.modules.plan import Plan
 from fusegen.render.ops.backward_op import BackwardOp
-from fusegen.render.ops.chunk_op import ChunkOp
+from fusegen.render.ops.chunk_op import chunk_op
 from fusegen.render.ops.forward_op import ForwardOp
 from fusegen.render.ops.op import Op
 from fusegen.render.ops.rank_ops import rank_ops
@@ -25,7 +25,7 @@ class OpRenderer(VariantOps):
         if self.variant.chunk is None:
             return []
         both = ForwardOp(self.plan, self.variant), BackwardOp(self.plan, self.variant)
-        return [ChunkOp(*both, self.variant.chunk).op()]
+        return [chunk_op(*both, self.variant.chunk)]
 
 
 def ops(plan: Plan) -> list[Op]:
