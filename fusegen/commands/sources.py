@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -39,9 +40,11 @@ def build(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace generated files that were edited by hand.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
     from fusegen.build.progress import shown
+    from fusegen.commands.account import account, closing
     from fusegen.plan.load import planned_files
     from fusegen.plan.modules.module import compiled
     from fusegen.render.output import orphans, write_files
@@ -52,24 +55,26 @@ def build(
         raise typer.BadParameter(
             "it needs a directory of specs: a few files do not tell what is left over", param_hint="--prune"
         )
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, quiet=quiet)
+
+    def say(lines: Iterable[str]) -> None:
+        for line in lines:
+            console.print(line, markup=False, soft_wrap=True)
+
     with shown(console):
         plans = planned_files(spec_files(specs))
         refuse_unknown(target)
         rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
-    for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):
-        console.print(f"wrote {output / path}", markup=False, soft_wrap=True)
-    for path in left_over:
-        console.print(f"removed {output / path}", markup=False, soft_wrap=True)
-    if not compile_:
-        return
-    from fusegen.build import Request, build_extensions
+    say(account("wrote", write_files(rendered, output, remove=left_over, overwrite=overwrite), output))
+    say(account("removed", left_over, output))
+    if compile_:
+        from fusegen.build import Request, build_extensions
 
-    requests = [Request(output / plan.spec.name, target or plan.spec.targets) for plan in compiled(plans)]
-    for result in build_extensions(requests, verification=verification, console=console, force=force):
-        done = f"built in {result.seconds:.1f} s ({result.reason})" if result.built else "is up to date"
-        console.print(f"{result.path} {done}", markup=False, soft_wrap=True)
+        requests = [Request(output / plan.spec.name, target or plan.spec.targets) for plan in compiled(plans)]
+        results = build_extensions(requests, verification=verification, console=console, force=force)
+        say(f"{result.path} is up to date" for result in results if not result.built)
+    say(closing(plans, specs, output, target or [], compiled=compile_))
 
 
 class PlanFormat(str, Enum):

@@ -69,4 +69,6 @@ def test_rendering_alone(tmp_path: Path) -> None:
     plain = subprocess.run(
         [*command, "--output", "other"], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
-    assert plain.stdout == "" and all(line.startswith("wrote other/") for line in plain.stderr.splitlines())
+    *wrote, closing, command = plain.stderr.splitlines()
+    assert plain.stdout == "" and len(wrote) == 4 and all(line.startswith("wrote other") for line in wrote)
+    assert closing.startswith("other has the sources of 2 packages") and "--output other" in command

@@ -36,13 +36,28 @@ def test_build_writes_what_is_committed_and_then_nothing(tmp_path: Path) -> None
     out = tmp_path / "out"
     first = run("build", "--no-compile", "--output", out, SPEC)
     assert first.returncode == 0, first.stderr
-    wrote = [line.removeprefix(f"wrote {out}/") for line in first.stderr.splitlines()]
-    there = {str(path.relative_to(out)) for path in out.rglob("*.*")}
-    assert {".gitignore", ".gitattributes"} <= there
-    assert set(wrote) == there - {"manifest.json"} and len(wrote) == len(there) - 1
-    assert f"{SPEC.stem}/kernels.cu" in wrote and "support/launch.cuh" in wrote
+    shared = sum(path.is_file() for path in (out / "support").rglob("*"))
+    assert (out / ".gitignore").is_file() and (out / ".gitattributes").is_file() and shared > 20
+    wrote = [f"wrote {out}: 2 files", f"wrote {out / SPEC.stem}: 6 files", f"wrote {out}/support: {shared} files"]
+    closing = [
+        f"{out} has the sources of 1 package. Next:",
+        f"  fusegen build {SPEC} --output {out}  (compiles them)",
+    ]
+    assert first.stdout == "" and first.stderr.splitlines() == [*wrote, *closing]
     second = run("build", "--no-compile", "--output", out, SPEC)
-    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+    assert (second.returncode, second.stdout, second.stderr.splitlines()) == (0, "", closing)
+    (out / SPEC.stem / "plan.json").unlink()
+    third = run("build", "--no-compile", "--output", out, SPEC)
+    assert third.stderr.splitlines() == [f"wrote {out / SPEC.stem}/plan.json", *closing]
+
+
+def test_a_quiet_build(tmp_path: Path) -> None:
+    """Only errors are told."""
+    done = run("build", "--no-compile", "--quiet", SPEC, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "generated" / SPEC.stem / "__init__.py").is_file()
+    done = run("build", "--no-compile", "--quiet", broken(tmp_path, "op: leaky_relu", "op: leaky_rely"), cwd=tmp_path)
+    assert done.returncode == 2 and "FG203" in done.stderr
 
 
 def test_the_output_directory_is_generated_below_the_current_one(tmp_path: Path) -> None:
@@ -171,7 +186,14 @@ def test_build_compiles_once(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     assert (tmp_path / SPEC.stem / "_C.so").is_file() and "built in" in first.stderr
     second = run("build", "--output", tmp_path, SPEC)
-    assert second.returncode == 0 and second.stderr.strip().endswith("is up to date")
+    there, closing, *following = second.stderr.splitlines()
+    assert second.returncode == 0 and there.endswith("is up to date")
+    assert closing == f"{tmp_path} has 1 package, compiled. Next:"
+    assert following == [
+        f'  fusegen.load("{SPEC.stem}", "{tmp_path}")',
+        f"  fusegen verify {SPEC} --output {tmp_path}  (on a GPU; with --emulate on the CPU)",
+        f"  fusegen check {SPEC} --output {tmp_path}  (in CI, once {tmp_path} is committed)",
+    ]
 
 
 def test_a_spec_to_start_from(tmp_path: Path) -> None:
