@@ -23,6 +23,7 @@ from fusegen.render.package import Files
 from fusegen.version import __version__
 
 PLAN = "plan.json"
+FOLLOWS = "It changes with the files above."  # what is wrong with a manifest where nothing else is
 
 
 def compare(rendered: Files, disk: Disk, specs: Mapping[str, str], *, complete: bool) -> list[Finding]:
@@ -193,7 +194,7 @@ class _Comparison:
         if wrong:
             parts.append(f"has no entry, or a wrong one, for files that are as they should be: {some(wrong)}")
         if not parts:
-            return "It changes with the files above."
+            return FOLLOWS
         return f"It {' and '.join(parts)}."
 
 

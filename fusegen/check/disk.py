@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.paths import is_by_product
+from fusegen.paths import SUPPORT, is_by_product
 from fusegen.render.files.manifest import MANIFEST
 
 
@@ -24,6 +24,20 @@ class Disk:
     def is_fresh(self) -> bool:
         """Whether nothing was built there yet."""
         return self.manifest is None and not self.files
+
+    @property
+    def packages(self) -> set[str]:
+        """The names of directories that may be packages."""
+        return {path.partition("/")[0] for path in self.files if "/" in path} - {SUPPORT}
+
+    def without(self, packages: Collection[str], rendered: Collection[str]) -> Disk:
+        """What is left where these packages, and the shared files that they alone use, are other specs'."""
+        files = {
+            path: data
+            for path, data in self.files.items()
+            if path in rendered or path.partition("/")[0] not in {*packages, SUPPORT}
+        }
+        return Disk(files, self.manifest)
 
 
 def read_disk(directory: Path, rendered: Iterable[str], *, complete: bool) -> Disk:

@@ -12,12 +12,21 @@ from fusegen.paths import DEFAULT_OUTPUT
 
 
 def repair_command(
-    findings: Sequence[Finding], arguments: Sequence[Path], output: Path, specs: Mapping[str, str], disk: Disk
+    findings: Sequence[Finding],
+    arguments: Sequence[Path],
+    output: Path,
+    specs: Mapping[str, str],
+    disk: Disk,
+    elsewhere: Path | None = None,
 ) -> str | None:
     """A line for a shell; None where there is nothing to repair. Where nothing was built yet, it builds all.
 
-    arguments: the spec files and directories that were checked. specs: for each package its spec file.
+    arguments: the spec files and directories that were checked. specs: for each package its spec file. elsewhere: a
+    directory that has the packages: the command compares with it.
     """
+    if elsewhere is not None:
+        given = [path.as_posix() for path in arguments]
+        return shlex.join(["fusegen", "check", *given, "--output", elsewhere.as_posix()])
     commands = []
     doomed = [finding.path for finding in findings if finding.repair == "remove"]
     removed = _removals(doomed, specs, disk)

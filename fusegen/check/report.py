@@ -28,7 +28,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fusegen.check.compare import some
+from fusegen.check.compare import FOLLOWS, some
 from fusegen.check.diff import first_difference
 from fusegen.check.findings import Finding
 from fusegen.check.run import Report, from_root
@@ -54,13 +54,17 @@ def as_text(report: Report, colour: bool = False) -> str:
     """For a terminal or a log."""
     if report.ok:
         packages = "1 package" if report.packages == 1 else f"{report.packages} packages"
-        return f"{report.output} is what the specs and templates give: {packages}, {report.files} files\n"
-    if report.fresh:
-        return _fresh(report)
+        fine = f"{report.output} is what the specs and templates give: {packages}, {report.files} files"
+        return "".join(f"{line}\n" for line in [fine, *_others(report)])
+    if report.fresh or report.elsewhere:
+        return _nothing(report)
     lines = []
     by_other, rest = _by_version(report)
     if by_other:
         lines += [(f"{report.output}: {by_other[0].title}", "bold"), (f"  {_other_version(by_other)}", ""), ("", "")]
+    missing, rest = _missing(report, rest)
+    for path, (title, meaning) in missing.items():
+        lines += [(f"{report.output / path}: {title}", "bold"), (f"  {meaning}", ""), ("", "")]
     for finding in rest:
         lines += [(f"{report.output / finding.path}: {finding.title}", "bold"), (f"  {finding.meaning}", "")]
         lines += [(line, _style(line)) for line in _excerpt(report, finding, _limit(finding))]
@@ -69,6 +73,7 @@ def as_text(report: Report, colour: bool = False) -> str:
     differ = "1 file is" if count == 1 else f"{count} files are"
     lines.append((f"{differ} not what the specs and templates give. To repair:", ""))
     lines.append((f"  {report.repair}", "bold"))
+    lines += [(line, "") for line in _others(report)]
     if not colour:
         return "".join(f"{line}\n" for line, _ in lines)
     buffer = io.StringIO()
@@ -77,15 +82,47 @@ def as_text(report: Report, colour: bool = False) -> str:
     return buffer.getvalue()
 
 
-def _fresh(report: Report) -> str:
+def _nothing(report: Report) -> str:
     """Instead of a finding for every file that there will be."""
+    if report.elsewhere is not None:
+        return f"{report.output} has none of these packages, {report.elsewhere} has them: {report.repair}\n"
     return f"{report.output} has nothing of fusegen's yet. To build it: {report.repair}\n"
+
+
+def _others(report: Report) -> list[str]:
+    """What was not compared, since it is not what the given specs gave."""
+    if not report.others:
+        return []
+    files = sorted({path.as_posix() for path in report.others.values()})
+    return [f"Not compared: packages of {some(files)}"]
 
 
 def _by_version(report: Report) -> tuple[list[Finding], list[Finding]]:
     """What another version rendered, the manifest last, and everything else."""
     by_other = [finding for finding in report.findings if finding.kind == "version"]
     return by_other, [finding for finding in report.findings if finding.kind != "version"]
+
+
+def _missing(report: Report, findings: list[Finding]) -> tuple[dict[str, tuple[str, str]], list[Finding]]:
+    """What is not there, by package or file: a title and a sentence. And the other findings.
+
+    A package of which nothing is there is told once, and so are several files of one directory.
+    """
+    folders: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.kind == "missing":
+            folders.setdefault(finding.path.partition("/")[0], []).append(finding)
+    shown = {}
+    for folder, group in folders.items():
+        title, count = group[0].title, len(group)
+        if folder in report.absent:
+            shown[folder] = title, f"{report.absent[folder]} gives this package, and nothing of it is there."
+        elif count == 1:
+            shown[group[0].path] = title, group[0].meaning
+        else:
+            names = some([finding.path.partition("/")[2] for finding in group])
+            shown[folder] = f"{count} files {title}", f"They are not there: {names}."
+    return shown, [finding for finding in findings if finding.kind != "missing"]
 
 
 def _other_version(findings: list[Finding]) -> str:
@@ -96,7 +133,7 @@ def _other_version(findings: list[Finding]) -> str:
 
 
 def _limit(finding: Finding) -> int:
-    whole = finding.old is None or finding.new is None or finding.kind == "line_endings"
+    whole = finding.new is None or finding.kind == "line_endings"
     return SHOWN_LINES_OF_WHOLE_FILES if whole else SHOWN_LINES
 
 
@@ -121,14 +158,18 @@ def as_json(report: Report) -> str:
 
 def as_github(report: Report) -> str:
     """One `::error` line a finding, at the first line that differs; one for all that another version rendered."""
-    if report.fresh:
-        return _command(_fresh(report).rstrip("\n"), title="generated files: not there")
+    if report.fresh or report.elsewhere:
+        return _command(_nothing(report).rstrip("\n"), title="generated files: not there")
     lines = []
     by_other, rest = _by_version(report)
     if by_other:
         message = f"{_other_version(by_other)}\nTo repair all: {report.repair}"
         file = str(report.rooted / MANIFEST)
         lines.append(_command(message, file=file, line=1, title=f"generated files: {by_other[0].title}"))
+    missing, rest = _missing(report, rest)
+    for path, (title, meaning) in missing.items():
+        message = f"{meaning}\nTo repair all: {report.repair}"
+        lines.append(_command(message, file=str(report.rooted / path), line=1, title=f"generated file: {title}"))
     for finding in rest:
         excerpt = "\n".join(_excerpt(report, finding, SHOWN_LINES_IN_ANNOTATION))
         lines.append(
@@ -187,7 +228,10 @@ def _escape(text: str, also: str = "") -> str:
 
 
 def _excerpt(report: Report, finding: Finding, limit: int) -> list[str]:
-    """The first lines of a diff as they may be shown anywhere, and how many there are more."""
+    """The first lines of a diff as they may be shown anywhere, and how many there are more; none where all of it would
+    be new, or follows from other findings."""
+    if finding.old is None or finding.meaning == FOLLOWS:
+        return []
     lines = _decoded(report.diff(finding)).removesuffix("\n").split("\n") if report.diff(finding) else []
     shown = ["\t".join(printable(part) for part in line.split("\t")) for line in lines[:limit]]
     if len(lines) > limit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,6 +12,7 @@ from fusegen.check.diff import unified
 from fusegen.check.disk import read_disk
 from fusegen.check.findings import Finding
 from fusegen.check.libraries import stale_libraries
+from fusegen.check.other_specs import built_elsewhere, of_other_specs
 from fusegen.check.plugins import told
 from fusegen.check.repair import repair_command
 from fusegen.errors import SpecError
@@ -27,8 +28,10 @@ class Report:
     """What a check found.
 
     output: the output directory as it was given. rooted: the same from the root of the repository, which is where
-    patches apply and annotations belong. fresh: nothing was built there yet. repair: one line for a shell. inputs: the
-    files that were compared.
+    patches apply and annotations belong. fresh: nothing was built there yet. absent: packages of which nothing is
+    there, each with its spec file. others: packages there of specs that were not given, with their spec files, which
+    were not compared. elsewhere: the directory that has the packages, where `output` has none of them. repair: one line
+    for a shell. inputs: the files that were compared.
     """
 
     findings: tuple[Finding, ...]
@@ -37,6 +40,9 @@ class Report:
     output: PurePosixPath
     rooted: PurePosixPath
     fresh: bool
+    absent: Mapping[str, str]
+    others: Mapping[str, Path]
+    elsewhere: PurePosixPath | None
     repair: str | None
     inputs: tuple[Path, ...]
 
@@ -70,6 +76,11 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
     pairs = list(zip(plans, files, strict=True))
     specs = {name: file.as_posix() for plan, file in pairs for name in plan.package_names}
     disk = read_disk(output, rendered, complete=complete)
+    others = of_other_specs(output, disk.packages - set(specs), arguments) if complete else {}
+    if others:
+        disk, complete = disk.without(others, rendered), False
+    absent = {name: spec for name, spec in specs.items() if name not in disk.packages}
+    elsewhere = built_elsewhere(output, specs, arguments) if len(absent) == len(specs) else None
     findings = compare(rendered, disk, specs, complete=complete)
     findings += stale_libraries(rendered, output, specs)
     return Report(
@@ -79,7 +90,10 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
         output=PurePosixPath(output.as_posix()),
         rooted=from_root(output),
         fresh=disk.is_fresh,
-        repair=repair_command(findings, arguments, output, specs, disk),
+        absent=absent,
+        others=others,
+        elsewhere=None if elsewhere is None else PurePosixPath(elsewhere.as_posix()),
+        repair=repair_command(findings, arguments, output, specs, disk, elsewhere),
         inputs=(*files, *(output / path for path in (MANIFEST, *disk.files))),
     )
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from rich.console import Console
 from fusegen.commands.app import Output, Overwrite, Specs, Targets, app, refuse_unknown
 from fusegen.errors import SpecError
 from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
+
+if TYPE_CHECKING:
+    from fusegen.render.package import Files
 
 
 class Format(str, Enum):
@@ -47,7 +50,7 @@ def build(
     from fusegen.commands.account import account, closing
     from fusegen.plan.load import planned_files
     from fusegen.plan.modules.module import compiled
-    from fusegen.render.output import orphans, write_files
+    from fusegen.render.output import write_files
     from fusegen.render.package import render_all
     from fusegen.spec.find import spec_files
 
@@ -65,7 +68,7 @@ def build(
         plans = planned_files(spec_files(specs))
         refuse_unknown(target)
         rendered = render_all(plans)
-    left_over = orphans(rendered, output) if prune else []
+    left_over = _left_over(rendered, output, specs) if prune else []
     say(account("wrote", write_files(rendered, output, remove=left_over, overwrite=overwrite), output))
     say(account("removed", left_over, output))
     if compile_:
@@ -75,6 +78,16 @@ def build(
         results = build_extensions(requests, verification=verification, console=console, force=force)
         say(f"{result.path} is up to date" for result in results if not result.built)
     say(closing(plans, specs, output, target or [], compiled=compile_))
+
+
+def _left_over(rendered: Files, output: Path, specs: list[Path]) -> list[str]:
+    """What no spec of the directories renders any more, without what specs of other directories gave."""
+    from fusegen.check.other_specs import of_other_specs
+    from fusegen.render.files.manifest import read_manifest
+    from fusegen.render.output import orphans
+
+    packages = {path.partition("/")[0] for path in read_manifest(output) if path not in rendered}
+    return orphans(rendered, output, of_other_specs(output, packages, specs))
 
 
 class PlanFormat(str, Enum):

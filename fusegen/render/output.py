@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.files import remove_left_over, write
+from fusegen.paths import SUPPORT
 from fusegen.render.files.manifest import (
     MANIFEST,
     digest,
@@ -52,17 +53,18 @@ def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), ov
     return changed
 
 
-def orphans(files: Files, directory: Path) -> list[str]:
+def orphans(files: Files, directory: Path, others: Collection[str] = ()) -> list[str]:
     """The paths that the manifest lists and `files`, all that is rendered, has not: what may be removed.
 
-    Raises SpecError where one of them is not what fusegen wrote: somebody may miss it.
+    others: packages of other specs, which stay with all that packages share. Raises SpecError where one of the files is
+    not what fusegen wrote: somebody may miss it.
     """
     found: list[str] = []
     edited: list[str] = []
     foreign: list[str] = []
     for path, listed in read_manifest(directory).items():
         file = directory / path
-        if path in files or not file.is_file():
+        if path in files or not file.is_file() or (others and path.partition("/")[0] in {*others, SUPPORT}):
             continue
         # A link may lead out of the directory, and what it leads to is not ours to judge.
         inside = file.resolve() == directory.resolve() / path

@@ -53,7 +53,37 @@ def test_one_line_where_nothing_was_built(project) -> None:
     assert len(json.loads(formatted(found, "json"))["findings"]) == len(found.findings) > 8
     (project.generated / "other").mkdir(parents=True)
     (project.generated / "other" / "notes.txt").touch()
-    assert formatted(project.check(), "text").count(": missing") == len(found.findings) - 1
+    text = formatted(project.check(), "text")
+    assert "generated/gemm_add_relu: missing\n  specs/gemm_add_relu.yaml gives this package, and nothing of it" in text
+    shared = sum(path.startswith("support/") for path in SHARED)
+    assert f"generated/support: {shared} files missing\n" in text and "\n+" not in text
+    assert len(text.splitlines()) < 30
+
+
+def test_a_package_that_is_absent_is_told_once_and_without_a_diff(project) -> None:
+    found = report(project, "never_rendered")
+    assert formatted(found, "text").splitlines() == [
+        "generated/third: missing",
+        "  specs/third.yaml gives this package, and nothing of it is there.",
+        "",
+        "generated/manifest.json: manifest",
+        "  It changes with the files above.",
+        "",
+        "7 files are not what the specs and templates give. To repair:",
+        "  fusegen build --no-compile specs",
+    ]
+    lines = formatted(found, "github").splitlines()
+    assert [re.search("file=([^,]*)", line)[1] for line in lines] == ["generated/third", f"generated/{MANIFEST}"]
+    assert "To repair all: fusegen build --no-compile specs" in lines[0] and not any("%0A+" in line for line in lines)
+    assert f"+++ b/generated/third/{KERNELS.partition('/')[2]}" in found.patch().decode(), "it has all of the text"
+
+
+def test_files_of_a_package_that_are_missing(project) -> None:
+    text = formatted(report(project, "removed"), "text")
+    assert text.startswith(f"generated/{A}: 2 files missing\n  They are not there: kernels.cu, plan.json.\n\n2 files")
+    (project.generated / A / "kernels.cu").write_bytes(b"")
+    text = formatted(project.check(), "text")
+    assert f"generated/{A}/plan.json: missing\n  specs/{A}.yaml gives this file, and it is not there" in text
 
 
 def test_another_version_is_told_once(project) -> None:
