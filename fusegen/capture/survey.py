@@ -22,7 +22,7 @@ from fusegen.capture.rewrite import Found, Wanted, chains_in, left_whole, place_
 from fusegen.capture.specs import Specs
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.importing.traces.source_locations import of_error, refusal
-from fusegen.plan.launches.devices import is_known
+from fusegen.plan.launches.devices import is_known, remedy
 from fusegen.progress import tell
 
 
@@ -48,7 +48,7 @@ def survey(
     for target in targets:
         if not is_known(target):
             message = f"there is no GPU {target!r} that kernels are planned for"
-            raise SpecError([Diagnostic("FG212", message, hint="a target is such as sm_90 or sm_90a")])
+            raise SpecError([Diagnostic("FG212", message, hint=remedy(target))])
     report = Report(directory / SPECS)
     tell("tracing the model")
     found = _chains(model, examples, autocast, Wanted(precision=precision, chunk=loss_chunk), report)

@@ -23,6 +23,7 @@ from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.choice import Choice, Considered, choice
 from fusegen.runtime.launchers import Call, Launcher
+from fusegen.spec.gpu_names import suggestion
 from fusegen.tune.launchers import EmulatedLaunchers
 
 
@@ -112,7 +113,8 @@ def device_of(plan: Plan, target: str | None) -> Device:
     if plain in (each.removesuffix("a") for each in plan.spec.targets):
         return DEVICES[plain]
     message = f"{plan.spec.name} has no target '{target}'"
-    raise SpecError([Diagnostic("FG212", message, hint=f"it has: {', '.join(plan.spec.targets)}")])
+    hint = suggestion(target) or f"it has: {', '.join(plan.spec.targets)}"
+    raise SpecError([Diagnostic("FG212", message, hint=hint)])
 
 
 def size_of(plan: Plan, question: Question) -> Sizes:

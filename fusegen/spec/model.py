@@ -15,6 +15,7 @@ from fusegen.spec.annotations import fields, tags
 from fusegen.spec.arguments import Argument, InputShape
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
+from fusegen.spec.gpu_names import suggestion
 from fusegen.spec.names import ArgumentName, AttributeName, ClassName, Identifier, SpecName, camel_case
 from fusegen.spec.numbers import GIVEN, Numbers
 from fusegen.spec.state_paths import StatePath
@@ -48,7 +49,8 @@ def _dtype(value: str) -> str:
 
 def _target(value: str) -> str:
     if not _TARGET.fullmatch(value):
-        raise problem("FG212", f"unsupported target {quote(value)}", "a target is such as sm_90 or sm_90a")
+        hint = suggestion(value) or "a target is such as sm_90 or sm_90a"
+        raise problem("FG212", f"unsupported target {quote(value)}", hint)
     return value
 
 

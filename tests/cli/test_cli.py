@@ -215,3 +215,11 @@ def test_a_target_that_nothing_is_built_for(tmp_path: Path) -> None:
     done = run("build", "--target", "sm_70", SPEC, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "") and "unsupported target 'sm_70'" in " ".join(done.stderr.split())
     assert not (tmp_path / "generated").exists(), "nothing is written"
+
+
+@pytest.mark.parametrize("command", [["build", "--no-compile"], ["plan"]])
+def test_a_gpu_s_name_as_a_target(tmp_path: Path, command: list[str]) -> None:
+    done = run(*command, "--target", "h100", SPEC, cwd=tmp_path, COLUMNS="300")
+    assert done.returncode == 2 and "(write sm_90, nvcc's name for it)" in done.stderr
+    done = run(*command, broken(tmp_path, "targets: [sm_90]", "targets: [rtx 5090]"), cwd=tmp_path)
+    assert done.returncode == 2 and "unsupported target 'rtx 5090' (write sm_120" in done.stderr

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fusegen.spec.gpu_names import suggestion
+
 
 @dataclass(frozen=True)
 class Device:
@@ -62,7 +64,11 @@ def fastest(targets: Iterable[str]) -> Device:
     return max((DEVICES[target.removesuffix("a")] for target in targets), key=lambda device: device.bandwidth)
 
 
+def remedy(target: str) -> str:
+    """What to write in the place of a target that is not known."""
+    return suggestion(target) or f"supported: {', '.join(f'{each} ({DEVICES[each].name})' for each in DEVICES)}"
+
+
 def unknown_targets(targets: Iterable[str] | None) -> list[str]:
     """Why code cannot be built for some of the targets: a sentence for each."""
-    known = ", ".join(DEVICES)
-    return [f"unsupported target '{target}': there are {known}" for target in targets or () if not is_known(target)]
+    return [f"unsupported target '{target}' ({remedy(target)})" for target in targets or () if not is_known(target)]

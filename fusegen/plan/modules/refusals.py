@@ -8,7 +8,7 @@ from fusegen.chain.images import spatial_in_front
 from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic
 from fusegen.ir.graph import ancestors
-from fusegen.plan.launches.devices import DEVICES, is_known
+from fusegen.plan.launches.devices import is_known, remedy
 from fusegen.spec.document import Document
 from fusegen.spec.partial import AnySpec
 
@@ -36,8 +36,8 @@ def refusals(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagno
 def _unknown_targets(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
     for index, target in enumerate(spec.targets):
         if not is_known(target):
-            message, hint = f"unsupported target '{target}'", f"supported: {', '.join(DEVICES)}"
-            yield document.diagnostic("FG212", message, ("targets", index), hint=hint)
+            message = f"unsupported target '{target}'"
+            yield document.diagnostic("FG212", message, ("targets", index), hint=remedy(target))
 
 
 def all_called(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
