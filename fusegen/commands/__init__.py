@@ -1,6 +1,6 @@
 """The commands: what each takes, and what it calls."""
 
-from fusegen.commands import sources, importing, export, modules, wheels  # isort: skip  # as help lists them
+from fusegen.commands import sources, importing, export, modules, wheels, doctor  # isort: skip  # as help lists them
 from fusegen.commands.app import app
 
-__all__ = ["app", "export", "importing", "modules", "sources", "wheels"]
+__all__ = ["app", "doctor", "export", "importing", "modules", "sources", "wheels"]
