@@ -39,7 +39,9 @@ def bench(
     specs: Annotated[
         list[Path] | None, typer.Argument(help="Spec files, or directories of them.", show_default=False)
     ] = None,
-    against: Annotated[str, typer.Option(help="What to measure beside the fused module.")] = ",".join(PEERS),
+    against: Annotated[
+        str, typer.Option(help="What to measure beside the fused module.", show_default=", ".join(PEERS))
+    ] = ",".join(PEERS),
     dtypes: Annotated[str, typer.Option(help="Of fp32, fp32_split, tf32, bf16, fp16.")] = ",".join(DEFAULT_PRECISIONS),
     shapes: Annotated[
         str,
@@ -47,7 +49,7 @@ def bench(
             help="Such as 64x256x256: rows, input features, channels; of several layers the dims of the spec."
         ),
     ] = TYPICAL,
-    modes: Annotated[str, typer.Option(help="What is called.")] = ",".join(MODES),
+    modes: Annotated[str, typer.Option(help="What is called.", show_default=", ".join(MODES))] = ",".join(MODES),
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Append the figures to it.")] = None,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw plots there, as SVG and PNG.")] = None,
     limit: Annotated[

@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from fusegen import __version__
+from fusegen.cli import app, main
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "specs" / "gemm_multiply_leakyrelu.yaml"
+COMMANDS: Any = typer.main.get_command(app)
 
 
 def run(*arguments: str | Path, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -140,6 +144,23 @@ def test_help(option: str) -> None:
     for command in ([], ["build"], ["plan"]):
         done = run(*command, option)
         assert done.returncode == 0 and "Usage: fusegen" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS.commands])
+def test_no_help_is_cut(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a terminal of the usual width, which is what a pipe has, too: all words of all texts."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*([command] if command else []), "-h"])
+    shown = capsys.readouterr().out
+    assert "…" not in shown and not any(line.rstrip(" │").endswith("...") for line in shown.splitlines()[3:])
+    # Cells of a table are beside each other: all words in order, with those of other columns between them.
+    words = [word.strip("│") for word in shown.split()]
+    of_command = COMMANDS.commands[command] if command else COMMANDS
+    texts = [of_command.help, *(each.help for each in of_command.params if hasattr(each, "help") and each.help)]
+    for text in texts if command else [*texts, *(each.help.splitlines()[0] for each in COMMANDS.commands.values())]:
+        rest = iter(words)
+        assert all(word in rest for word in text.split()), text
 
 
 def test_version() -> None:
