@@ -114,11 +114,12 @@ def plan(
             help="What runs on the GPU of this one of the spec's targets, and times there.", show_default=False
         ),
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="All schedules, kernels, bytes and reasons.")] = False,
     region: Annotated[
         str | None, typer.Option(help="Of a chain of several regions, this one alone.", show_default=False)
     ] = None,
 ) -> None:
-    """Show schedules, kernels, bytes, expected times and the reason of each decision, or what runs at one size."""
+    """Show what SPECS become and whether it pays; in full with kernels, bytes and reasons; or what runs at one size."""
     from fusegen.build.progress import shown
     from fusegen.explain.choices import Question
     from fusegen.explain.module import region_of, reported, written
@@ -131,6 +132,8 @@ def plan(
         question = Question(rows, channels, groups, dtype)
     if json_ and (question is not None or format_ is not PlanFormat.text):
         raise typer.BadParameter("plan.json has one format, and neither sizes nor times", param_hint="--json")
+    if full and (json_ or question is not None or format_ is not PlanFormat.text):
+        raise typer.BadParameter("other formats, and text of one size, have all there is", param_hint="--full")
     with shown():
         plans = planned_files(spec_files(specs))
     if len(plans) != 1 and format_ is PlanFormat.svg:
@@ -141,7 +144,9 @@ def plan(
         typer.echo(page(*(reported(made, question, target) for made in plans)).encode("utf-8"), nl=False)
         return
     chosen = "plan.json" if json_ else format_.value
-    texts = [written(made, question, target, chosen) for made in plans]
+    texts = [written(made, question, target, chosen, full=full) for made in plans]
+    if chosen == "text" and question is None and not full:
+        texts.append("--full: all schedules, bytes and reasons; --rows N and such: what runs at a size, and why\n")
     # All at once: none of them may be refused any more. In UTF-8 as pages say that they are, whatever the locale is.
     typer.echo("".join(texts).encode("utf-8"), nl=False)
 

@@ -10,8 +10,10 @@ import typer
 from fusegen.explain.build import build
 from fusegen.explain.choices import Question, device_of
 from fusegen.explain.formats import write
+from fusegen.explain.model import Report
 from fusegen.explain.page import Shown
 from fusegen.explain.picture import picture_of_regions
+from fusegen.explain.verdict import verdict, what_runs
 from fusegen.explain.whole import whole_of
 from fusegen.plan.modules.module import ModulePlan, module_of
 from fusegen.render.python.regions import module_summary
@@ -43,14 +45,20 @@ def reported(planned: ModulePlan, question: Question | None, target: str | None)
     return whole_of(planned, reports, device_of(planned.plans[0], target), typical=not asked), reports
 
 
-def written(planned: ModulePlan, question: Question | None, target: str | None, format_: str = "text") -> str:
+def written(
+    planned: ModulePlan, question: Question | None, target: str | None, format_: str = "text", *, full: bool = True
+) -> str:
     """A spec's plan, of several regions behind how they follow each other.
 
-    format_: text, json, svg, or plan.json. question, target: as build() has them, asked of each region.
+    format_: text, json, svg, or plan.json. question, target: as build() has them, asked of each region. full: text with
+    all schedules and reasons; without, what begins it, but for what runs at a size, which is text in full.
     """
     if format_ == "plan.json":
         return json.dumps(module_summary(planned), indent=2) + "\n"
     whole, reports = reported(planned, question, target)
+    full = full or any(report.chosen for report in reports)
+    if whole is None and format_ == "text":
+        return _text(reports[0], full)
     if whole is None:
         return write(reports[0], format_)
     if format_ == "json":
@@ -66,10 +74,26 @@ def written(planned: ModulePlan, question: Question | None, target: str | None, 
         return json.dumps(module_summary(planned) | together | {"plans": plans}, indent=2) + "\n"
     if format_ == "svg":
         return picture_of_regions(whole, reports)
-    lines = [f"{whole.name}: {whole.about}", "", "  regions, in order:"]
+    lines = [f"{whole.name}: {whole.about}", *verdict(reports, whole.totals, whole.left_out)]
+    lines += ["", "  regions, in order:"]
     width = max(len(region["name"]) for region in whole.regions)
     for region in whole.regions:
         flow = f"{', '.join(region['takes'])} -> {', '.join(region['makes'])}"
         lines.append(f"    {region['name']:{width}}  {', '.join(region['ops'])}: {flow}  ({whole.maker(region)})")
-    lines += [f"  returns {', '.join(whole.returns)}", *(f"  {line}" for line in whole.figures)]
-    return "\n".join([*lines, "", *(write(report, "text") for report in reports)])
+    lines += [f"  returns {', '.join(whole.returns)}", *(f"  {line}" for line in whole.figures), ""]
+    if full:
+        return "\n".join([*lines, *(write(report, "text") for report in reports)])
+    for report in reports:
+        lines += [f"  {report.name}", *(f"    {line}" for line in what_runs(report))]
+    return "\n".join([*lines, "", ""])
+
+
+def _text(report: Report, full: bool) -> str:
+    """The plan of a module of one region."""
+    head = [f"{report.name}: {report.about}", *verdict([report], report.variants[0].totals)]
+    if full:
+        return "\n".join([*head, "", write(report, "text")])
+    sizes = ", ".join(f"{name} {count}" for name, count in report.sizes.items())
+    return "\n".join(
+        [*head, *([f"  at {sizes}"] if sizes else []), *(f"    {line}" for line in what_runs(report)), "", ""]
+    )

@@ -14,7 +14,7 @@ from fusegen.plan.modules.plan import Plan
 
 
 def report(plan: Plan) -> str:
-    """What `fusegen plan` prints: the chain, schedules, kernels, bytes, the floor, and why."""
+    """What `fusegen plan --full` prints behind the answer: the chain, schedules, kernels, bytes, the floor, and why."""
     return text_of(build(plan))
 
 

@@ -54,7 +54,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[in
 
 
 def test_regions_in_order_then_the_plan_of_each(capsys) -> None:
-    code, out, _ = said(capsys, "plan", SPEC)
+    code, out, _ = said(capsys, "plan", "--full", SPEC)
     assert code == 0
     assert "    up    linear, gelu: norm_result -> up_result  (transformer_mlp_prenorm_up)\n" in out
     starts = [out.index(f"\ntransformer_mlp_prenorm_{name} at tokens") for name in ("norm", "up", "down")]

@@ -1,0 +1,54 @@
+"""The answer that a plan begins with: what a module is expected to take beside eager PyTorch, and what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusegen.explain import model
+from fusegen.explain.wording import enumeration, size, time
+
+LEAST_GAIN = 1.02  # estimates tell no smaller one
+
+
+def verdict(reports: Sequence[model.Report], totals: Sequence[model.Total], left_out: Sequence[str] = ()) -> list[str]:
+    """Two lines, of a training step and of its forward pass, behind one that says for what.
+
+    reports: of the regions that have kernels. totals: of the whole, forward and backward. left_out: regions whose time
+    is not known.
+    """
+    forward = totals[0]
+    fused, eager = sum(each.fused for each in totals), sum(each.eager for each in totals)
+    besides = _besides(reports, forward, left_out)
+    end = "" if round(eager / fused, 2) >= LEAST_GAIN else ", not worth it here"
+    return [
+        f"  expected on {reports[0].device.name} in {reports[0].dtype}{besides}:",
+        f"    step     {_beside(fused, eager)}{end}",
+        f"    forward  {_beside(forward.fused, forward.eager)}",
+    ]
+
+
+def what_runs(report: model.Report) -> list[str]:
+    """A line for each program: its first schedule, which is the one whose time counts, and what that moves."""
+    programs = {program.name: program for variant in report.variants for program in variant.programs}
+    width = max(map(len, programs))
+    made = [report.contraction.by] if report.contraction else [report.convolution.by] if report.convolution else []
+    lines = [f"{'product' if report.contraction else 'convolution':{width}}  {by}" for by in made]
+    for program in programs.values():
+        moved = f"{size(program.schedule.bytes)}, {program.schedule.times_floor:.2f} times the floor"
+        lines.append(f"{program.name:{width}}  {program.taken}: {moved}")
+    return lines
+
+
+def _beside(fused: float, eager: float) -> str:
+    return f"{time(fused)}, eager PyTorch {time(eager)}: {eager / fused:.2f} times as fast"
+
+
+def _besides(reports: Sequence[model.Report], total: model.Total, left_out: Sequence[str]) -> str:
+    """What both sides have and no figure has, as the end of a sentence."""
+    products = any(report.contraction for report in reports) and total.eager_product is None
+    left = [*(["the products"] if products else []), *(["the convolutions"] if _convolved(reports) else []), *left_out]
+    return f", without {enumeration(left)}" if left else ""
+
+
+def _convolved(reports: Sequence[model.Report]) -> bool:
+    return any(report.convolution for report in reports)
