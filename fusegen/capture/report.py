@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,17 +35,19 @@ class Left:
 
 @dataclass
 class Report:
-    """The regions of all graphs so far that became ops, and those that did not. specs: the directory of the specs."""
+    """The regions of all graphs so far that became ops, and those that did not. specs: the directory of the specs.
+    kept: of operators outside of all regions, how often there is each for each reason."""
 
     specs: Path
     graphs: int = 0
     taken: list[Taken] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         counts = (self.graphs, "graph"), (len(self.taken), "place"), (len(self.left), "region")
         graphs, places, regions = (f"{count} {name}{'s' * (count != 1)}" for count, name in counts)
-        lines = [f"{graphs}: kernels of fusegen in {places}, {regions} left"]
+        lines = [f"{graphs}: kernels of fusegen in {places}{f', {regions} left' if self.left else ''}"]
         kinds: dict[str, list[Taken]] = {}
         for each in self.taken:
             kinds.setdefault(each.spec, []).append(each)
@@ -59,11 +61,19 @@ class Report:
         for (reason, ops), others in reasons.items():
             lines.append(f"  left: {', '.join(ops)}: {reason}")
             lines.append(f"      {_places([each.place for each in others])}")
+        names: dict[str, dict[str, int]] = {}
+        for (reason, name), count in self.kept.items():
+            names.setdefault(reason, {})[name] = count
+        lines += [f"  kept: {_counted(found)}: {reason}" for reason, found in names.items()]
         return "\n".join(map(printable, lines))
 
 
+def _counted(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}{f' ({count} times)' if count > 1 else ''}" for name, count in found.items())
+
+
 def _places(places: Sequence[str]) -> str:
-    counted = [f"{place}{f' ({count} times)' if count > 1 else ''}" for place, count in Counter(places).items()]
+    counted = [_counted({place: count}) for place, count in Counter(places).items()]
     if len(counted) <= _SHOWN:
         return ", ".join(counted)
     return f"{', '.join(counted[:_SHOWN])} and {len(counted) - _SHOWN} more"

@@ -12,6 +12,7 @@ from torch import fx
 
 from fusegen.aten.nodes import operator_of, value_of
 from fusegen.capture.call import Call, call_of
+from fusegen.capture.kept import kept
 from fusegen.capture.linear_losses import Chunk, linear_loss_chain, linear_losses, write_linear_losses
 from fusegen.capture.losses import TOO_SMALL, is_large, loss_chain, losses
 from fusegen.capture.lower import NotLowered, bodies
@@ -59,14 +60,18 @@ def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Fo
         write_linear_losses(module.graph)
         module.recompile()
     around = Around.of(module.graph, wanted.inductor)
-    report.left += [Left(why, (operator_of(node)[1],), place_of([node])) for node, why in unsupported(module.graph)]
+    refused = dict(unsupported(module.graph))
+    report.left += [Left(why, (operator_of(node)[1],), place_of([node])) for node, why in refused.items()]
+    inside = {*refused}
     for region, written, why_not in _regions(module.graph, around, wanted):
+        inside.update(region.nodes)
         try:
             if why_not is not None and not is_overruled(why_not, wanted.choose):
                 raise NotAChain(why_not)
             found.append(Found(region, written(region), module, around.trained))
         except NotAChain as why:
             report.left.append(_left(region, why))
+    report.kept.update(kept(module.graph, inside))
     for body in bodies(module):
         found += chains_in(body, report, wanted)
     return found

@@ -38,7 +38,8 @@ def test_on_a_cpu_the_report_says_so(tmp_path: Path) -> None:
     assert str(backend.report) == (
         "1 graph: kernels of fusegen in 0 places, 3 regions left\n"
         "  left: batch_norm, gelu: the tensors are on cpu, where there are no kernels\n"
-        f"      {backend.report.left[0].place} (3 times)"
+        f"      {backend.report.left[0].place} (3 times)\n"
+        "  kept: linear (3 times): products, convolutions and attention are the vendor library's"
     )
 
 
@@ -79,7 +80,7 @@ def test_what_was_written_by_one_serves_the_next(tmp_path: Path) -> None:
 def test_the_places(backend: Make) -> None:
     own = backend()
     torch.compile(Tabular(11), backend=own)(torch.randn(4, 11))
-    first, spec, places = str(own.report).splitlines()
-    assert first == "1 graph: kernels of fusegen in 3 places, 0 regions left"
+    first, spec, places, kept = str(own.report).splitlines()
+    assert first == "1 graph: kernels of fusegen in 3 places" and kept.startswith("  kept: linear (3 times): ")
     assert spec == f"  {own.report.specs / 'batch_norm_gelu.yaml'}: batch_norm, gelu"
     assert "models.py" in places and places.endswith("(3 times)")

@@ -203,7 +203,7 @@ def test_by_name(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, stand_in)
     code, out, err = fuse(capsys, f"{package}:some/name", "--dry-run")
-    assert code == 0 and "kernels of fusegen in 1 place," in out, err
+    assert code == 0 and "kernels of fusegen in 1 place\n" in out, err
 
 
 def test_what_has_no_kernel_is_said(tmp_path: Path) -> None:
