@@ -20,7 +20,6 @@ from fusegen.spec.yaml import parse_yaml, read_yaml
 
 # What a spec may have otherwise, and it still is that of the same chain.
 _FREE = ("fusegen", "name", "about", "class", "targets", "dtypes", "modes", "dims")
-_HEAD = ("Written by fusegen for a model that torch.compile runs.",)
 
 
 class Specs:
@@ -74,8 +73,23 @@ class Specs:
             self.directory.mkdir(parents=True, exist_ok=True)
         for name in self.new:
             with writing(self.path(name)):
-                write(self.path(name), spec_text(self._known[name], _HEAD))
+                write(self.path(name), spec_text(self._known[name], _head(self._known[name])))
         self.new.clear()
+
+
+def _head(data: dict[str, Any]) -> list[str]:
+    """What a reader of a new spec cannot know: which of its sizes are anybody's, and what fixes one."""
+    ours, theirs = ([name for name in data["dims"] if (name in data["arguments"]) == given] for given in (False, True))
+    lines = ["Written by fusegen for a model that torch.compile runs. The kernels run at any sizes: those in dims are"]
+    lines.append("examples, which plans, checks and benchmarks take, and may be changed.")
+    lines.append(f"{_are(ours)} made up, {_are(theirs)} from one place in the model.")
+    lines.append("A size would be fixed by a number in the place of its name in inputs (1 is one that is broadcast),")
+    lines.append("and a name of dims frees it again.")
+    return lines
+
+
+def _are(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
 
 
 def _check(text: str, path: Path) -> None:

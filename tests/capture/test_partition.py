@@ -386,3 +386,14 @@ def test_functions_of_a_further_input_alone_stay_outside(call: Callable[..., Any
 def test_functions_of_the_first_input_are_inside() -> None:
     (region,) = regions(lambda x: norm(x) + F.relu(x), X)
     assert [step["op"] for step in chain_of(region).data["chain"]] == ["layer_norm", "relu", "add"]
+
+
+def test_a_spec_says_which_sizes_are_made_up(tmp_path: Path) -> None:
+    images = torch.randn(2, 8, 4, 4)
+    (name,) = specs(tmp_path, lambda x: F.relu(F.group_norm(x, 2)), images)
+    (rows,) = specs(tmp_path, lambda x: norm(x) + 1, X)
+    said = {each: (tmp_path / f"{each}.yaml").read_text().partition("fusegen: 1\n")[0] for each in (name, rows)}
+    assert "\n# batch, height, width are made up, channels is from one place in the model.\n" in said[name]
+    assert "\n# batch is made up, channels is from one place in the model.\n" in said[rows]
+    assert "# A size would be fixed by a number in the place of its name in inputs" in said[rows]
+    assert all(line.startswith("# ") and len(line) <= 120 for line in said[name].splitlines())
