@@ -93,3 +93,12 @@ def test_a_region_that_a_given_spec_has_no_more(project) -> None:
     assert project.kinds("specs")[f"{A}_old/__init__.py"] == "orphaned"
     assert project.fusegen("build", "--no-compile", "--prune", "specs").returncode == 0
     assert not (project.generated / f"{A}_old").exists()
+
+
+@pytest.mark.torch
+def test_a_verification_of_packages_that_are_elsewhere(project) -> None:
+    pytest.importorskip("torch")
+    shutil.rmtree(project.generated / A)
+    done = project.fusegen("verify", "--emulate", f"specs/{A}.yaml")
+    told = f"generated/{A}/kernels.cu is not there: run `fusegen build`, or give its directory as --output\n"
+    assert (done.returncode, done.stderr.decode()) == (1, told)

@@ -63,5 +63,7 @@ def _refuse_stale(plan: ModulePlan, output: Path) -> None:
     rendered = render_package(plan)
     for path, text in {**rendered, **used_support(rendered)}.items():
         file = output / path
-        if not file.is_file() or file.read_bytes() != text.encode():
+        if not file.is_file():
+            raise VerificationError(f"{file} is not there: run `fusegen build`, or give its directory as --output")
+        if file.read_bytes() != text.encode():
             raise VerificationError(f"{file} is not what the spec says: run `fusegen check`")
