@@ -74,7 +74,8 @@ def written(
         return json.dumps(module_summary(planned) | together | {"plans": plans}, indent=2) + "\n"
     if format_ == "svg":
         return picture_of_regions(whole, reports)
-    lines = [f"{whole.name}: {whole.about}", *verdict(reports, whole.totals, whole.left_out)]
+    sizes = {} if any(report.chosen for report in reports) else planned.spec.dims
+    lines = [f"{whole.name}: {whole.about}", *verdict(reports, whole.totals, sizes, whole.left_out)]
     lines += ["", "  regions, in order:"]
     width = max(len(region["name"]) for region in whole.regions)
     for region in whole.regions:
@@ -90,10 +91,7 @@ def written(
 
 def _text(report: Report, full: bool) -> str:
     """The plan of a module of one region."""
-    head = [f"{report.name}: {report.about}", *verdict([report], report.variants[0].totals)]
+    head = [f"{report.name}: {report.about}", *verdict([report], report.variants[0].totals, report.sizes)]
     if full:
         return "\n".join([*head, "", write(report, "text")])
-    sizes = ", ".join(f"{name} {count}" for name, count in report.sizes.items())
-    return "\n".join(
-        [*head, *([f"  at {sizes}"] if sizes else []), *(f"    {line}" for line in what_runs(report)), "", ""]
-    )
+    return "\n".join([*head, "  runs:", *(f"    {line}" for line in what_runs(report)), "", ""])

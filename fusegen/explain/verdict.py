@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fusegen.explain import model
 from fusegen.explain.wording import enumeration, size, time
@@ -10,18 +10,24 @@ from fusegen.explain.wording import enumeration, size, time
 LEAST_GAIN = 1.02  # estimates tell no smaller one
 
 
-def verdict(reports: Sequence[model.Report], totals: Sequence[model.Total], left_out: Sequence[str] = ()) -> list[str]:
+def verdict(
+    reports: Sequence[model.Report],
+    totals: Sequence[model.Total],
+    sizes: Mapping[str, int],
+    left_out: Sequence[str] = (),
+) -> list[str]:
     """Two lines, of a training step and of its forward pass, behind one that says for what.
 
-    reports: of the regions that have kernels. totals: of the whole, forward and backward. left_out: regions whose time
-    is not known.
+    reports: of the regions that have kernels. totals: of the whole, forward and backward. sizes: at which they are.
+    left_out: regions whose time is not known.
     """
     forward = totals[0]
     fused, eager = sum(each.fused for each in totals), sum(each.eager for each in totals)
+    at = f" at {', '.join(f'{name} {count}' for name, count in sizes.items())}" if sizes else ""
     besides = _besides(reports, forward, left_out)
     end = "" if round(eager / fused, 2) >= LEAST_GAIN else ", not worth it here"
     return [
-        f"  expected on {reports[0].device.name} in {reports[0].dtype}{besides}:",
+        f"  expected on {reports[0].device.name} in {reports[0].dtype}{at}{besides}:",
         f"    step     {_beside(fused, eager)}{end}",
         f"    forward  {_beside(forward.fused, forward.eager)}",
     ]

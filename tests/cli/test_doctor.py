@@ -112,3 +112,13 @@ def test_a_gpu_that_is_no_target(project: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A Card")
     assert command._gpu(["sm_90a"]) == "A Card, sm_80, which is not among the targets"
     assert command._gpu(["sm_80"]) == command._gpu([]) == "A Card, sm_80"
+
+
+def test_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fusegen.commands import doctor as command
+
+    monkeypatch.setattr(command, "_DRIVER", tmp_path / "version")
+    assert command._driver() == "none of NVIDIA; a build needs none"
+    text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC version: 12.2.0\n"
+    (tmp_path / "version").write_text(text)
+    assert command._driver() == "NVIDIA 580.65.06"
