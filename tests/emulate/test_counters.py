@@ -63,6 +63,27 @@ __global__ void either(unsigned* counted, const unsigned* awaited, float* y) {
   y[2] = y[0] + y[1];
 }
 
+// Each block but the last reads a word, and tells. The last one reads it, waits for `least` of them and writes it.
+__global__ void overwrites(unsigned* counted, int64_t least, float* x, float* y) {
+  const int last = gridDim.x - 1, block = blockIdx.x;
+  y[block * blockDim.x + threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  if (block < last) {
+    if (threadIdx.x == 0) fusegen::emulate::add_and_release(counted);
+    return;
+  }
+  if (threadIdx.x == 0 && least > 0) fusegen::emulate::acquire_from(counted, unsigned(least));
+  __syncthreads();
+  x[threadIdx.x] = 2;
+}
+
+extern "C" int run_overwrites(int blocks, void* counter, void* x, void* y, int64_t least) {
+  auto* cleared = static_cast<unsigned*>(counter);
+  cudaMemsetAsync(cleared, 0, sizeof(unsigned), nullptr);
+  return fusegen::launch_in_order(overwrites, blocks, 64, 0, nullptr, cleared, least, static_cast<float*>(x),
+                                  static_cast<float*>(y));
+}
+
 // Who adds to the counter, or waits for it, may do so `beyond` it.
 extern "C" int run_either(int waits, void* counter, void* y, int64_t beyond) {
   auto* cleared = static_cast<unsigned*>(counter);
@@ -123,6 +144,28 @@ def test_who_waits_for_some_of_those_that_count_knows_of_none(library) -> None:
         for seed in SEEDS:
             counter, y = Buffer.poisoned([1], torch.float32), Buffer.poisoned([3], torch.float32)
             library.call("run_either", 0, counter, y, 0, seed=seed)
+
+
+def overwrite(library, blocks: int, least: int, seed: int) -> torch.Tensor:
+    counter, x = Buffer.poisoned([1], torch.float32), Buffer.from_tensor(torch.ones(THREADS))
+    y = Buffer.poisoned([blocks * THREADS], torch.float32)
+    library.call("run_overwrites", blocks, counter, x, y, least, seed=seed)
+    assert torch.equal(y.tensor(), torch.ones(blocks * THREADS))
+    return x.tensor()
+
+
+def test_what_others_have_read_may_be_overwritten_once_they_have_told(library) -> None:
+    """Also by a block that has read it, too, before it waited."""
+    for seed in SEEDS:
+        assert torch.equal(overwrite(library, 2, 1, seed), torch.full([THREADS], 2.0))
+
+
+# Of several that have read it, one is remembered: who may have missed another has.
+@pytest.mark.parametrize(("blocks", "least"), [(2, 0), (3, 0), (3, 1), (3, 2)])
+def test_what_others_read_is_not_overwritten(library, blocks: int, least: int) -> None:
+    for seed in SEEDS:
+        with pytest.raises(EmulationError, match="writes global memory .*, which another block has read"):
+            overwrite(library, blocks, least, seed)
 
 
 @pytest.mark.parametrize("beyond", [-1, 1])

@@ -92,7 +92,10 @@ class Cell {
 
   // How an access relates to the last write, or to the last reads.
   Order to_write(const View& view) const { return order(view, write_stamp_, writer_); }
-  Order to_reads(const View& view) const { return order(view, read_stamp_, reader_); }
+  Order to_reads(const View& view) const {
+    if (foreign_stamp_ >= view.since && !view.acquired(foreign_stamp_)) return Order::other_cluster;
+    return order(view, read_stamp_, reader_);
+  }
 
   void write(const View& view) {
     write_stamp_ = view.clock.now;
@@ -100,6 +103,12 @@ class Cell {
   }
 
   void read(const View& view) {
+    // A counter may order what another cluster has read, also where it is waited for behind this read.
+    const bool is_foreign = read_stamp_ >= view.since && read_stamp_ < view.clock.cluster;
+    if (is_foreign && reader_ != several_blocks && foreign_stamp_ < view.since) {
+      foreign_stamp_ = read_stamp_;
+      read_stamp_ = 0;
+    }
     reader_ = read_stamp_ < view.since ? view.visitor.who : readers(view);
     read_stamp_ = view.clock.now;
   }
@@ -147,6 +156,7 @@ class Cell {
 
   std::uint32_t write_stamp_ = 0;
   std::uint32_t read_stamp_ = 0;
+  std::uint32_t foreign_stamp_ = 0;  // of reads by one cluster before those
   Who writer_ = 0;
   Who reader_ = 0;
 };
