@@ -58,12 +58,18 @@ Tensor split(const Tensor& values) {
   return glue::split("fusegen::geglu_split", kErrorText, values);
 }
 
+namespace backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::geglu_backward_in_place", "proj_product");
+}
+
 constexpr fusegen::PackageOp kOps[] = {
     {"geglu_split",
      [] { return std::string("(Tensor values) -> Tensor"); },
      TORCH_BOX(&split)},
     glue::of_table<forward::kOp>(),
     glue::of_table<backward::kOp>(),
+    glue::of_table<backward::kInPlace>(),
 };
 constexpr const char* kTargets[] = {"sm_90", nullptr};
 

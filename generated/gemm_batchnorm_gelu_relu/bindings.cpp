@@ -117,14 +117,26 @@ Tensor split(const Tensor& values) {
   return glue::split("fusegen::gemm_batchnorm_gelu_relu_split", kErrorText, values);
 }
 
+namespace train_backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::gemm_batchnorm_gelu_relu_train_backward_in_place", "gemm_product");
+}
+
+namespace eval_backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::gemm_batchnorm_gelu_relu_eval_backward_in_place", "gemm_product");
+}
+
 constexpr fusegen::PackageOp kOps[] = {
     {"gemm_batchnorm_gelu_relu_split",
      [] { return std::string("(Tensor values) -> Tensor"); },
      TORCH_BOX(&split)},
     glue::of_table<train_forward::kOp>(),
     glue::of_table<train_backward::kOp>(),
+    glue::of_table<train_backward::kInPlace>(),
     glue::of_table<eval_forward::kOp>(),
     glue::of_table<eval_backward::kOp>(),
+    glue::of_table<eval_backward::kInPlace>(),
 };
 constexpr const char* kTargets[] = {"sm_90", nullptr};
 

@@ -71,12 +71,18 @@ Tensor split(const Tensor& values) {
   return glue::split("fusegen::gemm_groupnorm_hardtanh_split", kErrorText, values);
 }
 
+namespace backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::gemm_groupnorm_hardtanh_backward_in_place", "gemm_product");
+}
+
 constexpr fusegen::PackageOp kOps[] = {
     {"gemm_groupnorm_hardtanh_split",
      [] { return std::string("(Tensor values) -> Tensor"); },
      TORCH_BOX(&split)},
     glue::of_table<forward::kOp>(),
     glue::of_table<backward::kOp>(),
+    glue::of_table<backward::kInPlace>(),
 };
 constexpr const char* kTargets[] = {"sm_90", nullptr};
 

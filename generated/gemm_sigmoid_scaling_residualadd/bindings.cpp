@@ -58,12 +58,18 @@ Tensor split(const Tensor& values) {
   return glue::split("fusegen::gemm_sigmoid_scaling_residualadd_split", kErrorText, values);
 }
 
+namespace backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::gemm_sigmoid_scaling_residualadd_backward_in_place", "gemm_product");
+}
+
 constexpr fusegen::PackageOp kOps[] = {
     {"gemm_sigmoid_scaling_residualadd_split",
      [] { return std::string("(Tensor values) -> Tensor"); },
      TORCH_BOX(&split)},
     glue::of_table<forward::kOp>(),
     glue::of_table<backward::kOp>(),
+    glue::of_table<backward::kInPlace>(),
 };
 constexpr const char* kTargets[] = {"sm_90", nullptr};
 

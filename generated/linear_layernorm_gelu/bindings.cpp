@@ -69,12 +69,18 @@ Tensor split(const Tensor& values) {
   return glue::split("fusegen::linear_layernorm_gelu_split", kErrorText, values);
 }
 
+namespace backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::linear_layernorm_gelu_backward_in_place", "linear_product");
+}
+
 constexpr fusegen::PackageOp kOps[] = {
     {"linear_layernorm_gelu_split",
      [] { return std::string("(Tensor values) -> Tensor"); },
      TORCH_BOX(&split)},
     glue::of_table<forward::kOp>(),
     glue::of_table<backward::kOp>(),
+    glue::of_table<backward::kInPlace>(),
 };
 constexpr const char* kTargets[] = {"sm_90", nullptr};
 

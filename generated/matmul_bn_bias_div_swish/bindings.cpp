@@ -124,14 +124,26 @@ Tensor split(const Tensor& values) {
   return glue::split("fusegen::matmul_bn_bias_div_swish_split", kErrorText, values);
 }
 
+namespace train_backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::matmul_bn_bias_div_swish_train_backward_in_place", "matmul_product");
+}
+
+namespace eval_backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::matmul_bn_bias_div_swish_eval_backward_in_place", "matmul_product");
+}
+
 constexpr fusegen::PackageOp kOps[] = {
     {"matmul_bn_bias_div_swish_split",
      [] { return std::string("(Tensor values) -> Tensor"); },
      TORCH_BOX(&split)},
     glue::of_table<train_forward::kOp>(),
     glue::of_table<train_backward::kOp>(),
+    glue::of_table<train_backward::kInPlace>(),
     glue::of_table<eval_forward::kOp>(),
     glue::of_table<eval_backward::kOp>(),
+    glue::of_table<eval_backward::kInPlace>(),
 };
 constexpr const char* kTargets[] = {"sm_90", nullptr};
 

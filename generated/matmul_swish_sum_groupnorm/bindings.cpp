@@ -71,12 +71,18 @@ Tensor split(const Tensor& values) {
   return glue::split("fusegen::matmul_swish_sum_groupnorm_split", kErrorText, values);
 }
 
+namespace backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::matmul_swish_sum_groupnorm_backward_in_place", "matmul_product");
+}
+
 constexpr fusegen::PackageOp kOps[] = {
     {"matmul_swish_sum_groupnorm_split",
      [] { return std::string("(Tensor values) -> Tensor"); },
      TORCH_BOX(&split)},
     glue::of_table<forward::kOp>(),
     glue::of_table<backward::kOp>(),
+    glue::of_table<backward::kInPlace>(),
 };
 constexpr const char* kTargets[] = {"sm_90", nullptr};
 

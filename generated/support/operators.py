@@ -56,6 +56,7 @@ class Operator(TracedOperator):
     ):
         self.has_contiguous_layout, self.own_source = has_contiguous_layout, own_source
         self.package, self.results, self.single = package, results, len(results) == 1
+        self.variant = variant
         # The place of what has no dimension for the channels among the results that are returned.
         self.dropped = (order.index(0) if order else 0) if drops_channels else None
         self.gradients, self.linear, self.order = gradients, linear, order

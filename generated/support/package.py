@@ -66,7 +66,7 @@ class Package:
 
         Raises ImportError where the library lacks it: it was built from other sources.
         """
-        name = f"{self.name}_{function}_{self.sources}"
+        name = self._full_name(function)
         if not _is_registered(name):
             torch.ops.load_library(self.library)
         elif os.path.realpath(self.library) not in torch.ops.loaded_libraries:
@@ -77,6 +77,13 @@ class Package:
                 f"{self.library} was built from other sources than these: {self.command()}"
             )
         return getattr(getattr(torch.ops, _NAMESPACE), name).default
+
+    def has_op(self, function):
+        """Whether the library, which is loaded, has such an op."""
+        return _is_registered(self._full_name(function))
+
+    def _full_name(self, function):
+        return f"{self.name}_{function}_{self.sources}"
 
     @functools.cached_property
     def unchanged(self):

@@ -32,6 +32,8 @@ struct Slot {
   }
 };
 
+constexpr int64_t kVectorBytes = 16;
+
 // What is different in a call for some rows of many: the product's gradient takes the memory of the
 // product, and that of the weight, dz^T x, is added up elsewhere.
 class RowChunk {
@@ -205,6 +207,9 @@ class OpCall {
       }
     } else if (chunk_ && field.use == Use::kProductGradient) {
       if (is_wanted(field)) slot.keep(*slots_[product_].tensor);
+    } else if (field.use == Use::kProductGradient && is_made(field) && may_overwrite()) {
+      slot.keep(*slots_[index_of(op_.overwritten)].tensor);
+      has_made_ = true;
     } else if (field.use == Use::kResult || is_made(field)) {
       slot.keep(glue::empty(first_, dtype, shape_of(field)));
       has_made_ = true;
@@ -216,6 +221,17 @@ class OpCall {
     }
   }
 
+  // Whether kernels may write over the tensor that the op overwrites. Where rows and groups do not
+  // begin with a vector, a thread's vector has elements of others, who may have stored theirs.
+  bool may_overwrite() const {
+    if (op_.overwritten.empty()) return false;
+    for (int i = 0; i < op_.count; ++i) {
+      const Tensor* tensor = op_.fields[i].offset < 0 ? nullptr : slots_[i].tensor;
+      if (tensor && reinterpret_cast<uintptr_t>(read(*tensor)) % kVectorBytes != 0) return false;
+    }
+    const int64_t groups = size(kGroups) == kAny ? 1 : size(kGroups);
+    return size(kChannels) % (kVectorBytes / 2 * groups) == 0;
+  }
   bool is_wanted(const Field& field) const {
     if (field.use == Use::kGradient) return needs_[field.need];
     return field.use == Use::kProductGradient && (needs_[0] || needs_[1]);
@@ -288,9 +304,11 @@ class OpCall {
     return found;
   }
 
-  void add_operand_gradients(const Products& products, int index, std::vector<Tensor>& to) const {
-    const Tensor* made = slots_[index].tensor;
-    const Tensor& dz = made ? *made : *slots_[index_of(op_.fields[index].same)].tensor;
+  void add_operand_gradients(const Products& products, int index, std::vector<Tensor>& to) {
+    Slot& slot = slots_[index];
+    if (!slot.tensor) slot.keep(*slots_[index_of(op_.fields[index].same)].tensor);
+    release_read();
+    const Tensor& dz = *slot.tensor;
     if (needs_[0]) {
       args_.required(weight_name_, *operands_.weight);
       to.push_back(products.input_gradient(dz, operands_));
@@ -302,6 +320,14 @@ class OpCall {
       } else {
         to.push_back(products.weight_gradient(dz, operands_));
       }
+    }
+  }
+
+  // Lets go of what kernels have read, `first_` among it: where the call is the last to hold it,
+  // its memory serves the products.
+  void release_read() {
+    for (int i = 0; i < op_.count; ++i) {
+      if (op_.fields[i].use == Use::kRead) slots_[i] = Slot();
     }
   }
 

@@ -59,7 +59,7 @@ constexpr PackageOp of_table() {
   return {op.name + sizeof("fusegen::") - 1,
           [] { return schema_text(op, /*marks_written=*/true); },
           &call_boxed<op, Call>,
-          op.symbol,
+          op.overwritten.empty() ? op.symbol : nullptr,  // told of the op that it is another of
           op.explain,
           op.explain_product};
 }

@@ -58,12 +58,18 @@ Tensor split(const Tensor& values) {
   return glue::split("fusegen::transformer_mlp_prenorm_up_split", kErrorText, values);
 }
 
+namespace backward {
+constexpr auto kInPlace =
+    kOp.in_place("fusegen::transformer_mlp_prenorm_up_backward_in_place", "up_product");
+}
+
 constexpr fusegen::PackageOp kOps[] = {
     {"transformer_mlp_prenorm_up_split",
      [] { return std::string("(Tensor values) -> Tensor"); },
      TORCH_BOX(&split)},
     glue::of_table<forward::kOp>(),
     glue::of_table<backward::kOp>(),
+    glue::of_table<backward::kInPlace>(),
 };
 constexpr const char* kTargets[] = {"sm_90", nullptr};
 

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
@@ -16,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -52,6 +54,11 @@ struct Pair {
   std::string refusal;          // of a backward pass that is to be differentiated
   std::vector<Source> sources;  // the backward op's arguments between the gradients and `needs`
   std::vector<size_t> mutated;  // the forward op's arguments that it writes
+  // The backward op that overwrites one of its arguments, and the place of that among the sources.
+  std::optional<c10::OperatorHandle> in_place;
+  size_t overwritten;
+
+  bool overwrites(size_t source) const { return in_place && source == overwritten; }
 };
 
 template <class T>
@@ -61,6 +68,18 @@ auto pointer_to(T* node) {
   } else {
     return node->getptr();
   }
+}
+
+// Whether a call with these tensors goes to kernels as it is: no tracer, mode or subclass sees it.
+bool are_plain(c10::ArrayRef<IValue> values) {
+  const auto local = c10::impl::tls_local_dispatch_key_set();
+  c10::DispatchKeySet keys = local.included_;
+  for (const IValue& value : values) {
+    if (value.isTensor()) keys = keys | value.toTensor().key_set();
+  }
+  keys = keys - c10::autograd_dispatch_keyset_with_ADInplaceOrView -
+      c10::autocast_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::BackendSelect);
+  return c10::toFunctionalityKey(keys.highestPriorityTypeId()) == c10::DispatchKey::Dense;
 }
 
 // The node of one forward pass.
@@ -91,16 +110,18 @@ struct Backward final : Node {
       // What nothing was computed from has a gradient of zeros.
       if (!grads[i].defined()) grads[i] = input_metadata(i).zeros_like();
     }
-    std::vector<bool> asked(ops.differentiable);
+    // By the place of the gradient; those of results are asked for where they are passed on.
+    std::vector<bool> asked(ops.given + ops.differentiable);
+    std::vector<size_t> owners(ops.differentiable);
     for (size_t i = 0; i < ops.differentiable; ++i) {
-      const size_t owner = owner_of(i, grads);
-      if (owner >= ops.given && task_should_compute_output(i)) asked[owner - ops.given] = true;
+      owners[i] = owner_of(i, grads);
+      if (task_should_compute_output(i)) asked[owners[i]] = true;
     }
     grads.resize(ops.given);
     make(asked, grads);
     variable_list wanted(ops.differentiable);
     for (size_t i = 0; i < ops.differentiable; ++i) {
-      if (task_should_compute_output(i)) wanted[i] = grads[owner_of(i, grads)];
+      if (task_should_compute_output(i)) wanted[i] = grads[owners[i]];
     }
     return wanted;
   }
@@ -116,29 +137,34 @@ struct Backward final : Node {
   }
 
   // Puts the gradients that the op is asked for behind those of the results, each in its place.
+  // What nobody needs any more goes with the call, which lets go of it before it makes products.
   void make(const std::vector<bool>& asked, variable_list& grads) {
-    grads.resize(ops.given + ops.differentiable);
-    if (std::find(asked.begin(), asked.end(), true) == asked.end()) return;
+    grads.resize(asked.size());
+    if (std::find(asked.begin() + ops.given, asked.end(), true) == asked.end()) return;
     Stack stack;
     stack.reserve(ops.sources.size() + ops.given + 1);
-    for (size_t i = 0; i < ops.given; ++i) stack.emplace_back(grads[i]);
-    push_saved(stack);
+    for (size_t i = 0; i < ops.given; ++i) {
+      asked[i] ? stack.emplace_back(grads[i]) : stack.emplace_back(std::move(grads[i]));
+    }
+    const bool is_owner = push_saved(stack);
     c10::List<bool> needs;
-    needs.reserve(asked.size());
-    for (const bool each : asked) needs.push_back(each);
+    needs.reserve(ops.differentiable);
+    for (size_t i = ops.given; i < asked.size(); ++i) needs.push_back(asked[i]);
     stack.emplace_back(std::move(needs));
-    ops.backward.callBoxed(&stack);
+    (is_owner && are_plain(stack) ? *ops.in_place : ops.backward).callBoxed(&stack);
     std::vector<at::Tensor> found = stack.back().toTensorVector();
     auto next = found.begin();
-    for (size_t i = 0; i < asked.size(); ++i) {
-      if (asked[i]) grads[ops.given + i] = std::move(*next++);
+    for (size_t i = ops.given; i < asked.size(); ++i) {
+      if (asked[i]) grads[i] = std::move(*next++);
     }
   }
 
-  // Two threads may run a retained graph at a time.
-  void push_saved(Stack& stack) {
+  // Whether what may be overwritten is the stack's alone. Two threads may run a retained graph at a
+  // time.
+  bool push_saved(Stack& stack) {
     const std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(!released, torch::autograd::ERR_BACKWARD_TWICE);
+    bool is_owner = false;
     auto tensor = tensors.begin();
     auto scalar = scalars.begin();
     for (const Source& source : ops.sources) {
@@ -146,9 +172,17 @@ struct Backward final : Node {
         stack.push_back(*scalar++);
         continue;
       }
+      // What comes from a hook is the hook's.
+      is_owner |= ops.overwrites(&source - ops.sources.data()) && !tensor->has_hooks();
       Variable value = (tensor++)->unpack(pointer_to(this));
       stack.push_back(value.defined() ? IValue(std::move(value)) : IValue());
     }
+    // Autograd would do it behind this call.
+    if (torch::autograd::get_current_graph_task_keep_graph()) return false;
+    for (SavedVariable& each : tensors) each.reset_data();
+    if (!is_owner) return false;
+    const at::Tensor& value = stack[ops.given + ops.overwritten].toTensor();
+    return value.use_count() == 1 && value.storage().use_count() == 1;
   }
 };
 
@@ -241,7 +275,10 @@ class Forward final : public c10::OperatorKernel {
       if (!source.is_tensor) {
         node->scalars.push_back(value);
       } else {
-        const Variable tensor = value.isTensor() ? value.toTensor() : Variable();
+        Variable tensor = value.isTensor() ? value.toTensor() : Variable();
+        // Callers hold the result for a while, and Python may for as long as it lives: an alias is
+        // the node's alone.
+        if (ops_.overwrites(i) && are_plain(value)) tensor = tensor.tensor_data();
         node->tensors.emplace_back(tensor, source.is_result && source.index < ops_.given);
       }
     }
@@ -299,6 +336,18 @@ std::vector<size_t> find_mutated(const c10::FunctionSchema& schema) {
   return mutated;
 }
 
+// An op that does what the backward op of a pair does, and overwrites a result of the forward op
+// that the module does not return.
+void add_in_place(Pair& ops, const char* name) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+  const std::vector<size_t> written = find_mutated(op.schema());
+  TORCH_CHECK(written.size() == 1 && written[0] >= ops.given, name, " has to write one argument");
+  const Source& source = ops.sources.at(written[0] - ops.given);
+  TORCH_CHECK(source.is_result && source.index >= ops.given, name, " writes what others have");
+  ops.in_place = op;
+  ops.overwritten = written[0] - ops.given;
+}
+
 template <class Kernel>
 torch::Library register_kernel(const Pair& ops, c10::DispatchKey key) {
   const std::string name = ops.forward.operator_name().name;
@@ -309,8 +358,8 @@ torch::Library register_kernel(const Pair& ops, c10::DispatchKey key) {
   return library;
 }
 
-void differentiate(const char* forward, const char* backward, size_t differentiable, size_t given,
-                   const int64_t* same, const char* refusal) {
+void differentiate(const char* forward, const char* backward, const char* in_place,
+                   size_t differentiable, size_t given, const int64_t* same, const char* refusal) {
   static std::mutex mutex;
   static std::deque<Pair> pairs;  // what is in it stays where it is
   static std::deque<torch::Library> libraries;
@@ -320,10 +369,11 @@ void differentiate(const char* forward, const char* backward, size_t differentia
   const std::lock_guard<std::mutex> lock(mutex);
   // It has where its module is reloaded, or a package of the same sources was imported before.
   if (first.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return;
-  pairs.push_back({first, second, differentiable, given,
-                   std::vector<int64_t>(same, same + differentiable), refusal,
-                   find_sources(first.schema(), second.schema(), given),
-                   find_mutated(first.schema())});
+  Pair ops{first, second, differentiable, given,
+           std::vector<int64_t>(same, same + differentiable), refusal,
+           find_sources(first.schema(), second.schema(), given), find_mutated(first.schema())};
+  if (in_place != nullptr) add_in_place(ops, in_place);
+  pairs.push_back(std::move(ops));
   libraries.push_back(register_kernel<Forward>(pairs.back(), c10::DispatchKey::Autograd));
   if (!pairs.back().mutated.empty()) {
     libraries.push_back(register_kernel<Versions>(pairs.back(), c10::DispatchKey::ADInplaceOrView));
@@ -338,17 +388,19 @@ extern "C" __attribute__((visibility("default"))) const char* fusegen_sources() 
 }
 
 // Has `backward` differentiate `forward`, both registered ops as "namespace::name", by its first
-// arguments, so many of them. given: how many of its results, the first ones, have gradients. same:
+// arguments, so many of them. in_place: an op that does what `backward` does and overwrites one of
+// its arguments, or null: it serves where the graph is not retained and nobody else holds that.
+// given: how many of its results, the first ones, have gradients. same:
 // of each gradient the place of what it equals, among those of the results and, behind them, the
 // gradients before it; -1 for none.
 // refusal: the error's text where that is to be differentiated again.
 // Null, or why it cannot, valid until the next call in this thread.
 extern "C" __attribute__((visibility("default"))) const char* fusegen_differentiate(
-    const char* forward, const char* backward, size_t differentiable, size_t given,
-    const int64_t* same, const char* refusal) {
+    const char* forward, const char* backward, const char* in_place, size_t differentiable,
+    size_t given, const int64_t* same, const char* refusal) {
   thread_local std::string reason;
   try {
-    differentiate(forward, backward, differentiable, given, same, refusal);
+    differentiate(forward, backward, in_place, differentiable, given, same, refusal);
     return nullptr;
   } catch (const std::exception& error) {
     reason = error.what();

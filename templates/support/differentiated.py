@@ -21,6 +21,9 @@ def differentiate_in_cpp(operator):
     call = library.fusegen_differentiate
     call.restype = ctypes.c_char_p
     names = [op._schema.name.encode() for op in (operator.forward, operator.backward)]
+    in_place, package = f"{operator.variant}backward_in_place", operator.package
+    has_it = package.has_op(in_place)
+    names.append(package.find_op(in_place)._schema.name.encode() if has_it else None)
     refusal = operator.package.no_second_derivative().encode()
     counts = ctypes.c_size_t(len(operator.gradients)), ctypes.c_size_t(operator.given)
     # As C++ counts: the gradients of results come first.

@@ -202,6 +202,8 @@ struct Op {
   Explain explain_product = nullptr;
   // In chunks of rows: makes the pieces of an operand; null where the library makes all products.
   OptionalTensor (*split)(const Tensor&, int64_t precision, ErrorText) = nullptr;
+  // The argument that the op overwrites with the product's gradient; empty: none.
+  std::string_view overwritten{};
   // Over ranks: makes the first result, parts of which kernels write.
   Tensor (*gathered)(const Tensor& like, ScalarType, int64_t channels, int64_t rows) = nullptr;
 
@@ -226,6 +228,12 @@ struct Op {
     op.split = make;
     return op;
   }
+  // An op of another name that may do so.
+  constexpr Op in_place(const char* its_name, std::string_view argument) const {
+    Op op = *this;
+    op.name = its_name, op.overwritten = argument;
+    return op;
+  }
   constexpr Op over_ranks(decltype(gathered) make) const {
     Op op = *this;
     op.gathered = make;
@@ -233,8 +241,8 @@ struct Op {
   }
 };
 
-// The arguments and results of an op as its schema has them. marks_written: whether buffers that
-// it writes are said to be.
+// The arguments and results of an op as its schema has them. marks_written: whether what it writes
+// of them is said to be.
 inline std::string schema_text(const Op& op, bool marks_written) {
   std::string arguments, results;
   int written = 0;
@@ -248,7 +256,7 @@ inline std::string schema_text(const Op& op, bool marks_written) {
     }
     std::string type = field.use == Use::kConstant ? "float" : "int";
     if (is_tensor(field.use)) type = "Tensor";
-    if (field.use == Use::kUpdate && marks_written) {
+    if ((field.use == Use::kUpdate || field.name == op.overwritten) && marks_written) {
       type += "(written_" + std::to_string(written++) + "!)";
     }
     if (field.optional) type += "?";

@@ -16,6 +16,7 @@ from fusegen.plan.programs.epilogue import is_split, reason, why_after_product
 from fusegen.plan.programs.gradient_aliases import alias_notes, with_gradient_aliases
 from fusegen.plan.programs.model import Mode, Program, Tensor, Variant
 from fusegen.plan.programs.modes import modes, refused_modes
+from fusegen.plan.programs.product_gradient import overwrites, with_reason
 from fusegen.plan.programs.program_io import ProgramIO, program_io
 from fusegen.plan.proofs.proof import prove_saved
 from fusegen.plan.schedules.folding import Folding
@@ -64,6 +65,7 @@ class Plan:
         """What the package registers below torch.ops.fusegen."""
         others = [*(["split"] if self.has_precisions else []), *(["ranks_merge"] if self.sync_batch_norm else [])]
         others += ["scale"] if self.chain.result.in_chunks else []
+        others += [f"{each.backward.name}_in_place" for each in self.variants if each.overwrites_product]
         return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *others)]
 
 
@@ -106,7 +108,10 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     forward, backward = with_contiguous_layout(chain, forward, backward, of.saved)
     needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
     saved, chunk = tuple(of.saved), _chunk(of, f"{prefix}chunk") if chain.result.in_chunks else None
-    return Variant(name, chain, forward, backward, saved, needs_source, of.result, of.grad.name, of.further, chunk)
+    in_place, backward = overwrites(chain, backward), with_reason(chain, backward)
+    return Variant(
+        name, chain, forward, backward, saved, needs_source, of.result, of.grad.name, of.further, chunk, in_place
+    )
 
 
 def _chunk(of: ProgramIO, name: str) -> Program:

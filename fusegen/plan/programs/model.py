@@ -249,7 +249,8 @@ class Variant:
 
     result, result_gradient: the names of the chain's result and of the gradient that comes to it: `y` and `grad_y`,
     unless the spec calls something else so. further: the other results, in their order. chunk: the result and its
-    gradients in one program, for the loss of some rows at a time.
+    gradients in one program, for the loss of some rows at a time. overwrites_product: whether the backward program may
+    write the gradient of the contraction's result over the result.
     """
 
     name: str
@@ -262,6 +263,7 @@ class Variant:
     result_gradient: str
     further: tuple[FurtherResult, ...] = ()
     chunk: Program | None = None
+    overwrites_product: bool = False
 
     @property
     def programs(self) -> tuple[Program, ...]:

@@ -21,6 +21,8 @@ class BackwardOp(VariantOps):
         self.add_numbers(op, program, program.constants)
         self.add_needs(op, self.needs())
         op.fields += self.gradients(program, op.needs)
+        if self.variant.overwrites_product and self.chain.contraction:
+            op.overwritten = self.chain.contraction.result
         return op
 
     def backward_inputs(self) -> list[Tensor]:

@@ -39,7 +39,8 @@ class Field:
 class Op:
     """Everything that bindings.cpp says of one op. struct: the type of its launcher's arguments. returns: a value of
     `Returns`. traits: calls that say more of it, in C++. needs: what the flags of its last argument stand for.
-    is_chunked: whether a call of it is many, of some rows each."""
+    is_chunked: whether a call of it is many, of some rows each. overwritten: the argument whose memory a second op of
+    the table takes for the product's gradient; empty where there is none."""
 
     name: str
     function: str
@@ -49,6 +50,7 @@ class Op:
     traits: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
     is_chunked: bool = False
+    overwritten: str = ""
 
     @property
     def arguments(self) -> list[Field]:

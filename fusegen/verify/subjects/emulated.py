@@ -80,13 +80,15 @@ class EmulatedTail:
         shapes: Shapes | None = None,
         seed: int = 0,
         misalign: str = "",
+        in_place: bool = False,
     ) -> TailRun:
         """tensors: the chain's source ([rows, channels of all its parts]), its further inputs and the result's
         gradient. Outputs are poisoned before.
 
         schedule: "persistent" or "two_pass" forces it, with default tunables. shapes: forces all of them. With neither
         the launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of
-        16 bytes: those that have rows and channels, or the others but for scalars.
+        16 bytes: those that have rows and channels, or the others but for scalars. in_place: whether the gradient of
+        the contraction's result is written over that result.
         """
         if shapes is None and schedule != AUTOMATIC:
             shapes = Shapes(schedule.replace(" ", "_"))
@@ -94,7 +96,7 @@ class EmulatedTail:
         width = tensors[self.variant.chain.source.name].shape[1]
         self.channels = width // self.variant.chain.number_of_parts
         self.groups = self._groups()
-        self.misalign = misalign
+        self.misalign, self.overwritten = misalign, self.variant.chain.source.name if in_place else ""
         known = {name: tensor.detach() for name, tensor in tensors.items()}
         run = TailRun()
         for program in (self.variant.forward, self.variant.backward):
@@ -114,13 +116,17 @@ class EmulatedTail:
         call = self._call(groups, shapes)
         bytes_ = self.library.call_int64(f"{launcher.symbol}_workspace", call.struct)
         inputs = {
-            tensor.name: None if in_product(self.plan, self.mode, tensor.name) else self._buffer(tensor, known)
+            tensor.name: None
+            if in_product(self.plan, self.mode, tensor.name)
+            else self._buffer(tensor, known, tensor.name == self.overwritten)
             for tensor in program.given
         }
         outputs: dict[str, Buffer] = {}
         for tensor in program.made:
             updated = tensor.name in self.variant.chain.buffers
             outputs[tensor.name] = self._buffer(tensor, known, updated) if updated else self._poisoned(tensor)
+            if self.overwritten and tensor.gradient_of == self.overwritten and (product := inputs[self.overwritten]):
+                outputs[tensor.name] = product
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
