@@ -52,6 +52,7 @@ class _Product(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("kind", "rows", "channels", "in_features")),
         *((name, ctypes.c_void_p) for name in ("left", "right", "left_pieces", "right_pieces", "result", "stream")),
+        ("row_invariant", ctypes.c_int64),
     ]
 
 

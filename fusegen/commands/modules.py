@@ -21,6 +21,9 @@ def verify(
     output: Output = DEFAULT_OUTPUT,
     emulate: Annotated[bool, typer.Option(help="Run the kernels on the CPU, at small sizes.")] = False,
     seed: Annotated[int, typer.Option(help="Of the random data.")] = 0,
+    invariance: Annotated[
+        bool, typer.Option("--invariance", help="Whether rows have the same bits in any batch, promised or not.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="As JSON, with every figure.")] = False,
 ) -> None:
     """Check built modules against double precision and beside eager PyTorch."""
@@ -30,7 +33,8 @@ def verify(
     chosen = [DEFAULT_SPECS] if all_ and DEFAULT_SPECS.is_dir() else specs or []
     if not chosen:
         raise typer.BadParameter("give spec files, or --all where there is a directory `specs`")
-    if not verify_specs(spec_files(chosen), output, emulate=emulate, seed=seed, as_json=json_):
+    files = spec_files(chosen)
+    if not verify_specs(files, output, emulate=emulate, seed=seed, as_json=json_, invariance=invariance):
         raise typer.Exit(1)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from fusegen.explain import model, wording
 from fusegen.explain.choices import Question, choices, device_of, mode_of, size_of, why_not_in_epilogue
 from fusegen.explain.chunks import chunks
+from fusegen.explain.invariance import invariance
 from fusegen.explain.times import of_bytes
 from fusegen.explain.totals import operators_and_totals
 from fusegen.ir.rewrites import REWRITES
@@ -95,7 +96,7 @@ class _Build:
             chain=tuple(map(wording.step, plan.spec.chain)),
             contraction=contraction,
             convolution=convolution,
-            chunks=chunks(plan, self.device, self.mode, self.size),
+            remarks=self._remarks(),
             rewrites=tuple(name for name in REWRITES if any(name in each.rewrites for each in plan.programs)),
             without=plan.spec.without_rewrites,
             variants=tuple(map(self._variant, plan.variants, data["variants"])),
@@ -103,6 +104,13 @@ class _Build:
             tuning=tuple(wording.tuning(plan, each) for each in plan.tuning),
             estimates=wording.estimates(plan, self.device, chosen=self.choices is not None),
         )
+
+    def _remarks(self) -> dict[str, tuple[str, ...]]:
+        found = {
+            "chunk": chunks(self.plan, self.device, self.mode, self.size),
+            "invariant": invariance(self.plan, self.mode, self.size),
+        }
+        return {name: lines for name, lines in found.items() if lines}
 
     def _variant(self, variant: Variant, data: dict[str, Any]) -> model.Variant:
         forward, backward = map(self._program, (variant.forward, variant.backward), data["programs"])

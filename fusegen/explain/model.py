@@ -209,8 +209,8 @@ class Tuning(Part):
 
 class Report(Part):
     """A plan, as it is shown. chosen: whether launchers chose the schedules, for these sizes. rewrites: the planner's
-    algebra that its programs went through. chunks: of a loss that is made some rows at a time. without: what the spec
-    switches off of that. dtypes: of each dtype configuration, by what has them."""
+    algebra that its programs went through. remarks: what keys of the spec cost and save, by these keys. without: what
+    the spec switches off of the algebra. dtypes: of each dtype configuration, by what has them."""
 
     fusegen_plan: int = FORMAT_VERSION
     name: str
@@ -224,7 +224,7 @@ class Report(Part):
     chain: tuple[str, ...]
     contraction: Contraction | None
     convolution: Convolution | None
-    chunks: tuple[str, ...]
+    remarks: dict[str, tuple[str, ...]]
     rewrites: tuple[str, ...]
     without: tuple[str, ...]
     variants: tuple[Variant, ...]

@@ -41,8 +41,8 @@ def _at_one_size(report: model.Report) -> Iterator[str]:
             yield from (f"    {launch(each)}" for each in program.launches)
             yield from (f"    contiguous: {launch(each)}" for each in program.contiguous)
             yield f"    moves {_moved(program.schedule)}: {time(program.schedule.microseconds)}"
-    if report.chunks:
-        yield from ["", *_chunks(report)][:-1]
+    if report.remarks:
+        yield from ["", *_remarks(report)][:-1]
     for variant in report.variants:
         yield ""
         yield from _operators(report, variant)
@@ -50,10 +50,10 @@ def _at_one_size(report: model.Report) -> Iterator[str]:
     yield from _estimates(report)
 
 
-def _chunks(report: model.Report) -> Iterator[str]:
-    for index, line in enumerate(report.chunks):
-        yield f"{'' if index else 'chunks':12} {line}"
-    yield from [""] if report.chunks else []
+def _remarks(report: model.Report) -> Iterator[str]:
+    for name, lines in report.remarks.items():
+        yield from (f"{'' if index else name:12} {line}" for index, line in enumerate(lines))
+        yield ""
 
 
 def _plan(report: model.Report) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _plan(report: model.Report) -> Iterator[str]:
         yield from (f"             {line}" for line in wrap(f"in {v.memory_format}: {v.reason}", 100))
         yield from [f"             {v.bias}"] if v.bias else []
         yield ""
-    yield from _chunks(report)
+    yield from _remarks(report)
     if report.rewrites or report.without:
         off = f"; switched off: {', '.join(report.without)}" if report.without else ""
         yield from [f"rewrites     {', '.join(report.rewrites) or 'none'}{off}", ""]

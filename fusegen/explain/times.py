@@ -14,7 +14,7 @@ from fusegen.plan.launches.devices import Device
 from fusegen.plan.modules.plan import Plan
 from fusegen.plan.programs.model import Mode
 from fusegen.plan.sizes.chain_sizes import Sizes
-from fusegen.plan.summary import has_bias, made_by
+from fusegen.plan.summary import BY_ROWS, has_bias, made_by
 
 LEAST = 2.5
 """Microseconds of a kernel with next to nothing to do; benchmarks/results/kernel_times_h200.csv has such."""
@@ -105,7 +105,7 @@ def _precision(
     """The precision with which a module multiplies: in evaluation, the backward pass is that of a call with gradients,
     and the forward pass that of one without."""
     wanted = plan.spec.chain[0].precision if mode.roles["activation"] == "float32" else "ieee"
-    if wanted != "fp32_split":
+    if wanted != "fp32_split" or plan.spec.invariant:
         return wanted
     worth = is_worth_splitting(device, sizes, gradients=training or backward)
     return wanted if worth else "ieee"
@@ -115,5 +115,7 @@ def _maker(plan: Plan, mode: Mode, precision: str, *, backward: bool) -> str:
     """Who makes a product of a module. In float32 the kernels, not the library, add the bias."""
     if precision != "ieee":
         return made_by(plan, WIDTH[mode.roles["activation"]])
+    if plan.spec.invariant:
+        return BY_ROWS
     adds_bias = not backward and mode.roles["activation"] != "float32" and has_bias(plan)
     return "aten::addmm" if adds_bias else "aten::mm"

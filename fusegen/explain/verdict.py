@@ -34,14 +34,17 @@ def verdict(
 
 
 def what_runs(report: model.Report) -> list[str]:
-    """A line for each program: its first schedule, which is the one whose time counts, and what that moves."""
+    """A line for each program: its first schedule, which is the one whose time counts, and what that moves; then what
+    keys of the spec cost and save."""
     programs = {program.name: program for variant in report.variants for program in variant.programs}
-    width = max(map(len, programs))
+    width = max(map(len, (*programs, *report.remarks)))
     made = [report.contraction.by] if report.contraction else [report.convolution.by] if report.convolution else []
     lines = [f"{'product' if report.contraction else 'convolution':{width}}  {by}" for by in made]
     for program in programs.values():
         moved = f"{size(program.schedule.bytes)}, {program.schedule.times_floor:.2f} times the floor"
         lines.append(f"{program.name:{width}}  {program.taken}: {moved}")
+    for name, remarks in report.remarks.items():
+        lines += [f"{'' if index else name:{width}}  {line}" for index, line in enumerate(remarks)]
     return lines
 
 

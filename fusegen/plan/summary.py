@@ -19,6 +19,7 @@ _IN_FLOAT32 = {
     "bf16": "operands of bf16",
     "fp16": "operands of fp16",
 }
+BY_ROWS = "cuBLASLt, by one algorithm for any number of rows"
 
 
 def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
@@ -108,8 +109,11 @@ def has_bias(plan: Plan) -> bool:
 
 def made_by(plan: Plan, width: int) -> str:
     """What makes the forward product of operands of so many bytes."""
+    precision = plan.spec.chain[0].precision if width == 4 else "ieee"
+    if plan.spec.invariant and precision == "ieee":
+        return BY_ROWS
     if width == 4:
-        return _IN_FLOAT32[plan.spec.chain[0].precision]
+        return _IN_FLOAT32[precision]
     return "aten::addmm" if has_bias(plan) else "aten::mm"
 
 

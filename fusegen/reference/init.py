@@ -26,7 +26,7 @@ _STEPS: tuple[dict[str, Any], ...] = (
     {"op": "gelu"},
 )
 # Of these a spec to start from does well without.
-_LEFT_OUT = ("class", "outputs", "rewrites", "state_dict")
+_LEFT_OUT = ("class", "outputs", "rewrites", "invariant", "state_dict")
 
 
 def spec_text(name: str) -> str:

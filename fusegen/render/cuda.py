@@ -162,6 +162,7 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
         p=described,
         types=", ".join(parameters),
         activation=f"{activation}_",
+        row_invariant=plan.spec.invariant == "rows",
     )
     return ProgramText(
         title=program.name.replace("_", " "),

@@ -56,6 +56,7 @@ def render_module(planned: ModulePlan) -> str:
         "module.py.j2",
         **own,
         base=base(planned),
+        row_invariant=spec.invariant == "rows",
         shapes=shape_lines(planned),
         about=spec.about.rstrip("."),
         formula=formula(planned),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, WithJsonSchema, create_model
 
@@ -144,6 +144,14 @@ class SpecModel(SpecPart):
     ] = None
     rewrites: Annotated[
         Given[Rewrites], meaning("algebra of the planner, each of which may be switched off", {"sums": False})
+    ] = None
+    invariant: Annotated[
+        Given[Literal["rows"]],
+        meaning(
+            "rows: a row's results and gradients have the same bits whatever other rows there are, at a price that "
+            "`fusegen plan` tells",
+            "rows",
+        ),
     ] = None
     targets: Annotated[
         Listing[Annotated[str, AfterValidator(_target), Plain("a target")]],

@@ -52,6 +52,9 @@ def _refuse(spec: SpecModel, document: Document) -> None:
     message, hint = "an exported file makes a loss of all rows at once", "leave 'chunk' out of its spec"
     chunked = [index for index, step in enumerate(spec.chain) if getattr(step, "chunk", None) is not None]
     found += [document.diagnostic("FG510", message, ("chain", i, "chunk"), hint=hint) for i in chunked]
+    if spec.invariant:
+        message, hint = "an exported file promises no bits", "leave 'invariant' out of its spec"
+        found.append(document.diagnostic("FG510", message, ("invariant",), key=True, hint=hint))
     if found:
         raise SpecError(found)
 

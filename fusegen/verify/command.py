@@ -19,8 +19,10 @@ from fusegen.verify.suite import Suite
 MIN_WIDTH = 120
 
 
-def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: int, as_json: bool) -> bool:
-    """Whether every package passes. Prints a table each, or all as JSON, to stdout.
+def verify_specs(
+    specs: Sequence[Path], output: Path, *, emulate: bool, seed: int, as_json: bool, invariance: bool = False
+) -> bool:
+    """Whether every package passes. Prints a table each, or all as JSON, to stdout. invariance: as Suite has it.
 
     TF32 is off meanwhile: a float32 module is judged as float32.
     """
@@ -43,7 +45,7 @@ def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: in
         with tempfile.TemporaryDirectory() as cache:
             for plan in plans:
                 subject = open_subject(plan, output, device=device, cache=Path(cache))
-                reports.append(Suite(subject, seed=seed, full=device == "cuda").report())
+                reports.append(Suite(subject, seed=seed, full=device == "cuda", invariance=invariance).report())
                 if not as_json:
                     console.print(table(reports[-1]), markup=False)
     finally:

@@ -26,6 +26,7 @@ from fusegen.verify.checks import (
     execution,
     formats,
     gradients,
+    invariance,
     leading,
     memory,
     nonfinite,
@@ -38,7 +39,7 @@ from fusegen.verify.checks.training import compare_steps
 from fusegen.verify.judgement.findings import Finding, Report
 from fusegen.verify.judgement.policy import Comparison
 from fusegen.verify.runs.run import drawn_like
-from fusegen.verify.runs.targets import loss_chain
+from fusegen.verify.runs.targets import loss_chain, make_targets
 from fusegen.verify.subjects.capacity import Bytes, capacity, comparison_bytes, fitting, training_bytes, why_too_large
 from fusegen.verify.subjects.subject import Subject
 
@@ -46,6 +47,8 @@ from fusegen.verify.subjects.subject import Subject
 GRADCHECK_SIZE = (5, 7, 12, 3)
 BEHAVIOUR_SIZE = (96, 256, 512, 16)
 MEMORY_SIZE = (512, 1024, 2048, 32)
+# Rows that a warp has, a block, shared memory and a cluster; with vectors and without.
+INVARIANCE_SIZES = ((4099, 1000, 1032, 8), (777, 130, 1001, 7), (2500, 64, 20_000, 4), (600, 96, 50_257, 1))
 STEPS = 3
 
 Check = Callable[[nn.Module, nn.Module, list[Tensor]], list[Comparison]]
@@ -77,7 +80,8 @@ class Suite:
 
     seed: of all random data; each check draws its own from it. full: the spec's own sizes and others beyond what a
     block holds, which need a GPU. strict: whether a module in which no kernel runs is wrong. capacity: bytes that
-    tensors may take together; None for what the device has. sizes: as Report has them.
+    tensors may take together; None for what the device has. invariance: whether rows are compared with rows alone where
+    the spec does not promise that they are alike, too. sizes: as Report has them.
     """
 
     subject: Subject
@@ -85,6 +89,7 @@ class Suite:
     full: bool = True
     strict: bool = True
     capacity: int | None = None
+    invariance: bool = False
     sizes: dict[str, str] = field(default_factory=dict)
 
     def report(self) -> Report:
@@ -127,6 +132,7 @@ class Suite:
             for name, check in self._behaviours().items():
                 for size in self._fitting(name, self._behaviour_sizes(name), mode):
                     yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
+        yield from self.row_invariance()
         yield from self.other_precisions()
         yield from self.leading()
         yield from self.tails()
@@ -163,6 +169,19 @@ class Suite:
         """Whether the modules run PyTorch's operators under autocast."""
         named = {step.op for step in self.subject.plan.spec.chain}
         return "rms_norm" in named and TorchVersion(torch.__version__) < "2.12"
+
+    def row_invariance(self) -> Iterator[Finding]:
+        """The bits of rows in the batch and alone."""
+        plan = self.subject.plan
+        if not (self.invariance or plan.spec.invariant):
+            return
+        chosen = several(plan, (BEHAVIOUR_SIZE, *INVARIANCE_SIZES) if self.full else (SMALL[0], SMALL[3]))
+        for mode in self._representatives():
+            for size in self._fitting("rows alone", chosen, mode):
+                yield from self._one("rows alone", size, mode, "", self._rows_alone, size, mode)
+            if mode.plain and mode.roles["activation"] == "float32" and plan.has_precisions:
+                for size in self._fitting(f"rows alone {SPLIT}", chosen[:2], mode):
+                    yield from self._one("rows alone", size, mode, SPLIT, self._rows_alone, size, mode, SPLIT)
 
     def other_precisions(self) -> Iterator[Finding]:
         """Products of float32 that are not PyTorch's own. fp32_split is judged as float32: it loses no more."""
@@ -312,6 +331,20 @@ class Suite:
     def _behaviour(self, check: Check, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
         with self._as_called(mode):
             return check(*self._pair(check.__name__, size, mode, precision))
+
+    def _rows_alone(self, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
+        plan, loss = self.subject.plan, loss_chain(self.subject.plan).result.loss
+        fused, _, inputs = self._pair("rows alone", size, mode)
+        if precision != precisions.IEEE:  # not as other checks have it: whether to split is part of the question
+            fused.fusegen_precision = precision  # type: ignore[assignment]
+
+        def counted(x: Tensor) -> int:
+            assert loss is not None
+            return int((make_targets(plan, fused, x) != loss.ignored).sum())
+
+        takes_mean = loss is not None and loss.reduction == "mean"
+        with self._as_called(mode):
+            return invariance.rows_alone(fused, inputs, counted if takes_mean else None)
 
     def _leading(self, size: Sizes, mode: Mode) -> list[Comparison]:
         plan = self.subject.plan

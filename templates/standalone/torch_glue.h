@@ -89,10 +89,9 @@ inline bool is_narrow(ScalarType dtype) {
 inline Tensor transposed(const Tensor& matrix) { return matrix.t(); }
 inline Tensor mm(const Tensor& a, const Tensor& b) { return at::mm(a, b); }
 
-// x W^T, plus the bias if there is one, cast to the dtype of x as autocast would.
+// x W^T, plus the bias if there is one, of the dtype of x.
 inline Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
-  if (!bias) return at::mm(x, transposed(weight));
-  return at::addmm(bias->to(x.scalar_type()), x, transposed(weight));
+  return bias ? at::addmm(*bias, x, transposed(weight)) : at::mm(x, transposed(weight));
 }
 
 // A launcher's cudaError_t.

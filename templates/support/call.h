@@ -8,6 +8,11 @@ namespace fusegen {
 
 struct Shapes;  // shapes.cuh
 
+// The rows by which kernels with their launch shapes, and the library's products, are chosen in
+// row-invariant packages, however many a call has: then the order of a row's sums does not depend
+// on these. A batch of a training step has so many; fewer take longer than they would.
+constexpr int64_t kRowsOfLaunches = 8192, kRowsOfProducts = 2048;
+
 // fusegen/runtime/launchers.py has the same fields, in the same order.
 struct Call {
   int64_t mode;  // the dtypes, by their place in kDtypes of launchers.h

@@ -73,11 +73,13 @@ inline Target current_target() {
           device_attribute(cudaDevAttrL2CacheSize), 1};
 }
 
-// What a call asks of launches, besides the program. vector_end: elements of a tensor that vectors
-// may move, where not every row and group begins with one.
+// What a call asks of launches, besides the program. rows: by which kernels and their shapes are
+// chosen, those of the call unless the program is row-invariant. vector_end: elements of a tensor
+// that vectors may move, where not every row and group begins with one.
 struct LaunchContext {
   Shapes shapes;
   Target target;
+  int64_t rows;
   int64_t vector_end;
   cudaStream_t stream;
 };

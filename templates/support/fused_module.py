@@ -54,7 +54,7 @@ class FusedModule(DrawsFactors, OriginalNames, nn.Module):
     fusegen_keep_pieces: bool = False
     _fusegen_loss = None
     _fusegen_transposed = ()  # the result's dimensions, where its rows come behind the channels
-    _fusegen_split_always = False  # for tests: fp32_split even where it is slower
+    _fusegen_split_always = False  # fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
         """Whether a call with these inputs would run the kernels. Computes nothing.

@@ -79,8 +79,8 @@ class OpCall {
     if (images_) call.positions = images_->positions();
     const std::unique_ptr<Products> products =
         op_.products ? op_.products(args_, precision_, dtypes_[kActivation], launch.stream,
-                                    op_.error_text)
-                     : std::make_unique<Products>();
+                                    op_.error_text, op_.by_rows)
+                     : std::make_unique<Products>(op_.by_rows);
     const bool in_epilogue = op_.takes_product && products->are_split() && op_.takes_product(&call);
     for (int i = 0; i < op_.count; ++i) make(i, *products, in_epilogue, call);
     for (int i = 0; i < op_.count; ++i) pass(i);
@@ -138,6 +138,16 @@ class OpCall {
     return Shape(shape_, size_t(field.count));
   }
 
+  // Whether a tensor begins where the widest access to memory may.
+  static bool begins_with_vector(const Tensor& tensor) {
+    return reinterpret_cast<uintptr_t>(read(tensor)) % kVectorBytes == 0;
+  }
+  static Tensor copy_of(const Tensor& tensor) {
+    const auto sizes = tensor.sizes();
+    Tensor own = glue::empty(tensor, tensor.scalar_type(), Shape(sizes.data(), sizes.size()));
+    return copy_(own, tensor);
+  }
+
   void check(int index) {
     const Field& field = op_.fields[index];
     Slot& slot = slots_[index];
@@ -161,6 +171,9 @@ class OpCall {
       args_.matrix(field.name, *came, dtype, shape);
       const bool is_as_needed = field.use == Use::kOperand || came->is_contiguous();
       if (!is_as_needed) slot.keep(contiguous(*came));
+      // Kernels for tensors that begin elsewhere have another order of sums.
+      const bool moves = op_.by_rows && field.use != Use::kOperand && !begins_with_vector(*came);
+      if (is_as_needed && moves) slot.keep(copy_of(*came));
     }
     if (!slot.tensor) slot.tensor = &*came;
     if (field.use == Use::kBias) bias_ = index;
@@ -227,7 +240,7 @@ class OpCall {
     if (op_.overwritten.empty()) return false;
     for (int i = 0; i < op_.count; ++i) {
       const Tensor* tensor = op_.fields[i].offset < 0 ? nullptr : slots_[i].tensor;
-      if (tensor && reinterpret_cast<uintptr_t>(read(*tensor)) % kVectorBytes != 0) return false;
+      if (tensor && !begins_with_vector(*tensor)) return false;
     }
     const int64_t groups = size(kGroups) == kAny ? 1 : size(kGroups);
     return size(kChannels) % (kVectorBytes / 2 * groups) == 0;

@@ -176,6 +176,10 @@ using Explain = int64_t (*)(const Call*, char* text, int64_t size);
 class Arguments;
 class Products;
 
+// result = a b + bias, or result + a b; torch_row_invariant.h has one.
+using Multiply = void (*)(
+    const Tensor& result, const Tensor& a, const Tensor& b, const Tensor* bias, bool add);
+
 struct Op {
   const char* name;    // "fusegen::", the package, the program
   const char* symbol;  // of the launcher
@@ -195,13 +199,16 @@ struct Op {
       const Arguments&, std::string_view name, const Tensor&, ScalarType, Shape) = nullptr;
   // Products in several precisions: null where the library makes them all.
   std::unique_ptr<Products> (*products)(
-      const Arguments&, int64_t precision, ScalarType, void* stream, ErrorText) = nullptr;
+      const Arguments&, int64_t precision, ScalarType, void* stream, ErrorText,
+      Multiply by_rows) = nullptr;
   // Kernels that run in the epilogue of a product.
   int (*takes_product)(const Call*) = nullptr;
   ProductLauncher launch_product = nullptr;
   Explain explain_product = nullptr;
   // In chunks of rows: makes the pieces of an operand; null where the library makes all products.
   OptionalTensor (*split)(const Tensor&, int64_t precision, ErrorText) = nullptr;
+  // Of row-invariant ops: makes the products whose results have the rows of the batch.
+  Multiply by_rows = nullptr;
   // The argument that the op overwrites with the product's gradient; empty: none.
   std::string_view overwritten{};
   // Over ranks: makes the first result, parts of which kernels write.
@@ -226,6 +233,11 @@ struct Op {
   constexpr Op split_by(decltype(split) make) const {
     Op op = *this;
     op.split = make;
+    return op;
+  }
+  constexpr Op row_invariant(Multiply multiply) const {
+    Op op = *this;
+    op.by_rows = multiply;
     return op;
   }
   // An op of another name that may do so.

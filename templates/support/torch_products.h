@@ -87,12 +87,9 @@ inline Tensor sum_of_rows(const Tensor& full, ScalarType dtype, int64_t own, boo
   return torch::stable::copy_(rounded, sum);
 }
 
-// x W^T, plus the bias if there is one, cast to the dtype of x as autocast would.
+// x W^T, plus the bias if there is one, of the dtype of x.
 inline Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
-  if (!bias) return mm(x, transposed(weight));
-  if (bias->scalar_type() == x.scalar_type()) return addmm(*bias, x, transposed(weight));
-  Tensor cast = empty(*bias, x.scalar_type(), {bias->size(0)});
-  return addmm(torch::stable::copy_(cast, *bias), x, transposed(weight));
+  return bias ? addmm(*bias, x, transposed(weight)) : mm(x, transposed(weight));
 }
 
 }}  // namespace fusegen::glue

@@ -59,31 +59,36 @@ struct SplitOperand {
 
 inline SplitProduct call_of(ProductKind kind, std::array<int64_t, 3> sizes,
                             const SplitOperand& left, const SplitOperand& right,
-                            const Tensor& result, void* stream) {
+                            const Tensor& result, void* stream, bool row_invariant) {
   return {kind, sizes[0], sizes[1], sizes[2], floats(left.values), floats(right.values),
-          read(left.pieces), read(right.pieces), static_cast<float*>(write(result)), stream};
+          read(left.pieces), read(right.pieces), static_cast<float*>(write(result)), stream,
+          row_invariant};
 }
 
 // left right, by our kernel where the device can run it, else by the library.
 inline Tensor split_product(ProductKind kind, std::array<int64_t, 3> sizes,
                             const SplitOperand& left, const SplitOperand& right, void* stream,
-                            ErrorText error_text) {
+                            ErrorText error_text, Multiply by_rows = nullptr) {
   const Tensor left_high = left.plane(0), right_high = right.plane(0);
   const int64_t rows = left_high.size(0), depth = left_high.size(1), columns = right_high.size(1);
   const Tensor result = empty(left.values, ScalarType::Float, {rows, columns});
-  const SplitProduct product = call_of(kind, sizes, left, right, result, stream);
+  const SplitProduct product =
+      call_of(kind, sizes, left, right, result, stream, by_rows != nullptr);
   if (fusegen_split_has_kernel()) {
     check_launch("fusegen_split_product", fusegen_split_product(&product), error_text);
     return result;
   }
+  const auto multiply = [&](const Tensor& to, const Tensor& a, const Tensor& b, bool add) {
+    by_rows ? by_rows(to, a, b, nullptr, add) : multiply_narrow(to, a, b, add);
+  };
   for (int64_t first = 0; first < depth; first += kSplitChunk) {
     const int64_t length = std::min(kSplitChunk, depth - first);
-    multiply_narrow(result, part(left_high, 1, first, length), part(right_high, 0, first, length),
-                    /*add=*/first > 0);
+    multiply(result, part(left_high, 1, first, length), part(right_high, 0, first, length),
+             /*add=*/first > 0);
   }
   const Tensor cross = empty(left.values, ScalarType::Float, {rows, columns});
-  multiply_narrow(cross, left_high, right.plane(1), /*add=*/false);
-  multiply_narrow(cross, left.plane(1), right_high, /*add=*/true);
+  multiply(cross, left_high, right.plane(1), /*add=*/false);
+  multiply(cross, left.plane(1), right_high, /*add=*/true);
   check_launch("fusegen_split_finish", fusegen_split_finish(&product, floats(cross)), error_text);
   return result;
 }
@@ -92,25 +97,26 @@ inline Tensor split_product(ProductKind kind, std::array<int64_t, 3> sizes,
 class PreciseProducts final : public Products {
  public:
   PreciseProducts(const Arguments& args, int64_t precision, ScalarType operands, void* stream,
-                  ErrorText error_text)
-      : args_(args), precision_(Precision(precision)), stream_(stream), error_text_(error_text) {
+                  ErrorText error_text, Multiply by_rows)
+      : Products(by_rows), args_(args), precision_(Precision(precision)), stream_(stream),
+        error_text_(error_text) {
     args.within("precision", precision, 0, operands == ScalarType::Float ? 3 : 0);
   }
 
   Tensor forward(const Operands& of, const Tensor* bias) const override {
     if (precision_ == Precision::kIeee) return Products::forward(of, bias);
-    if (!are_split()) return narrow_product(rounded(**of.x), transposed(rounded(**of.weight)));
+    if (!are_split()) return product_of_rows(rounded(**of.x), transposed(rounded(**of.weight)));
     return split_product(ProductKind::kForward, forward_sizes(of), x(of, false), weight(of, true),
-                         stream_, error_text_);
+                         stream_, error_text_, by_rows_);
   }
 
   Tensor input_gradient(const Tensor& dz, const Operands& of) const override {
     if (precision_ == Precision::kIeee) return Products::input_gradient(dz, of);
-    if (!are_split()) return narrow_product(rounded(dz), rounded(**of.weight));
+    if (!are_split()) return product_of_rows(rounded(dz), rounded(**of.weight));
     const SplitOperand right = weight(of, false);
     return split_product(ProductKind::kInputGradient,
                          {dz.size(0), dz.size(1), (*of.weight)->size(1)},
-                         gradient(dz, right, false), right, stream_, error_text_);
+                         gradient(dz, right, false), right, stream_, error_text_, by_rows_);
   }
 
   Tensor weight_gradient(const Tensor& dz, const Operands& of) const override {
@@ -128,11 +134,19 @@ class PreciseProducts final : public Products {
                      const Call& call, const void* arguments) const override {
     const SplitOperand left = x(of, false), right = weight(of, true);
     const SplitProduct split =
-        call_of(ProductKind::kForward, forward_sizes(of), left, right, product, stream_);
+        call_of(ProductKind::kForward, forward_sizes(of), left, right, product, stream_,
+                by_rows_ != nullptr);
     return launcher(&call, arguments, &split);
   }
 
  private:
+  // a b of 16-bit matrices in float32, where a has the rows of the batch.
+  Tensor product_of_rows(const Tensor& a, const Tensor& b) const {
+    if (!by_rows_) return narrow_product(a, b);
+    const Tensor result = empty(a, ScalarType::Float, {a.size(0), b.size(1)});
+    by_rows_(result, a, b, nullptr, /*add=*/false);
+    return result;
+  }
   static std::array<int64_t, 3> forward_sizes(const Operands& of) {
     return {(*of.x)->size(0), (*of.weight)->size(0), (*of.x)->size(1)};
   }
@@ -173,8 +187,8 @@ class PreciseProducts final : public Products {
 
 inline std::unique_ptr<Products> in_precision(
     const Arguments& args, int64_t precision, ScalarType operands, void* stream,
-    ErrorText error_text) {
-  return std::make_unique<PreciseProducts>(args, precision, operands, stream, error_text);
+    ErrorText error_text, Multiply by_rows) {
+  return std::make_unique<PreciseProducts>(args, precision, operands, stream, error_text, by_rows);
 }
 
 // The pieces of an operand of a forward product, where the precision has such.

@@ -118,7 +118,7 @@ def test_a_chain_that_is_not_there_has_rows_with_the_reason(chains, tmp_path, mo
     chains.measure("kb33", tmp_path, "BrokenProcessPool: gone", tmp_path / "chains.csv", ["eager"])
     rows = list(csv.DictReader((tmp_path / "chains.csv").open()))
     assert [row["dtype"] for row in rows] == ["float32", "bfloat16"]
-    assert all("fusegen check" in row["problem"] and row["fused_ms"] == "" for row in rows)
+    assert all("is not there: run `fusegen build`" in row["problem"] and row["fused_ms"] == "" for row in rows)
 
 
 def lines() -> list[dict[str, str]]:

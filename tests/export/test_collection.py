@@ -179,6 +179,14 @@ def test_a_loss_in_chunks_is_refused(tmp_path: Path) -> None:
         fusegen.export(path)
 
 
+def test_promised_bits_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token_loss.yaml"
+    text = BUILT[IN_CHUNKS].text().replace(IN_CHUNKS, "token_loss").replace(", chunk: auto", "")
+    path.write_text(f"{text}\ninvariant: rows\n", encoding="utf-8")
+    with pytest.raises(SpecError, match="FG510.*promises no bits"):
+        fusegen.export(path)
+
+
 @pytest.mark.parametrize("name", [name for name in BUILT if name != IN_CHUNKS])
 def test_the_text(name: str, tmp_path: Path) -> None:
     """Each that builds exports, as a file that graders take."""

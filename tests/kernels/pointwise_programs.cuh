@@ -302,7 +302,7 @@ cudaError_t launch_all(const Rows<T, kSegment>& p, const Shapes& shapes, int64_t
       shapes, p.rows, p.channels, kVec, kPacked, pointwise_work<Rows<T, kSegment>, 1>(),
       kSmall.multiprocessors);
   const cudaError_t error = launch_row_reduction<0, kVec, kPacked>(
-      p, LaunchContext{shapes, kSmall, vector_end, nullptr});
+      p, LaunchContext{shapes, kSmall, p.rows, vector_end, nullptr});
   if (error != cudaSuccess) return error;
   return launch_pointwise<1, kVec, kPacked>(p, last, vector_end, nullptr);
 }

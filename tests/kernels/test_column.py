@@ -17,7 +17,7 @@ SOURCE = """
 
 template <int kFirst, int kVec, bool kPacked, class P>
 cudaError_t run(const P& p, const Shapes& shapes) {
-  const Column tile = column_tile<kFirst, kVec, kPacked>(p, LaunchContext{shapes, kH100, 0, nullptr});
+  const Column tile = column_tile<kFirst, kVec, kPacked>(p, LaunchContext{shapes, kH100, p.rows, 0, nullptr});
   if (!tile.fits) return cudaErrorInvalidConfiguration;
   return launch_column<kFirst, kVec, kPacked>(p, tile, nullptr);
 }

@@ -18,7 +18,7 @@ SOURCE = """
 template <class P>
 cudaError_t run(const P& p, const Shapes& shapes, unsigned* counters, int64_t most) {
   constexpr int kVec = kVectorOf<typename P::T, P::kColumnValues>;
-  const L2Shape shape = l2_shape<kVec, true>(p, LaunchContext{shapes, kH100, 0, nullptr});
+  const L2Shape shape = l2_shape<kVec, true>(p, LaunchContext{shapes, kH100, p.rows, 0, nullptr});
   if (!shape.fits || shape.tiles > most) return cudaErrorInvalidConfiguration;
   return launch_l2<kVec>(p, shape, counters, nullptr);
 }

@@ -21,7 +21,7 @@ namespace {
 // Launches, or only says how: items, full block, blocks of a cluster, full vector, partial results of a column.
 template <int kFirst, int kVec, bool kPacked, class P>
 int launched(const P& p, int64_t row_share, int64_t vector_end, int64_t launches, int64_t* found) {
-  LaunchContext context{{}, kSmall, vector_end, nullptr};
+  LaunchContext context{{}, kSmall, p.rows, vector_end, nullptr};
   context.shapes.row_share = row_share;
   const RowLaunch row = row_fit<kFirst, kVec, kPacked>(p, context);
   const int64_t fields[] = {row.items, row.full_block, row.cluster, row.full_vector, row.grid.y};

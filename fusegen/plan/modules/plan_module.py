@@ -12,6 +12,7 @@ from fusegen.ir.axes import Dim
 from fusegen.plan.modules.module import ModulePlan, PlannedRegion, module_of
 from fusegen.plan.modules.plan import make_plan
 from fusegen.plan.modules.refusals import all_called
+from fusegen.plan.modules.row_invariance import called_layers
 from fusegen.plan.regions.autocast import KnownDtypes
 from fusegen.plan.regions.deferring import deferred
 from fusegen.plan.regions.partition import Partition
@@ -84,10 +85,10 @@ def _of_rows(regions: Sequence[PlannedRegion], taken: AbstractSet[str], document
 
 def _is_called(spec: SpecModel, region: Region, regions: Sequence[Region]) -> bool:
     """Whether PyTorch calls the region's layer. Where every region is a layer, or a product is to be made in another
-    precision than IEEE's, packages do, but for what no kernel has."""
+    precision than IEEE's or for each row alike, packages do, but for what no kernel has."""
     if region.is_called:
         return True
-    if any(getattr(step, "precision", "ieee") != "ieee" for step in spec.chain):
+    if spec.invariant or any(getattr(step, "precision", "ieee") != "ieee" for step in spec.chain):
         return False
     return region.is_layer and not all(each.is_layer for each in regions)
 
@@ -97,6 +98,7 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
     precisions: set[str] = set()
     parameters: set[str | None] = set()
     yield from all_called(spec, document)
+    yield from called_layers(spec, regions, document)
     for index, step in enumerate(spec.chain):
         if step.in_batches:
             message = f"{step.op} has to be the only layer of a chain without branches"

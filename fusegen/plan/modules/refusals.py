@@ -9,6 +9,7 @@ from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic
 from fusegen.ir.graph import ancestors
 from fusegen.plan.launches.devices import is_known, remedy
+from fusegen.plan.modules.row_invariance import row_dependences
 from fusegen.spec.document import Document
 from fusegen.spec.partial import AnySpec
 
@@ -27,6 +28,7 @@ def refusals(spec: AnySpec, chain: Chain, document: Document) -> Iterator[Diagno
     yield from _norms_over_ranks(spec, chain, document)
     yield from _several_results(spec, chain, document)
     yield from _loss_in_chunks(spec, chain, document)
+    yield from row_dependences(spec, chain, document)
     yield from _numbers_of_groups(chain, document)
     yield from _parameters_of_the_rows(chain, document)
     yield from _too_many_passes(spec, document)

@@ -44,6 +44,7 @@ def ops_context(plan: Plan) -> dict[str, Any]:
         "precisions": plan.has_precisions,
         "copier": copy_symbol(plan),
         "reducer": mean_loss_symbol(plan),
+        "row_invariant": plan.spec.invariant == "rows",
         "own_roles": own_roles([dtype_field(role) for role in roles[3:]]),
     }
 

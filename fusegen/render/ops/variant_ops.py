@@ -89,7 +89,10 @@ class VariantOps:
     # Parts of an op
 
     def start(self, program: Program, returns: str) -> Op:
-        return Op(f"{self.plan.spec.name}_{program.name}", program.name, struct(program), returns)
+        op = Op(f"{self.plan.spec.name}_{program.name}", program.name, struct(program), returns)
+        if self.plan.spec.invariant:
+            op.traits.append("row_invariant(&glue::multiply_rows)")
+        return op
 
     def read(self, program: Program, name: str, role: Role, shape: str, optional: bool = False) -> Field:
         """An argument that kernels read, if its program does. shape: as of tensor_shape()."""

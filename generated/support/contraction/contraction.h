@@ -27,7 +27,8 @@ enum class ProductKind : int64_t { kForward, kInputGradient, kWeightGradient };
 
 // left, right: x and W; dz and W; dz and x: float32, contiguous, with their pieces. Those of x and
 // W are by rows. Those of dz are by rows for dx, with the exponents of W's rows folded in, and by
-// columns for dW, with those of x's rows.
+// columns for dW, with those of x's rows. row_invariant: whether no other row may have a part in
+// how a row is computed.
 struct SplitProduct {
   ProductKind kind;
   int64_t rows, channels, in_features;
@@ -35,6 +36,7 @@ struct SplitProduct {
   const void *left_pieces, *right_pieces;
   float* result;
   void* stream;
+  int64_t row_invariant;
 };
 
 }  // namespace fusegen

@@ -19,6 +19,7 @@ struct Product {
   const unsigned *left_lost, *right_lost;   // of i and of j; null: of all together
   const unsigned long long *left_lost_in_all, *right_lost_in_all;
   float* result;
+  bool row_invariant;
 
   __device__ __forceinline__ int exponent(int64_t i, int64_t j) const {
     return row_exponent(__ldg(left_largest + i)) +
@@ -50,6 +51,7 @@ inline Operation operation_of(const SplitProduct& p) {
   product.left_lost_in_all = left.lost_in_all;
   product.right_lost_in_all = right.lost_in_all;
   product.result = p.result;
+  product.row_invariant = p.row_invariant != 0;
   switch (p.kind) {
     case ProductKind::kForward:
       product.rows = p.rows, product.columns = p.channels, product.sum = p.in_features;

@@ -28,6 +28,7 @@
 //                             channel of one sample: see Known
 //   kOfSamples                whether it has values of samples: blocks of its passes then have rows
 //                             of one sample at a time
+//   kRowInvariant             whether the bits of a row are the same in any batch: see call.h
 //   scalars()                 the Scalars of a launch
 //   channel_tensors<kFrom>(f) calls f(InPasses<...>{}, pointer, whether it is there,
 //                             &Channel::field) for each tensor with one value per channel that is
@@ -183,6 +184,7 @@ struct Program : Sizes {
   static constexpr unsigned kOuterReads = 0, kOuterWrites = 0;
   static constexpr int kFirstResident = 0;
   static constexpr bool kReducesChannels = false, kHasParts = false, kOfSamples = false;
+  static constexpr bool kRowInvariant = false;
   static constexpr int kDraws = 0;
 
   using Cached = Nothing;

@@ -30,7 +30,8 @@ struct RowInstances {
   // With column sums a thread has registers for one vector of 16 bytes, not for two.
   static constexpr bool kSums = Passes::kHasColumnSums;
   static constexpr int kRow = kSums ? std::min(kVec, 4) : kVec;
-  static constexpr int kFullVector = kSums ? std::max(kVectorOf<T, 0>, kRow) : kRow;
+  static constexpr int kFullVector =
+      kSums && kVec > 1 ? std::max(kVectorOf<T, 0>, kRow) : kRow;
   static constexpr bool kHasClusters = Passes::kClusters && kSomeHaveClusters;
   // Where there are clusters, full blocks are for elements of 16 bits only: see
   // row_takes_full_block().
@@ -88,7 +89,7 @@ RowLaunch row_fit(const P& p, const LaunchContext& context) {
   const int multiprocessors = context.target.multiprocessors;
   const RowWork work = row_work<kFirst, kVec>(p, context.target);
   const int64_t groups = Passes::kOfRows ? 1 : p.groups;
-  const int64_t length = p.channels / groups, size = p.rows * p.channels;
+  const int64_t length = p.channels / groups, size = context.rows * p.channels;
   const bool full_vector = kFullVector > kRow &&
       row_can_have_full_vector(work, kPacked, length, kFullVector) &&
       row_doubles(shapes, size, kFullVector, multiprocessors);
@@ -97,7 +98,7 @@ RowLaunch row_fit(const P& p, const LaunchContext& context) {
   const bool doubles = may_double && row_doubles(shapes, size, 2 * kRow, multiprocessors);
   const int vector = full_vector ? kFullVector : kRow, most_items = full_vector ? 1 : 2;
   RowLaunch row{
-      row_shape(work, p.rows, groups, length, vector, kPacked, most_items, doubles,
+      row_shape(work, context.rows, groups, length, vector, kPacked, most_items, doubles,
                 multiprocessors),
       full_vector};
   if (kSumsSamples<P> && row.items > 0) {

@@ -148,7 +148,8 @@ __global__ void __launch_bounds__(kRecheckThreads)
     __syncthreads();
     count = 0;
     for (int w = 0; w < kRecheckWarps; ++w) count += counts[w];
-    if (count > kRecheckSparse) {
+    // Both ways are as accurate, but have other bits, and a tile is of several rows.
+    if (count > kRecheckSparse && !p.row_invariant) {
       recompute_tile(p, i0, j0, shared, doubtful, finish);
       continue;
     }

@@ -199,8 +199,13 @@ cudaError_t run_program(const P& p, Aligned aligned, LaunchContext context, Scra
   if (aligned == Aligned::kAll && p.channels % kVec == 0 && groups_are) {
     return run_with_vectors<kVec, true>(p, context, scratch);
   }
-  context.vector_end = aligned == Aligned::kNone ? 0 : p.rows * p.channels;
-  return run_with_vectors<kVec, false>(p, context, scratch);
+  if constexpr (P::kRowInvariant) {
+    // Where in a vector a row begins is not to decide which threads have which of its elements.
+    return run_with_vectors<1, true>(p, context, scratch);
+  } else {
+    context.vector_end = aligned == Aligned::kNone ? 0 : p.rows * p.channels;
+    return run_with_vectors<kVec, false>(p, context, scratch);
+  }
 }
 
 // The program of a call.
@@ -237,10 +242,12 @@ inline Shapes shapes_of(const Call& call, Untuned, const Target&) {
 }
 
 // Table: of launch shapes (tuning.cuh), or Untuned.
-template <typename Table>
-LaunchContext context_of(const Call& call, const Table& table) {
+template <class P, typename Table>
+LaunchContext context_of(const P&, Call call, const Table& table) {
   const Target target = current_target();
-  return {shapes_of(call, table, target), target, 0, static_cast<cudaStream_t>(call.stream)};
+  if (P::kRowInvariant) call.rows = kRowsOfLaunches;
+  const Shapes shapes = shapes_of(call, table, target);
+  return {shapes, target, call.rows, 0, static_cast<cudaStream_t>(call.stream)};
 }
 
 // Runs the program of a call.
@@ -248,7 +255,7 @@ template <template <typename...> class P, class Modes, class Arguments, typename
 int run(const Call& call, const Arguments& arguments, const Table& table) {
   Scratch scratch(call.workspace);
   return with_program<P, Modes>(call, arguments, [&](const auto& p) {
-    return run_program(p, alignment(p), context_of(call, table), scratch);
+    return run_program(p, alignment(p), context_of(p, call, table), scratch);
   });
 }
 
@@ -257,7 +264,7 @@ template <template <typename...> class P, class Modes, class Arguments, typename
 int64_t workspace_bytes(const Call& call, const Arguments& none, const Table& table) {
   Scratch vectors, others;
   with_program<P, Modes>(call, none, [&](const auto& p) {
-    const LaunchContext context = context_of(call, table);
+    const LaunchContext context = context_of(p, call, table);
     run_program(p, Aligned::kAll, context, vectors);
     return run_program(p, Aligned::kNone, context, others);
   });
@@ -273,7 +280,7 @@ int64_t explain(
   Scratch scratch(text);  // any address: nothing reads or writes there
   explanation = &why;
   with_program<P, Modes>(call, none, [&](const auto& p) {
-    return run_program(p, Aligned::kAll, context_of(call, table), scratch);
+    return run_program(p, Aligned::kAll, context_of(p, call, table), scratch);
   });
   explanation = nullptr;
   return why.bytes();

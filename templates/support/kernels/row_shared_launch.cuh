@@ -37,7 +37,7 @@ RowShared row_shared_fit(const P& p, const LaunchContext& context) {
   // A row that does not begin at a multiple of a vector overlaps with up to one more.
   const int64_t length = p.channels;
   const int64_t vectors = kPacked ? ceil_div(length, kVec) : (length + kVec - 2) / kVec + 1;
-  return row_shared_shape(p.rows, vectors, kVec * bytes, kFixed, context.target);
+  return row_shared_shape(context.rows, vectors, kVec * bytes, kFixed, context.target);
 }
 
 // vector_end: see load_pack().
