@@ -17,7 +17,9 @@ from performance_answer import answer_section, headline, memory_section, with_he
 from performance_chains import chains_section
 from performance_cudnn import patterns_section
 from performance_images import images_section
+from performance_invariance import invariance_section
 from performance_losses import losses_section
+from performance_memory import step_memory_section
 from performance_models import models_section, starts_section
 from performance_sections import (
     build_section,
@@ -272,6 +274,8 @@ def page_of(results: Path) -> str:
         chains_section(lines("chains"), _markdown),
         images_section(lines("images"), _markdown),
         losses_section(lines("linear_losses"), _markdown),
+        invariance_section(lines("row_invariance"), _markdown),
+        step_memory_section(lines("step_memory"), _markdown),
         patterns_section(lines("cudnn_patterns"), _markdown),
         limits_section(lines("kernel_limits"), _markdown),
         scale_section(scale, _markdown),
