@@ -61,7 +61,8 @@ def product_of(kind: int, sizes: tuple[int, int, int], left: Emulated, right: Em
     """sizes: rows, channels and in_features."""
     pointers = {"left": left.values, "right": right.values, "left_pieces": left.pieces, "right_pieces": right.pieces}
     named = dict(zip(("rows", "channels", "in_features"), sizes, strict=True))
-    return Struct(SplitProduct, {"kind": kind, **named, **pointers, "result": result, "stream": None})
+    members = {"kind": kind, **named, **pointers, "result": result, "stream": None, "row_invariant": 0}
+    return Struct(SplitProduct, members)
 
 
 def hostile(rows: int, columns: int, seed: int) -> np.ndarray:

@@ -13,11 +13,10 @@ torch = pytest.importorskip("torch")
 from fusegen.emulate import Buffer, EmulatedLibrary, EmulationError, compile_kernels  # noqa: E402
 from fusegen.numerics.pieces import split  # noqa: E402
 from fusegen.paths import templates_directory  # noqa: E402
-from fusegen.runtime.structs import Struct  # noqa: E402
 from tests.emulate.mutants.contraction import CONTRACTION  # noqa: E402
 from tests.emulate.mutants.mutant import with_mutants  # noqa: E402
 from tests.emulate.mutants.scenario import choose  # noqa: E402
-from tests.emulate.split import Emulated, SplitProduct, hostile  # noqa: E402
+from tests.emulate.split import Emulated, hostile, product_of  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -64,13 +63,7 @@ def finished(library: EmulatedLibrary, infinite: slice, seed: int) -> str:
     scales = -(left.exponents[:, None] + right.exponents)
     sums = source.standard_normal((70, 66)).astype(np.float32)
     result, cross = (Buffer.from_tensor(torch.from_numpy(each)) for each in (sums.copy(), np.zeros_like(sums)))
-    product = Struct(
-        SplitProduct,
-        {
-            **{"kind": 0, "rows": 70, "channels": 66, "in_features": 40, "result": result, "stream": None},
-            **{"left": left.values, "right": right.values, "left_pieces": left.pieces, "right_pieces": right.pieces},
-        },
-    )
+    product = product_of(0, (70, 66, 40), left, right, result)
     library.call("fusegen_split_finish", product, cross, seed=seed)
     with np.errstate(invalid="ignore"):
         expected = np.ldexp(sums, scales)
