@@ -42,11 +42,13 @@ def step(model: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor, grad: Te
 
 
 def check(mine: dict[str, Tensor], eager: dict[str, Tensor], exact: dict[str, Tensor]) -> None:
-    """Each error is at most twice eager's, plus what float32 rounds."""
+    """Each error is at most twice eager's, plus what float32 rounds: more in a sum of many terms, whose order may be a
+    lucky one of eager's."""
     assert mine.keys() == eager.keys() == exact.keys()
     for name, wanted in exact.items():
-        scale = wanted.double().abs().max()
-        allowed = 2 * (eager[name].double() - wanted).abs().max() + 8 * torch.finfo(torch.float32).eps * scale
+        terms = max(exact["result"].numel() / max(wanted.numel(), 1), 1)
+        ulps = 8 * terms**0.5 * torch.finfo(torch.float32).eps * wanted.double().abs().max()
+        allowed = 2 * (eager[name].double() - wanted).abs().max() + ulps
         assert mine[name].dtype == eager[name].dtype and mine[name].stride() == eager[name].stride(), name
         assert (mine[name].double() - wanted).abs().max() <= allowed, name
 
