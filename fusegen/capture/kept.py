@@ -14,11 +14,9 @@ WITHOUT_A_NORM = "no norm gains by it, and PyTorch's compiler fuses it as well"
 NO_OP = "fusegen has no kernels for it inside a model"
 
 _OF_A_LIBRARY = (
+    *table.PRODUCTS,
     "linear",
     "bilinear",
-    "matmul",
-    "mm",
-    "bmm",
     "mv",
     "dot",
     "addmm",

@@ -145,6 +145,13 @@ class Chain:
         """Whether the source is the product of images with a weight, of which the last dimension is the channels."""
         return self.spatial > 0 and self.contraction is not None
 
+    # Parameters
+
+    @property
+    def parameters_of_rows(self) -> list[str]:
+        """The names of those that have a value for each row."""
+        return [name for name, parameter in self.parameters.items() if "N" in parameter.axes]
+
     # Norms
 
     @property

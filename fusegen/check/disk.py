@@ -28,16 +28,17 @@ class Disk:
     @property
     def packages(self) -> set[str]:
         """The names of directories that may be packages."""
-        return {path.partition("/")[0] for path in self.files if "/" in path} - {SUPPORT}
+        return {_top(path) for path in self.files if "/" in path} - {SUPPORT}
 
     def without(self, packages: Collection[str], rendered: Collection[str]) -> Disk:
         """What is left where these packages, and the shared files that they alone use, are other specs'."""
-        files = {
-            path: data
-            for path, data in self.files.items()
-            if path in rendered or path.partition("/")[0] not in {*packages, SUPPORT}
-        }
-        return Disk(files, self.manifest)
+        theirs = {*packages, SUPPORT}
+        kept = {path: data for path, data in self.files.items() if path in rendered or _top(path) not in theirs}
+        return Disk(kept, self.manifest)
+
+
+def _top(path: str) -> str:
+    return path.partition("/")[0]
 
 
 def read_disk(directory: Path, rendered: Iterable[str], *, complete: bool) -> Disk:

@@ -76,10 +76,11 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
     pairs = list(zip(plans, files, strict=True))
     specs = {name: file.as_posix() for plan, file in pairs for name in plan.package_names}
     disk = read_disk(output, rendered, complete=complete)
-    others = of_other_specs(output, disk.packages - set(specs), arguments) if complete else {}
+    there = disk.packages
+    others = of_other_specs(output, there - set(specs), arguments) if complete else {}
     if others:
         disk, complete = disk.without(others, rendered), False
-    absent = {name: spec for name, spec in specs.items() if name not in disk.packages}
+    absent = {name: spec for name, spec in specs.items() if name not in there}
     elsewhere = built_elsewhere(output, specs, arguments) if len(absent) == len(specs) else None
     findings = compare(rendered, disk, specs, complete=complete)
     findings += stale_libraries(rendered, output, specs)

@@ -62,9 +62,10 @@ def orphans(files: Files, directory: Path, others: Collection[str] = ()) -> list
     found: list[str] = []
     edited: list[str] = []
     foreign: list[str] = []
+    theirs = {*others, SUPPORT} if others else set()
     for path, listed in read_manifest(directory).items():
         file = directory / path
-        if path in files or not file.is_file() or (others and path.partition("/")[0] in {*others, SUPPORT}):
+        if path in files or not file.is_file() or path.partition("/")[0] in theirs:
             continue
         # A link may lead out of the directory, and what it leads to is not ours to judge.
         inside = file.resolve() == directory.resolve() / path

@@ -39,7 +39,7 @@ from fusegen.verify.checks.training import compare_steps
 from fusegen.verify.judgement.findings import Finding, Report
 from fusegen.verify.judgement.policy import Comparison
 from fusegen.verify.runs.run import drawn_like
-from fusegen.verify.runs.targets import loss_chain, make_targets
+from fusegen.verify.runs.targets import loss_chain, rows_of_mean
 from fusegen.verify.subjects.capacity import Bytes, capacity, comparison_bytes, fitting, training_bytes, why_too_large
 from fusegen.verify.subjects.subject import Subject
 
@@ -47,8 +47,6 @@ from fusegen.verify.subjects.subject import Subject
 GRADCHECK_SIZE = (5, 7, 12, 3)
 BEHAVIOUR_SIZE = (96, 256, 512, 16)
 MEMORY_SIZE = (512, 1024, 2048, 32)
-# Rows that a warp has, a block, shared memory and a cluster; with vectors and without.
-INVARIANCE_SIZES = ((4099, 1000, 1032, 8), (777, 130, 1001, 7), (2500, 64, 20_000, 4), (600, 96, 50_257, 1))
 STEPS = 3
 
 Check = Callable[[nn.Module, nn.Module, list[Tensor]], list[Comparison]]
@@ -175,7 +173,7 @@ class Suite:
         plan = self.subject.plan
         if not (self.invariance or plan.spec.invariant):
             return
-        chosen = several(plan, (BEHAVIOUR_SIZE, *INVARIANCE_SIZES) if self.full else (SMALL[0], SMALL[3]))
+        chosen = several(plan, (BEHAVIOUR_SIZE, *invariance.SIZES) if self.full else (SMALL[0], SMALL[3]))
         for mode in self._representatives():
             for size in self._fitting("rows alone", chosen, mode):
                 yield from self._one("rows alone", size, mode, "", self._rows_alone, size, mode)
@@ -333,18 +331,11 @@ class Suite:
             return check(*self._pair(check.__name__, size, mode, precision))
 
     def _rows_alone(self, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
-        plan, loss = self.subject.plan, loss_chain(self.subject.plan).result.loss
         fused, _, inputs = self._pair("rows alone", size, mode)
         if precision != precisions.IEEE:  # not as other checks have it: whether to split is part of the question
             fused.fusegen_precision = precision  # type: ignore[assignment]
-
-        def counted(x: Tensor) -> int:
-            assert loss is not None
-            return int((make_targets(plan, fused, x) != loss.ignored).sum())
-
-        takes_mean = loss is not None and loss.reduction == "mean"
         with self._as_called(mode):
-            return invariance.rows_alone(fused, inputs, counted if takes_mean else None)
+            return invariance.rows_alone(fused, inputs, rows_of_mean(self.subject.plan, fused))
 
     def _leading(self, size: Sizes, mode: Mode) -> list[Comparison]:
         plan = self.subject.plan

@@ -13,11 +13,16 @@ struct Operands {
   const OptionalTensor *x, *weight, *x_pieces, *weight_pieces;
 };
 
-// A vector in another dtype, as autocast would cast it.
-inline Tensor cast(const Tensor& vector, ScalarType dtype) {
-  if (vector.scalar_type() == dtype) return vector;
-  Tensor result = empty(vector, dtype, {vector.size(0)});
-  return copy_(result, vector);
+// The values in contiguous memory of their own, in a dtype.
+inline Tensor copied(const Tensor& tensor, ScalarType dtype) {
+  const auto sizes = tensor.sizes();
+  Tensor own = empty(tensor, dtype, Shape(sizes.data(), sizes.size()));
+  return copy_(own, tensor);
+}
+
+// A tensor in a dtype, as autocast would cast it.
+inline Tensor cast(const Tensor& tensor, ScalarType dtype) {
+  return tensor.scalar_type() == dtype ? tensor : copied(tensor, dtype);
 }
 
 class Products {
@@ -30,17 +35,12 @@ class Products {
     const Tensor &x = **of.x, &weight = **of.weight;
     const OptionalTensor added = bias ? OptionalTensor(cast(*bias, x.scalar_type())) : std::nullopt;
     if (!by_rows_) return glue::linear(x, weight, added);
-    const Tensor result = empty(x, x.scalar_type(), {x.size(0), weight.size(0)});
-    by_rows_(result, x, transposed(weight), added ? &*added : nullptr, /*add=*/false);
-    return result;
+    return product_by_rows(x, transposed(weight), x.scalar_type(), added ? &*added : nullptr);
   }
   // dz W
   virtual Tensor input_gradient(const Tensor& dz, const Operands& of) const {
     const Tensor& weight = **of.weight;
-    if (!by_rows_) return glue::mm(dz, weight);
-    const Tensor result = empty(dz, dz.scalar_type(), {dz.size(0), weight.size(1)});
-    by_rows_(result, dz, weight, nullptr, /*add=*/false);
-    return result;
+    return by_rows_ ? product_by_rows(dz, weight, dz.scalar_type()) : glue::mm(dz, weight);
   }
   // dz^T x
   virtual Tensor weight_gradient(const Tensor& dz, const Operands& of) const {
@@ -56,6 +56,14 @@ class Products {
   }
 
  protected:
+  // a b + bias in a dtype, where a has the rows of the batch, of a row-invariant op.
+  Tensor product_by_rows(const Tensor& a, const Tensor& b, ScalarType dtype,
+                         const Tensor* bias = nullptr) const {
+    const Tensor result = empty(a, dtype, {a.size(0), b.size(1)});
+    by_rows_(result, a, b, bias, /*add=*/false);
+    return result;
+  }
+
   const Multiply by_rows_;
 };
 

@@ -142,10 +142,7 @@ class PreciseProducts final : public Products {
  private:
   // a b of 16-bit matrices in float32, where a has the rows of the batch.
   Tensor product_of_rows(const Tensor& a, const Tensor& b) const {
-    if (!by_rows_) return narrow_product(a, b);
-    const Tensor result = empty(a, ScalarType::Float, {a.size(0), b.size(1)});
-    by_rows_(result, a, b, nullptr, /*add=*/false);
-    return result;
+    return by_rows_ ? product_by_rows(a, b, ScalarType::Float) : narrow_product(a, b);
   }
   static std::array<int64_t, 3> forward_sizes(const Operands& of) {
     return {(*of.x)->size(0), (*of.weight)->size(0), (*of.x)->size(1)};
@@ -175,8 +172,7 @@ class PreciseProducts final : public Products {
   Tensor rounded(const Tensor& matrix) const {
     const ScalarType dtype =
         precision_ == Precision::kBf16 ? ScalarType::BFloat16 : ScalarType::Half;
-    Tensor result = empty(matrix, dtype, {matrix.size(0), matrix.size(1)});
-    return copy_(result, matrix);
+    return copied(matrix, dtype);
   }
 
   const Arguments& args_;

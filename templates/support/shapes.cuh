@@ -231,11 +231,11 @@ constexpr int kRowReductionIterations = 4;
 
 // As many segments at a time as the grid may have, and in z the blocks that share one: a cluster of
 // more than one where segments are few and long, and each of its blocks has an iteration, which
-// reads `step` elements.
+// reads `step` elements. chosen_by: the rows that decide how many segments are few.
 inline dim3 row_reduction_grid(
-    const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int64_t step,
-    int most_cluster, int multiprocessors) {
-  const int64_t segments = rows * groups;
+    const Shapes& shapes, int64_t rows, int64_t chosen_by, int64_t groups, int64_t length,
+    int64_t step, int most_cluster, int multiprocessors) {
+  const int64_t segments = chosen_by * groups;
   const auto eligible = [&](int64_t blocks) {
     const int usable = usable_multiprocessors(int(blocks), multiprocessors);
     const int64_t iterations = std::max<int64_t>(blocks, kRowReductionIterations);
@@ -246,7 +246,7 @@ inline dim3 row_reduction_grid(
   if (shapes.row_reduction_blocks != 0) {
     blocks = std::min<int64_t>(shapes.row_reduction_blocks, most_cluster);
   }
-  return dim3(unsigned(std::min<int64_t>(segments, 0x7fffffff)), 1, unsigned(blocks));
+  return dim3(unsigned(std::min<int64_t>(rows * groups, 0x7fffffff)), 1, unsigned(blocks));
 }
 
 // How many of the `threads` of each of the `blocks` that share a segment: all, or as many lanes of

@@ -142,11 +142,6 @@ class OpCall {
   static bool begins_with_vector(const Tensor& tensor) {
     return reinterpret_cast<uintptr_t>(read(tensor)) % kVectorBytes == 0;
   }
-  static Tensor copy_of(const Tensor& tensor) {
-    const auto sizes = tensor.sizes();
-    Tensor own = glue::empty(tensor, tensor.scalar_type(), Shape(sizes.data(), sizes.size()));
-    return copy_(own, tensor);
-  }
 
   void check(int index) {
     const Field& field = op_.fields[index];
@@ -169,11 +164,11 @@ class OpCall {
       slot.keep(op_.read_outer(args_, field.name, *came, dtype, shape));
     } else {
       args_.matrix(field.name, *came, dtype, shape);
-      const bool is_as_needed = field.use == Use::kOperand || came->is_contiguous();
-      if (!is_as_needed) slot.keep(contiguous(*came));
-      // Kernels for tensors that begin elsewhere have another order of sums.
-      const bool moves = op_.by_rows && field.use != Use::kOperand && !begins_with_vector(*came);
-      if (is_as_needed && moves) slot.keep(copy_of(*came));
+      if (field.use != Use::kOperand && !came->is_contiguous()) {
+        slot.keep(contiguous(*came));
+      } else if (field.use != Use::kOperand && op_.by_rows && !begins_with_vector(*came)) {
+        slot.keep(copied(*came, dtype));  // else kernels would have another order of sums
+      }
     }
     if (!slot.tensor) slot.tensor = &*came;
     if (field.use == Use::kBias) bias_ = index;

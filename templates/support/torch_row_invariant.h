@@ -3,6 +3,7 @@
 #pragma once
 
 #include "call.h"
+#include "torch_multiply.h"
 #include "torch_narrow.h"
 
 #include <array>
@@ -22,8 +23,7 @@ namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 inline void multiply_rows(
     const Tensor& result, const Tensor& a, const Tensor& b, const Tensor* bias, bool add) {
   for (int64_t i = 0; i < a.size(0); ++i) {
-    Tensor row = empty(a, a.scalar_type(), {1, a.size(1)});
-    copy_(row, part(a, 0, i, 1));
+    const Tensor row = copied(part(a, 0, i, 1), a.scalar_type());
     Tensor to = part(result, 0, i, 1);
     if (result.scalar_type() != a.scalar_type()) {
       multiply_narrow(to, row, b, add);
@@ -146,18 +146,15 @@ inline bool has_columns(const Tensor& b) { return b.stride(0) == 1 && b.stride(1
 
 // A matrix with one of these, in the memory of b if that has.
 inline Tensor as_matrix(const Tensor& b) {
-  if (has_rows(b) || has_columns(b)) return b;
-  Tensor own = empty(b, b.scalar_type(), {b.size(0), b.size(1)});
-  return copy_(own, b);
+  return has_rows(b) || has_columns(b) ? b : copied(b, b.scalar_type());
 }
 
 // A matrix of contiguous rows that begin where lt_matrix() says, whatever memory it has come in.
 inline Tensor aligned_rows(const Tensor& matrix) {
   const LtMatrix wanted = lt_matrix(matrix, matrix.size(1), matrix.size(0), matrix.size(1));
   const auto address = reinterpret_cast<uintptr_t>(read(matrix));
-  if (matrix.is_contiguous() && address % wanted.alignment == 0) return matrix;
-  Tensor own = empty(matrix, matrix.scalar_type(), {matrix.size(0), matrix.size(1)});
-  return copy_(own, matrix);
+  const bool is_there = matrix.is_contiguous() && address % wanted.alignment == 0;
+  return is_there ? matrix : copied(matrix, matrix.scalar_type());
 }
 
 // result^T = b^T a^T for some number of rows: all that the choice of an algorithm depends on.

@@ -31,7 +31,7 @@ def test_a_line_for_each_package() -> None:
     [
         (DEFAULT_OUTPUT, "from generated.gemm_add_relu import GemmAddRelu"),
         (Path("other/generated"), "from other.generated.gemm_add_relu import GemmAddRelu"),
-        (Path("/tmp/generated"), 'fusegen.load("gemm_add_relu", "/tmp/generated")'),
+        (Path("/srv/generated"), 'fusegen.load("gemm_add_relu", "/srv/generated")'),
         (Path("not-a-package"), 'fusegen.load("gemm_add_relu", "not-a-package")'),
     ],
 )

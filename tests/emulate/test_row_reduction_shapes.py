@@ -14,7 +14,7 @@ SOURCE = """
 extern "C" int shape(int cluster, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t asked) {
   fusegen::Shapes shapes;
   shapes.row_reduction_blocks = asked;
-  const dim3 grid = fusegen::row_reduction_grid(shapes, rows, groups, length, 2048, cluster, 132);
+  const dim3 grid = fusegen::row_reduction_grid(shapes, rows, rows, groups, length, 2048, cluster, 132);
   found[0] = grid.x;
   found[1] = grid.y;
   found[2] = grid.z;

@@ -80,4 +80,4 @@ def test_a_gradient_of_another_dtype() -> None:
     outputs = [replace(each, role="accumulator") if each.gradient_of else each for each in found.backward.outputs]
     other = replace(found.backward, outputs=tuple(outputs))
     assert why_apart(found.chain, other) == "it has another dtype or shape"
-    assert not product_gradient.overwrites(found.chain, other)
+    assert not product_gradient.with_place(found.chain, other)[1]

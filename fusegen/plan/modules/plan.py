@@ -16,7 +16,7 @@ from fusegen.plan.programs.epilogue import is_split, reason, why_after_product
 from fusegen.plan.programs.gradient_aliases import alias_notes, with_gradient_aliases
 from fusegen.plan.programs.model import Mode, Program, Tensor, Variant
 from fusegen.plan.programs.modes import modes, refused_modes
-from fusegen.plan.programs.product_gradient import overwrites, with_reason
+from fusegen.plan.programs.product_gradient import with_place
 from fusegen.plan.programs.program_io import ProgramIO, program_io
 from fusegen.plan.proofs.proof import prove_saved
 from fusegen.plan.schedules.folding import Folding
@@ -108,7 +108,7 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     forward, backward = with_contiguous_layout(chain, forward, backward, of.saved)
     needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
     saved, chunk = tuple(of.saved), _chunk(of, f"{prefix}chunk") if chain.result.in_chunks else None
-    in_place, backward = overwrites(chain, backward), with_reason(chain, backward)
+    backward, in_place = with_place(chain, backward)
     return Variant(
         name, chain, forward, backward, saved, needs_source, of.result, of.grad.name, of.further, chunk, in_place
     )

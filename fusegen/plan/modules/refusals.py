@@ -120,7 +120,7 @@ def _loss_in_chunks(spec: AnySpec, chain: Chain, document: Document) -> Iterator
     if not chain.result.in_chunks:
         return
     nodes = ancestors([chain.result.node])
-    rows = [name for name, parameter in chain.parameters.items() if "N" in parameter.axes]
+    rows = chain.parameters_of_rows
     why = ""
     if chain.contraction is None or chain.spatial:
         why = "no linear layer of [rows, features] begins the chain or its last region"

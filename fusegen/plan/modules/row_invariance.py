@@ -21,7 +21,6 @@ def row_dependences(spec: AnySpec, chain: Chain, document: Document) -> Iterator
     if getattr(spec, "invariant", None) is None:
         return
     nodes = ancestors([chain.result.node, *chain.result.further.values()])
-    of_rows = [name for name, parameter in chain.parameters.items() if "N" in parameter.axes]
     why = ""
     if chain.convolution:
         why = "the library may add up a convolution in another order for another number of images"
@@ -37,8 +36,8 @@ def row_dependences(spec: AnySpec, chain: Chain, document: Document) -> Iterator
         why = f"the gradient of the input '{next(iter(chain.compact))}', which has fewer rows, is a sum over rows"
     elif chain.result.in_chunks:
         why = "the gradients of a loss in chunks are rounded otherwise where one chunk has all rows"
-    elif of_rows:
-        why = f"parameter '{of_rows[0]}' has values of each row"
+    elif chain.parameters_of_rows:
+        why = f"parameter '{chain.parameters_of_rows[0]}' has values of each row"
     if why:
         message = f"the bits of a row would depend on the rest of the batch: {why}"
         yield document.diagnostic("FG401", message, ("invariant",), key=True, hint=_HINT)

@@ -13,18 +13,14 @@ from fusegen.plan.programs.model import Kernel, Pass, Program, Schedule, Tensor
 IN_PLACE = "the product's gradient may overwrite the product, where the graph is not retained and nobody else holds it"
 
 
-def with_reason(chain: Chain, backward: Program) -> Program:
-    """The program, which tells where the gradient lies, if it reads the product."""
+def with_place(chain: Chain, backward: Program) -> tuple[Program, bool]:
+    """The backward program, which tells where the gradient of the contraction's result lies if it reads the result; and
+    whether it may write the gradient over the result."""
     if _product(chain, backward) is None:
-        return backward
+        return backward, False
     why = why_apart(chain, backward)
     told = IN_PLACE if why is None else f"the product's gradient has memory of its own: {why}"
-    return replace(backward, reasons=(*backward.reasons, told))
-
-
-def overwrites(chain: Chain, backward: Program) -> bool:
-    """Whether the backward program may write the gradient of the contraction's result over the result."""
-    return _product(chain, backward) is not None and why_apart(chain, backward) is None
+    return replace(backward, reasons=(*backward.reasons, told)), why is None
 
 
 def why_apart(chain: Chain, backward: Program) -> str | None:

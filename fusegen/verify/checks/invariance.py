@@ -11,6 +11,9 @@ from fusegen.verify.checks.behaviour import same_bits
 from fusegen.verify.judgement.policy import Comparison
 from fusegen.verify.runs.run import Run, has_batch, input_name, run
 
+# Rows that a warp has, a block, shared memory and a cluster; with vectors and without.
+SIZES = ((4099, 1000, 1032, 8), (777, 130, 1001, 7), (2500, 64, 20_000, 4), (600, 96, 50_257, 1))
+
 
 def rows_alone(
     fused: nn.Module, inputs: Sequence[Tensor], counted: Callable[[Tensor], int] | None = None

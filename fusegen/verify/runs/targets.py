@@ -78,6 +78,15 @@ def make_targets(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
     return torch.where(ignored, chain.result.loss.ignored, targets % channels)
 
 
+def rows_of_mean(plan: ModulePlan, module: nn.Module) -> Callable[[Tensor], int] | None:
+    """How many rows of a first input the mean loss is of: those whose target is not ignored. None of other chains."""
+    loss = loss_chain(plan).result.loss
+    if loss is None or loss.reduction != "mean":
+        return None
+    ignored = loss.ignored
+    return lambda x: int((make_targets(plan, module, x) != ignored).sum())
+
+
 @torch.no_grad()
 def _shape_in_front(plan: ModulePlan, module: nn.Module, x: Tensor) -> tuple[int, ...]:
     """The sizes of the value that the loss is of, [batch, channels, *positions], for one image or row of x.

@@ -257,11 +257,11 @@ cudaError_t launch_row_reduction(
   constexpr int64_t kAtOnce = kRowReductionThreads * kRowReductionVectors * kVec;
   const int64_t groups = kByGroup ? p.groups : 1, length = p.channels / groups;
   dim3 grid = row_reduction_grid(
-      context.shapes, context.rows, groups, length, kAtOnce, context.target.most_cluster,
+      context.shapes, p.rows, context.rows, groups, length, kAtOnce, context.target.most_cluster,
       context.target.multiprocessors);
   const int lanes = row_reduction_lanes(length, kVec, kPacked, grid.z, kRowReductionThreads);
   const int64_t blocks = ceil_div(p.rows * groups, kRowReductionThreads / lanes);
-  grid.x = unsigned(std::min<int64_t>(blocks, 0x7fffffff));
+  grid.x = unsigned(std::min<int64_t>(grid.x, blocks));
   return launch(
       row_reduction_kernel<P, kPass, kVec, kPacked>, grid, dim3(kRowReductionThreads),
       kSegmentExchange * sizeof(typename P::Acc), context.stream, p,
