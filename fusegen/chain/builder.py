@@ -9,7 +9,7 @@ from fusegen.chain.anchors import Anchor, Contraction
 from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Chain
 from fusegen.chain.parts import divide, refuse_multiples, why_not_divided
-from fusegen.chain.result import Result
+from fusegen.chain.result import Pool, Result
 from fusegen.chain.shape import Role, certain
 from fusegen.chain.state import BatchNorm, Dropout, RankStatistics
 from fusegen.chain.values import ValuesBuilder
@@ -32,6 +32,7 @@ class ChainBuilder(ValuesBuilder):
         self.anchor: Anchor | None = None
         self.batch_norms: list[BatchNorm] = []
         self.dropouts: list[Dropout] = []
+        self.pool: Pool | None = None
 
     # From the first step to the last
 
@@ -142,7 +143,7 @@ class ChainBuilder(ValuesBuilder):
             shape=self.shape,
             inputs=self.inputs,
             running=self.running,
-            result=Result(result or source, self._result_roles(result or source), self.loss, further),
+            result=Result(result or source, self._result_roles(result or source), self.loss, further, self.pool),
             parameters=self.parameters,
             buffers=self.buffers,
             constants=self.constants,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,19 +24,31 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Pool:
+    """What is stored of the value at the end: one element of each window of positions. name: of the layer. largest:
+    whether that is the largest one, or the mean. behind: the positions behind windows, for those in front and what a
+    size of the spec stands for; None where nobody can tell."""
+
+    name: str
+    largest: bool
+    behind: Callable[[Sequence[int], Callable[[Dim], int | None]], tuple[int, ...] | None]
+
+
+@dataclass(frozen=True)
 class Result:
     """What the module returns.
 
     node: the value at the end. roles: its dimensions. They are those of the chain's values but where a reduction has
     dropped the channels or left a dimension of 1, and where the rows come behind the channels. loss: what is made of a
     value that is a loss of each row. further: what is returned besides, by the names of `save`, in the order of
-    `outputs`.
+    `outputs`. pool: of which windows the value is returned.
     """
 
     node: Node
     roles: tuple[Role, ...]
     loss: Loss | None = None
     further: dict[str, Node] = field(default_factory=dict)
+    pool: Pool | None = None
 
     @property
     def of_rows(self) -> bool:
@@ -74,6 +86,11 @@ class Result:
     def has_own_loss(self) -> bool:
         """Whether the module makes something of the losses of rows, or makes these some rows at a time."""
         return self.loss is not None and (self.loss.reduction != "none" or self.in_chunks)
+
+    def stored(self, positions: Sequence[int], number: Callable[[Dim], int | None]) -> tuple[int, ...]:
+        """The positions of the value at the end, of which there are `positions` in front of its windows."""
+        found = None if self.pool is None else self.pool.behind(positions, number)
+        return tuple(positions) if found is None else found
 
     def shape(self, leading: Sequence[Dim], channels: Dim, positions: Sequence[Dim] = ()) -> tuple[Dim, ...]:
         """The shape of what is returned as the value at the end, for these sizes of what the tail's source has:

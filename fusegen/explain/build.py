@@ -28,6 +28,7 @@ from fusegen.plan.sizes.bytes import (
     shape_of_input,
     tensor_bytes,
     typical_symbols,
+    windows_of,
 )
 from fusegen.plan.sizes.chain_sizes import Sizes, typical
 from fusegen.plan.summary import summary
@@ -228,8 +229,11 @@ class _Build:
 
     def _moved(self, tensor: Tensor) -> model.Moved:
         fixed = {1: "bool", 4: "float32", 8: "int64"}.get(FIXED_WIDTH.get(tensor.role, 0))
+        fixed = "uint8" if tensor.role == "tap" else fixed
         rows, channels = shape(self.plan, tensor.axes, self.sizes)
-        if tensor.compact or tensor.samples:
+        if tensor.pool:
+            rows = windows_of(self.plan, self.sizes)
+        elif tensor.compact or tensor.samples:
             rows = math.prod(shape_of_input(self.plan, tensor.samples or tensor.name, self.sizes)) // channels
         return model.Moved(
             name=tensor.name,

@@ -24,11 +24,13 @@ from fusegen.spec.document import Document
 
 @dataclass(frozen=True)
 class Tensor:
-    """What an operator moves. name: the plan's, where fused kernels have the tensor too. role: as in the plan."""
+    """What an operator moves. name: the plan's, where fused kernels have the tensor too. role: as in the plan. pooled:
+    whether it has a row for each window of positions."""
 
     name: str
     axes: Axes
     role: Role
+    pooled: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,14 @@ class _Operator:
         self.statistics = [Tensor(node.name, node.axes, "accumulator") for node in statistics]
         # nn.Dropout stores a byte for each element, and reads it in its backward pass. In evaluation it does nothing.
         self.mask = [Tensor(f"{self.result.name} mask", self.node.axes, "mask")] if _draws_elements(self.node) else []
-        self.does_nothing = self.node is running
-        self.passes_on = running is not None and found.get(running) is self.grad
+        self.pool = self.builder.pool
+        if self.pool is not None:
+            self.result = Tensor(variant.result, self.node.axes, "activation", pooled=True)
+        # PyTorch's index of the largest of a window.
+        self.index = [Tensor(f"{self.result.name} index", self.node.axes, "index", pooled=True)]
+        self.index = self.index if self.pool and self.pool.largest else []
+        self.does_nothing = self.node is running and self.pool is None
+        self.passes_on = running is not None and found.get(running) is self.grad and self.pool is None
         self.gradient_of_operand = "" if running is None else self.gradient_of(self._tensors([running])[0]).name
 
     def _name(self, value: Node) -> str:
@@ -142,7 +150,7 @@ class _Operator:
             return leaves[0].name
         if self.chain.anchor is not None and value is self.values[1]:
             return self.chain.source.name
-        if value is self.chain.result.node:
+        if value is self.chain.result.node and self.chain.result.pool is None:
             return self.variant.result
         return next((each.tensor.name for each in self.variant.further if each.tensor.node is value), value.name)
 
@@ -176,6 +184,8 @@ class _Operator:
         return replace(tensor, name=name)
 
     def forward(self) -> Traffic:
+        if self.pool is not None:
+            return Traffic(tuple(self._tensors([self.node])), (self.result, *self.index))
         if self.node.op == "tensor":  # a view
             return Traffic()
         if self.does_nothing or (self.step.anchor and not (self.chain.convolution and self.step.bias)):
@@ -187,6 +197,9 @@ class _Operator:
         return Traffic(tuple(reads), (self.result, *self.statistics, *self.mask, *moved))
 
     def backward(self) -> Traffic:
+        if self.pool is not None:
+            (operand,) = self._tensors([self.node])
+            return Traffic((self.gradient_of(self.result), *self.index), (self.gradient_of(operand),))
         if self.node.op == "tensor" and self.step.divides:
             # The gradients of all parts are copied into one tensor.
             return Traffic(

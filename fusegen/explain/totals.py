@@ -87,4 +87,4 @@ class _Shared:
 
     def _bytes(self, tensor: Tensor) -> int:
         of_input = tensor.name if tensor.name in self.plan.chain.broadcast_inputs else ""
-        return bytes_of(self.plan, self.mode, self.size.symbols, tensor.axes, tensor.role, of_input)
+        return bytes_of(self.plan, self.mode, self.size.symbols, tensor.axes, tensor.role, of_input, tensor.pooled)

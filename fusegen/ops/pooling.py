@@ -1,11 +1,12 @@
-"""Pooling over windows of positions: layers that PyTorch calls, each between two regions."""
+"""Pooling over windows of positions: kernels store the means or the largest of windows, PyTorch calls other layers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.result import Pool
 from fusegen.chain.shape import Role
 from fusegen.chain.windows import extent
 from fusegen.ir.axes import SAMPLE
@@ -73,19 +74,41 @@ class _OfWindows(Pooling):
         return tuple(extent(*each, ceil_mode=self.ceil_mode) for each in zip(given, *known, strict=True))
 
 
-class MaxPooling(_OfWindows):
-    """nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d. PyTorch calls it."""
+class _InKernels(_OfWindows):
+    """Pooling with which a region of images ends. Of the features of rows PyTorch calls it."""
+
+    largest: ClassVar[bool]
+    needs_elements = True
+
+    def stores_windows(self, spatial: int) -> bool:
+        return spatial == self.spatial
+
+    def is_called(self, spatial: int) -> bool:
+        return not self.stores_windows(spatial)
+
+    def not_over_positions(self) -> None:
+        return None
+
+    def build(self, chain: ChainBuilder, x: Node) -> Node:
+        self.check_call(chain)
+        chain.pool = Pool(self.name, self.largest, self.positions_behind)
+        return x
+
+
+class MaxPooling(_InKernels):
+    """nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d."""
 
     op: Literal["max_pool1d", "max_pool2d", "max_pool3d"]
     padding: Annotated[window.Counts, meaning("positions added on each side, which no result is of, likewise", 1)] = 0
     dilation: Annotated[window.Extents, meaning("the distance of the positions that a result sees, likewise", 2)] = 1
     formula = "the largest x of a window"
+    largest = True
     layer = "MaxPool"
     options = {"kernel_size": None, "stride": (), "padding": 0, "dilation": 1, "ceil_mode": False}
 
 
-class AveragePooling(_OfWindows):
-    """nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d. PyTorch calls it."""
+class AveragePooling(_InKernels):
+    """nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d."""
 
     op: Literal["avg_pool1d", "avg_pool2d", "avg_pool3d"]
     padding: Annotated[window.Counts, meaning("zeros added on each side, likewise", 1)] = 0
@@ -94,6 +117,7 @@ class AveragePooling(_OfWindows):
         PositiveInt | None, meaning("what sums are divided by, in place of the positions of a window", 3)
     ] = None
     formula = "the mean of x in a window"
+    largest = False
     layer = "AvgPool"
     options = {
         **{"kernel_size": None, "stride": (), "padding": 0, "ceil_mode": False},

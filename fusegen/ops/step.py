@@ -183,6 +183,14 @@ class Step(BaseModel):
         """Whether kernels reduce all positions of each image to one value of each channel, with which a region ends."""
         return False
 
+    def stores_windows(self, spatial: int) -> bool:
+        """Whether kernels make one value of each window of positions, with which a region ends."""
+        return False
+
+    def ends_region(self, spatial: int) -> bool:
+        """Whether kernels give its result other positions than the running value has."""
+        return self.is_of_samples(spatial) or self.stores_windows(spatial)
+
     @property
     def spatial(self) -> int:
         """How many dimensions of positions the values behind it have, as a convolution says."""

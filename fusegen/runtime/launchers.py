@@ -35,6 +35,7 @@ class _Call(ctypes.Structure):
         ("stream", ctypes.c_void_p),
         ("positions", ctypes.c_int64),
         ("samples", ctypes.c_int64),
+        ("windows", ctypes.c_void_p),
     ]
 
 
@@ -61,6 +62,7 @@ class Call:
     stream: int | None = None
     positions: int = 0
     samples: int = 0
+    windows: Any = None
 
     @property
     def struct(self) -> Struct:

@@ -29,6 +29,8 @@ class TailError(FusegenError):
     """A launcher failed, or one program has different results in two shapes."""
 
 
+_UNWRITTEN = 255, torch.nan  # what no kernel writes, in bytes and in numbers
+
 # One program in one shape, ready to be called again and again; it returns a cudaError_t.
 Launch = Callable[[], int]
 
@@ -52,7 +54,9 @@ class TailProgram:
     def reset(self) -> None:
         """Outputs become NaN, so that what no kernel writes shows; what is updated gets its value from before."""
         for name, tensor in self.outputs.items():
-            tensor.copy_(self.updated[name]) if name in self.updated else tensor.fill_(torch.nan)
+            tensor.copy_(self.updated[name]) if name in self.updated else tensor.fill_(
+                _UNWRITTEN[tensor.is_floating_point()]
+            )
 
     def launch(self, shapes: Shapes | None = None) -> Launch:
         """Keeps alive what the arguments point to. None: as the launcher chooses."""

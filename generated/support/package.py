@@ -32,6 +32,7 @@ class Package:
         for row in self.dtypes:
             is_double = row["activation"] == torch.float64
             row["accumulator"] = torch.float64 if is_double else torch.float32
+            row["tap"] = torch.uint8
         self.plain_modes = modes_of(self.dtypes, key, plain)
         self.autocast_modes = modes_of(self.dtypes, key, autocast)
         self._modes = {}

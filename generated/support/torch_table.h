@@ -71,6 +71,7 @@ constexpr Field pieces(std::string_view name) { return Field{Use::kPieces, name}
 constexpr Field needs(int count) { return {Use::kNeeds, "_needs", -1, 0, Form::kRows, count}; }
 constexpr Field kDtypeMode{Use::kMode, "_dtype_mode"};
 constexpr Field kChunk{Use::kChunk, "_chunk"};
+constexpr Field kWindowList{Use::kWindowNumbers, "_windows"};
 constexpr Field kPrecision{Use::kPrecision, "_precision"};
 
 // What tables say without a namespace.
@@ -78,6 +79,7 @@ namespace table {
 using glue::kAccumulator;
 using glue::kActivation;
 using glue::kBool;
+using glue::kByte;
 using glue::kChannels;
 using glue::kGroups;
 using glue::kInFeatures;
@@ -91,6 +93,7 @@ using glue::kPositions;
 using glue::kRows;
 using glue::kSampleRows;
 using glue::kSamples;
+using glue::kWindows;
 using glue::OptionalTensor;
 using glue::own_rows;
 using glue::ScalarType;

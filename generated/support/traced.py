@@ -5,6 +5,7 @@ from torch import Tensor
 
 from .op_schemas import check_devices, describe, named
 from .trailing import Flattened, with_trailing
+from .windows import counts, pooled
 
 
 class TracedOperator:
@@ -33,6 +34,9 @@ class TracedOperator:
         for role, *sizes in self.results:
             shape[at] = 1 if sizes[1:] == [1] else channels
             own = [shape[0], channels] if sizes[:1] == ["samples"] else shape
+            if sizes[:1] == ["windows"]:
+                batch, *made_of = pooled([shape[0], *shape[2:]], arguments[self.windows_at])
+                own = [batch, channels, *made_of]
             made.append(x.new_empty(own, dtype=dtypes[role]))
         result = self._returned(made)
         if self.of_samples is not None:
@@ -48,6 +52,9 @@ class TracedOperator:
             "channels": (arguments[1].shape[0] if self.linear else first.shape[-1]) // self.parts,
         }
         sizes["groups"], sizes["samples"] = given.get("_groups"), given.get("_samples")
+        if self.windows_at is not None:
+            positions, windows = counts(given["_windows"])
+            sizes["windows"] = sizes["rows"] // positions * windows
         outer = None
         if first.dim() == 3:
             batch, one, other = first.shape
@@ -64,6 +71,9 @@ class TracedOperator:
             "rows": given.get("_rows", grad.shape[0]),
             "channels": given.get("_channels", grad.shape[1]),
         }
+        if self.windows_at is not None:
+            positions, windows = counts(given["_windows"])
+            sizes["rows"] = grad.shape[0] // windows * positions
         outer = tuple(grad.shape) if grad.dim() == 3 else None
         if given.get("_positions"):
             outer = (*grad.shape, given["_positions"])

@@ -19,7 +19,9 @@ py::object call_bound(const py::args& arguments) {
     } else if (use == Use::kConstant) {
       slot.number = from.cast<double>();
     } else if (use == Use::kNeeds) {
-      memory.needs = from.cast<std::vector<bool>>();
+      memory.lists.needs = from.cast<std::vector<bool>>();
+    } else if (use == Use::kWindowNumbers) {
+      memory.lists.windows = from.cast<std::vector<int64_t>>();
     } else {
       slot.integer = from.cast<int64_t>();
     }
@@ -27,7 +29,7 @@ py::object call_bound(const py::args& arguments) {
   std::vector<Tensor> results;
   {
     const py::gil_scoped_release released;
-    results = OpCall(op, memory.slots, memory.needs, memory.arguments).run();
+    results = OpCall(op, memory.slots, memory.lists, memory.arguments).run();
     for (int i = 0; i < op.count; ++i) {
       if (op.fields[i].use == Use::kUpdate) written(memory.slots[i].given);
     }

@@ -94,6 +94,7 @@ _OPTIONAL = {
     "losses_in_chunks": ("ChunkedLoss",),
     "ranks": ("RANKS_COMPILED", "RANKS_PRECISION", "RankOperator", "Ranks", "group_of"),
     "regions": ("FusedRegions", "RegionPackages", "region"),
+    "windows": ("OTHER_WINDOWS", "windows_of"),
 }
 
 

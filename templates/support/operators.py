@@ -7,6 +7,7 @@ from .differentiated import differentiate_in_cpp, differentiate_in_python
 from .dimensions import as_rows
 from .op_schemas import arguments_of, is_written
 from .traced import TracedOperator
+from .windows import pooled
 
 
 class Operator(TracedOperator):
@@ -77,6 +78,7 @@ class Operator(TracedOperator):
         self.mutated = [i for i, each in enumerate(arguments_of(self.forward)) if is_written(each)]
         names = [each.name for each in arguments_of(self.forward)]
         self.positions_at = names.index("_positions") if "_positions" in names else None
+        self.windows_at = names.index("_windows") if "_windows" in names else None
         self.served = _served(self.forward) if linear else {}
         if precisions:
             self.split = package.find_op("split")
@@ -134,6 +136,8 @@ class Operator(TracedOperator):
             given[i] = as_rows(given[i])
         result = self.run(given)
         shape = arguments[0].shape[:-1]
+        if self.windows_at is not None:
+            shape = pooled(shape, arguments[self.windows_at])
         if self.order is None and self.of_samples is None:
             return result.view(*shape, result.shape[-1])
         return self.each_full(result, lambda each: each.view(*shape, each.shape[-1]))

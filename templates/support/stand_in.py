@@ -41,6 +41,7 @@ _KINDS = (
     *(*_INSTANCE_NORMS, nn.Dropout, DropPath, nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
 )
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
@@ -53,8 +54,9 @@ _RMS_NORM_IN_FLOAT32 = TorchVersion(torch.__version__) >= (2, 12)
 def _functions():
     """Those that the submodules call, as they are now."""
     norms = (F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.instance_norm)
-    pools = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
-    return (F.linear, *norms, *pools, F.prelu, F.dropout)
+    adaptive = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
+    pools = (F.max_pool1d, F.max_pool2d, F.max_pool3d, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
+    return (F.linear, *norms, *adaptive, *pools, F.prelu, F.dropout)
 
 
 FUNCTIONS = _functions()

@@ -6,6 +6,7 @@
 #include "torch_multiply.h"
 #include "torch_op.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -42,21 +43,28 @@ class RowChunk {
   virtual void add_weight_gradient(const Products&, const Tensor& dz, const Operands&) = 0;
 };
 
+// The arguments of a call that are lists.
+struct Lists {
+  std::vector<bool> needs;
+  std::vector<int64_t> windows;
+};
+
 // What a call of an op takes of the stack.
 template <const Op& op>
 struct CallMemory {
   Slot slots[op.count];
   uint64_t arguments[(op.arguments_bytes + 7) / 8 + 1] = {};  // the launcher's struct
-  std::vector<bool> needs;
+  Lists lists;
 };
 
 class OpCall {
  public:
   // slots: by field, with the arguments in those that are such. arguments: zeros. chunk: null for a
   // call of all rows.
-  OpCall(const Op& op, Slot* slots, const std::vector<bool>& needs, uint64_t* arguments,
+  OpCall(const Op& op, Slot* slots, const Lists& lists, uint64_t* arguments,
          RowChunk* chunk = nullptr)
-      : op_(op), slots_(slots), needs_(needs), arguments_(arguments), chunk_(chunk),
+      : op_(op), slots_(slots), lists_(lists), needs_(lists.needs), arguments_(arguments),
+        chunk_(chunk),
         first_(*slots[0].given), args_(op.name, op.fields[0].name, first_), dtypes_(nullptr) {
     for (int64_t& size : sizes_) size = kAny;
   }
@@ -77,6 +85,7 @@ class OpCall {
     if (size(kGroups) != kAny) call.groups = size(kGroups);
     if (size(kSamples) != kAny) call.samples = size(kSamples);
     if (images_) call.positions = images_->positions();
+    if (windows_) call.windows = &*windows_;
     const std::unique_ptr<Products> products =
         op_.products ? op_.products(args_, precision_, dtypes_[kActivation], launch.stream,
                                     op_.error_text, op_.by_rows)
@@ -110,7 +119,38 @@ class OpCall {
       if (field.use == Use::kNeeds) {
         args_.list("needs", needs_.size(), size_t(field.count));
       }
+      if (field.use == Use::kWindowNumbers) read_windows();
     }
+  }
+
+  void read_windows() {
+    const std::vector<int64_t>& given = lists_.windows;
+    args_.list("windows", given.size(), kWindowNumbers);
+    std::memcpy(&windows_.emplace(), given.data(), sizeof(Windows));
+    for (int d = 0; d < kPooledDimensions; ++d) {
+      for (const int64_t* sizes : {windows_->in, windows_->out, windows_->kernel,
+                                   windows_->stride, windows_->dilation}) {
+        args_.within("windows", sizes[d], 1, INT32_MAX);
+      }
+    }
+  }
+
+  // How many positions there are in an image, or windows.
+  static int64_t product(const int64_t (&sizes)[kPooledDimensions]) {
+    return sizes[0] * sizes[1] * sizes[2];
+  }
+
+  // Of rows, and of their windows: the one that is known tells the other.
+  void pair_windows() {
+    const int64_t positions = product(windows_->in), windows = product(windows_->out);
+    if (size(kRows) != kAny && size(kWindows) == kAny) {
+      args_.divisor("positions", positions, size(kRows));
+      size(kWindows) = size(kRows) / positions * windows;
+    } else if (size(kWindows) != kAny && size(kRows) == kAny) {
+      args_.divisor("windows", windows, size(kWindows));
+      size(kRows) = size(kWindows) / windows * positions;
+    }
+    args_.within("rows", std::max(size(kRows), size(kWindows)), 0, INT32_MAX);
   }
 
   void read_images() {
@@ -181,6 +221,7 @@ class OpCall {
       if (dim.symbol == Symbol::kNumber || size(dim.symbol) != kAny) continue;
       if (dim.factor > 1) args_.divisor("parts", dim.factor, tensor.size(i));
       size(dim.symbol) = tensor.size(i) / dim.factor;
+      if (windows_ && i == 0) pair_windows();
     }
     if (size(kRows) != kAny && size(kChannels) != kAny) check_numbers();
   }
@@ -341,6 +382,7 @@ class OpCall {
 
   const Op& op_;
   Slot* const slots_;
+  const Lists& lists_;
   const std::vector<bool>& needs_;
   uint64_t* const arguments_;
   RowChunk* const chunk_;
@@ -350,6 +392,7 @@ class OpCall {
   int64_t sizes_[kMostSymbols];
   int64_t shape_[kMostDims];
   std::optional<Images> images_;
+  std::optional<Windows> windows_;
   int64_t mode_ = 0, precision_ = 0;
   bool has_checked_ = false, has_made_ = false;
   Operands operands_{};

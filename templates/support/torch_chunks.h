@@ -99,8 +99,8 @@ class WeightSum final : public RowChunk {
 class ChunkedCall {
  public:
   // As OpCall has them. The op's arguments begin with the operands of the product.
-  ChunkedCall(const Op& op, Slot* slots, const std::vector<bool>& needs, uint64_t* arguments)
-      : op_(op), slots_(slots), needs_(needs), arguments_(arguments),
+  ChunkedCall(const Op& op, Slot* slots, const Lists& lists, uint64_t* arguments)
+      : op_(op), slots_(slots), lists_(lists), needs_(lists.needs), arguments_(arguments),
         args_(op.name, op.fields[0].name, *slots[0].given), parts_(size_t(op.count)) {}
 
   // The results, then the gradients that are wanted, in the order of the table.
@@ -110,7 +110,7 @@ class ChunkedCall {
     for (int64_t first = 0, chunk = 0; first < rows_; first += size_, ++chunk) {
       slice(first, std::min(size_, rows_ - first));
       std::fill_n(arguments_, (op_.arguments_bytes + 7) / 8, 0);
-      keep(OpCall(op_, parts_.data(), needs_, arguments_, &weight_sum).run(), chunk, first);
+      keep(OpCall(op_, parts_.data(), lists_, arguments_, &weight_sum).run(), chunk, first);
     }
     return results(weight_sum);
   }
@@ -203,6 +203,7 @@ class ChunkedCall {
 
   const Op& op_;
   Slot* const slots_;
+  const Lists& lists_;
   const std::vector<bool>& needs_;
   uint64_t* const arguments_;
   const Arguments args_;

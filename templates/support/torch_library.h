@@ -18,7 +18,7 @@ constexpr bool kHasFloat64 = false;
 #endif
 
 // The arguments of a call on the dispatcher's stack.
-inline void unbox(const Op& op, const StableIValue* stack, Slot* slots, std::vector<bool>& needs) {
+inline void unbox(const Op& op, const StableIValue* stack, Slot* slots, Lists& lists) {
   namespace abi = torch::stable::detail;
   for (int i = 0; i < op.count && is_argument(op.fields[i].use); ++i) {
     const Field& field = op.fields[i];
@@ -29,7 +29,9 @@ inline void unbox(const Op& op, const StableIValue* stack, Slot* slots, std::vec
     } else if (field.use == Use::kConstant) {
       slots[i].number = abi::to<double>(stack[i]);
     } else if (field.use == Use::kNeeds) {
-      needs = abi::to<std::vector<bool>>(stack[i]);
+      lists.needs = abi::to<std::vector<bool>>(stack[i]);
+    } else if (field.use == Use::kWindowNumbers) {
+      lists.windows = abi::to<std::vector<int64_t>>(stack[i]);
     } else {
       slots[i].integer = abi::to<int64_t>(stack[i]);
     }
@@ -50,8 +52,8 @@ inline void box(const Op& op, const std::vector<Tensor>& results, StableIValue* 
 template <const Op& op, class Call>
 void call_boxed(StableIValue* stack, uint64_t, uint64_t) {
   CallMemory<op> memory;
-  unbox(op, stack, memory.slots, memory.needs);
-  box(op, Call(op, memory.slots, memory.needs, memory.arguments).run(), stack);
+  unbox(op, stack, memory.slots, memory.lists);
+  box(op, Call(op, memory.slots, memory.lists, memory.arguments).run(), stack);
 }
 
 template <const Op& op, class Call = OpCall>

@@ -36,7 +36,7 @@ constexpr ScalarType accumulator(Dtype activation) {
 
 // A dtype by its role: a place in the row of a dtype mode, or one that is the same in all modes.
 // The roles of further inputs and results come behind kParameter.
-enum Role : int { kBool = -3, kLong = -2, kAccumulator = -1, kActivation, kOutput, kParameter };
+enum Role : int { kByte = -4, kBool = -3, kLong = -2, kAccumulator = -1, kActivation, kOutput, kParameter };
 constexpr int kFirstOwnRole = kParameter + 1;
 
 // The dtypes of a call, by role.
@@ -45,6 +45,7 @@ class Dtypes {
   explicit Dtypes(const Dtype* row) : row_(row) {}
   ScalarType operator[](int role) const {
     if (role >= 0) return to_torch(row_[role]);
+    if (role == kByte) return ScalarType::Byte;
     if (role == kBool) return ScalarType::Bool;
     if (role == kLong) return ScalarType::Long;
     return accumulator(row_[kActivation]);
@@ -65,11 +66,12 @@ struct Modes {
 
 // The sizes of a call. kOwnRows and what follows: the rows of inputs that have fewer than others.
 enum class Symbol : int32_t {
-  kNumber, kRows, kChannels, kGroups, kSamples, kPositions, kInFeatures, kSampleRows, kOwnRows
+  kNumber, kRows, kChannels, kGroups, kSamples, kPositions, kInFeatures, kSampleRows, kWindows,
+  kOwnRows
 };
 constexpr Symbol kRows = Symbol::kRows, kChannels = Symbol::kChannels, kGroups = Symbol::kGroups;
 constexpr Symbol kSamples = Symbol::kSamples;
-constexpr Symbol kPositions = Symbol::kPositions;
+constexpr Symbol kPositions = Symbol::kPositions, kWindows = Symbol::kWindows;
 constexpr Symbol kInFeatures = Symbol::kInFeatures, kSampleRows = Symbol::kSampleRows;
 constexpr int kMostOwnRows = 32;
 constexpr int kMostSymbols = int(Symbol::kOwnRows) + kMostOwnRows;
@@ -110,6 +112,7 @@ enum class Use {
   kPrecision,
   kPieces,
   kChunk,          // how many rows of the product are made at a time
+  kWindowNumbers,  // how positions are pooled: the numbers of Windows in call.h
   kNeeds,
   kResult,
   kProduct,        // of the operands
@@ -273,6 +276,7 @@ inline std::string schema_text(const Op& op, bool marks_written) {
     }
     if (field.optional) type += "?";
     if (field.use == Use::kNeeds) type = "bool[]";
+    if (field.use == Use::kWindowNumbers) type = "int[]";
     arguments += (arguments.empty() ? "" : ", ") + type + " " + name;
   }
   if (op.returns == Returns::kTuple) return "(" + arguments + ") -> (" + results + ")";

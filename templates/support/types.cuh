@@ -106,6 +106,10 @@ constexpr int kRowsInFlight = 4;
 template <int kBytes>
 struct WordOf;
 template <>
+struct WordOf<1> {
+  using type = unsigned char;
+};
+template <>
 struct WordOf<2> {
   using type = unsigned short;
 };

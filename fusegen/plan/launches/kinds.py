@@ -47,6 +47,7 @@ KERNELS = {
     "tile": KernelKind(),
     "plane": KernelKind(),
     "plane_shared": KernelKind(),
+    "pooled": KernelKind(),
     "row": KernelKind(
         Stays.REGISTERS,
         along_rows=True,

@@ -94,7 +94,9 @@ def make_plan(spec: SpecModel, document: Document, known: Mapping[str, str] | No
 def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
     prefix = f"{name}_" if name else ""
     of, graph = program_io(spec, chain, found), chain.graph
-    forward_outputs = [Tensor(of.result, chain.result.node, "output"), *(each.tensor for each in of.further), *of.saved]
+    saved = (*of.stored_taps, *of.saved)
+    result = Tensor(of.result, chain.result.node, "output", pool=chain.result.pool)
+    forward_outputs = [result, *(each.tensor for each in of.further), *saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     forward_outputs += [tensor for tensor in of.sources if tensor.role == "count"]
     forward = Folding(
@@ -107,7 +109,7 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     backward = Folding(graph, f"{prefix}backward", of.read, gradients, reasons, of.inexact, of.without).program()
     forward, backward = with_contiguous_layout(chain, forward, backward, of.saved)
     needs_source = any(tensor.name == chain.source.name for tensor in backward.given)
-    saved, chunk = tuple(of.saved), _chunk(of, f"{prefix}chunk") if chain.result.in_chunks else None
+    chunk = _chunk(of, f"{prefix}chunk") if chain.result.in_chunks else None
     backward, in_place = with_place(chain, backward)
     return Variant(
         name, chain, forward, backward, saved, needs_source, of.result, of.grad.name, of.further, chunk, in_place

@@ -45,7 +45,7 @@ def _unknown_targets(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
 def all_called(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
     """A chain of layers that PyTorch calls has nothing for kernels."""
     steps = zip(spec.chain, spatial_in_front(spec), strict=True)
-    if spec.chain and all(step is not None and step.is_called(spatial) for step, spatial in steps):
+    if spec.chain and all(step and (step.is_called(n) or step.stores_windows(n)) for step, n in steps):
         message = "PyTorch calls every step of this chain: kernels have nothing to do"
         hint = "put functions in front of it or behind"
         yield document.diagnostic("FG308", message, ("chain", 0, "op"), hint=hint)

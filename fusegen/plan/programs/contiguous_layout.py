@@ -63,6 +63,8 @@ def _why_copies(chain: Chain, forward: Program, backward: Program, saved: Sequen
     """Why the programs of a variant cannot be tile or plane kernels."""
     if chain.contraction:
         return "the product has the channels innermost"
+    if chain.result.pool:
+        return "a window has all channels of its positions"
     if chain.result.of_rows:
         return "the result has one value for each row"
     if any("N" in node.axes and not node.is_full for node in chain.further.values()):

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fusegen.chain.model import Chain
+from fusegen.chain.result import Pool
 from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Draw, Node
 from fusegen.plan.programs.units import Unit, unit_of
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "index", "seed", "mask",
-"input <name>", or "output <name>", that of a further result. A mask is an input of bool. A count is that of the batches
-of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign. An index is the number of
-a channel, in int64. A seed is what dropouts draw from. "channel" is the role of the numbers of the channels, and "draw"
-that of the factors of samples that a dropout draws, which lie nowhere: kernels make them."""
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", "index", "tap", "seed",
+"mask", "input <name>", or "output <name>", that of a further result. A mask is an input of bool. A count is that of the
+batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign. An index is the
+number of a channel, in int64. A tap says which element of a window was the largest, in a byte. A seed is what dropouts
+draw from. "channel" is the role of the numbers of the channels, and "draw" that of the factors of samples that a
+dropout draws, which lie nowhere: kernels make them."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ class Tensor:
     alias_of: of a gradient, the one that comes in or another one with the same values. Where both have one dtype, one
     tensor is both, and no kernel writes this one.
     samples: of a gradient that is a sum for each sample, the input whose rows its own rows are like.
+    pool: where in memory it has one element for each window of positions: the result, or the gradient that comes to it.
+    taps: of the latter, which element of each window was the largest, if the result has these.
+    taps: of such a gradient, which element of each window was the largest.
     part: where it lies, if it is a part of another. parts: how many of the chain's channels it has side by side.
     """
 
@@ -60,6 +65,8 @@ class Tensor:
     compact: str = ""
     alias_of: GradientAlias | None = None
     samples: str = ""
+    pool: Pool | None = None
+    taps: Tensor | None = None
     part: Part | None = None
     parts: int = 1
 
@@ -211,6 +218,11 @@ class Program:
     def samples(self) -> tuple[str, ...]:
         """The inputs whose gradients are sums for each sample."""
         return tuple(tensor.samples for tensor in self.outputs if tensor.samples)
+
+    @property
+    def pool(self) -> Pool | None:
+        """The windows of positions by which it stores its result, or reads the gradient that comes to it."""
+        return next((tensor.pool for tensor in (*self.inputs, *self.outputs) if tensor.pool), None)
 
     @property
     def of_samples(self) -> bool:

@@ -80,6 +80,11 @@ class PhaseAnalysis:
         return self._walk(own)
 
     @property
+    def pools(self) -> bool:
+        """Whether elements are stored or read by windows of positions, which kernels from memory alone do."""
+        return any(tensor.pool for tensor in (*self.given.values(), *self.full_outputs))
+
+    @property
     def of_samples(self) -> bool:
         """Whether elements or reductions need values of samples."""
         needed = (node for node in self.nodes if node in self.given or self.level[node] < self.last)

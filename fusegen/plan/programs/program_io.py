@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusegen.chain.model import Chain
@@ -53,7 +53,13 @@ class ProgramIO:
     def read(self) -> list[Tensor]:
         """The tensors that the backward program may read: gradients of results, sources, results read again, and saved
         ones."""
-        return [self.grad, *self.grads, *self.sources, *self.again, *self.saved]
+        taps = [self.grad.taps] if self.grad.taps else []
+        return [*taps, self.grad, *self.grads, *self.sources, *self.again, *self.saved]
+
+    @property
+    def stored_taps(self) -> list[Tensor]:
+        """What the forward program stores of them, with its result."""
+        return [replace(self.grad.taps, node=self.chain.result.node)] if self.grad.taps else []
 
 
 def program_io(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> ProgramIO:
@@ -72,7 +78,9 @@ def program_io(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> ProgramI
     outputs, reasons = _gradient_outputs(spec, chain, gradients, names, found, incoming)
     targets = [tensor.node for tensor in outputs]
     nodes = saved_nodes(targets, grad, *(given.node for given in grads))
-    results = [Tensor(result, chain.result.node, "output")] if is_by_sign(chain.result.node) else []
+    pool = chain.result.pool
+    taps = Tensor(graph.claim(f"{result}_taps"), grad, "tap", pool=pool) if pool and pool.largest else None
+    results = [Tensor(result, chain.result.node, "output")] if is_by_sign(chain.result.node) and not pool else []
     results += [each.tensor for each in further]
     again = _read_again(results, targets, nodes)
     read = ancestors(targets, [*nodes, *(tensor.node for tensor in again)])
@@ -80,7 +88,7 @@ def program_io(spec: SpecModel, chain: Chain, found: Sequence[Mode]) -> ProgramI
     return ProgramIO(
         chain,
         result,
-        Tensor(grad.name, grad, "output"),
+        Tensor(grad.name, grad, "output", pool=pool, taps=taps),
         outputs,
         reasons,
         saved,

@@ -26,7 +26,14 @@ from fusegen.plan.regions.boundaries import (
 )
 from fusegen.plan.regions.broadcast_regions import why_no_region
 from fusegen.plan.regions.images import Images
-from fusegen.plan.regions.region import Region, Running, Shape, begins_region, channels_behind
+from fusegen.plan.regions.region import (
+    Region,
+    Running,
+    Shape,
+    begins_region,
+    channels_behind,
+    is_behind_convolution,
+)
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.model import RESULT, TWICE, SpecModel
 from fusegen.spec.names import free_name
@@ -283,6 +290,7 @@ class Partition:
                 rows=frozenset(self._of_rows & {*made}),
                 is_broadcast=self._is_broadcast(now),
                 spatial=now.spatial,
+                in_channels_last=is_behind_convolution(now.first, self.spec),
             )
 
     def _returned(self) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class Region:
     of those that it makes. channels: of its running value at its begin, and at its end. tail_in: the region
     that computes what the spec has behind its layer, if another does. rows: those of the results that have one channel,
     behind a reduction. is_broadcast: whether it has other rows than the module's first input. spatial: how many
-    dimensions of positions its running value has at its begin.
+    dimensions of positions its running value has at its begin. in_channels_last: whether its images are in any case.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Region:
     rows: frozenset[str] = frozenset()
     is_broadcast: bool = False
     spatial: int = 0
+    in_channels_last: bool = False
 
     def width(self, result: str) -> Dim:
         """The channels of a result."""
@@ -60,12 +61,15 @@ class Region:
     @property
     def is_called(self) -> bool:
         """Whether PyTorch calls its step, which no kernel has."""
-        return self.steps[0].is_called(self.spatial)
+        first = self.steps[0]
+        return first.is_called(self.spatial) or (first.stores_windows(self.spatial) and not self.in_channels_last)
 
     @property
     def why_called(self) -> str:
         """Why PyTorch calls its step."""
         step = self.steps[0]
+        if step.stores_windows(self.spatial):
+            return "kernels pool behind a convolution alone, where images are in channels_last"
         return f"kernels have no {step.op}{' over positions' if step.has_kernels else ''}"
 
     @property
@@ -135,7 +139,7 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
         inside.add(now.source)
     before = now.steps[-1] if now.steps else None
     behind_call = before is not None and before.is_called(now.spatial[index - 1])
-    behind_call |= before is not None and before.is_of_samples(now.spatial[index - 1])
+    behind_call |= before is not None and before.ends_region(now.spatial[index - 1])
     alone = step.anchor or step.is_called(now.spatial[index]) or behind_call
     if (alone and now.steps) or (step.from_ is not None and step.from_ not in inside):
         return True
@@ -145,10 +149,12 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
         return True
     if not has_one_view((*now.steps, step), spec) or _is_alone(now.steps, index, spec):
         return True
+    if step.stores_windows(spatial) and now.steps and not _ends_with_pool(now.steps, index, spec):
+        return True
     divided = step.divides and why_not_divided([*now.steps, step], len(now.steps)) is not None
     of_one = not spatial and is_row_boundary(step, width, now.view)
     # The value is one of rows in a region that has reduced the channels to one.
-    of_one |= step.is_of_samples(spatial) and width == 1 and any(each and each.reduces_channels for each in now.steps)
+    of_one |= step.ends_region(spatial) and width == 1 and any(each and each.reduces_channels for each in now.steps)
     return cut and (divided or of_one or is_width_boundary(step, width, now.view, operand))
 
 
@@ -180,6 +186,22 @@ def _is_alone(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
     taken = {*spec.outputs, *(each.from_ for each in later), *map(operand_of, later)}
     taken |= {name for each in later for name in each.further_values}
     return step.drops_channels and not saved.isdisjoint(taken)
+
+
+def _ends_with_pool(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
+    """Whether a region of these steps can store its value by windows alone. A convolution has to be in front, for the
+    sake of channels_last, nothing else may be returned or taken elsewhere, and ops over ranks know no windows."""
+    if not is_behind_convolution(index, spec) or any(getattr(each, "sync", False) for each in steps):
+        return False
+    later = [each for each in spec.chain[index:] if each is not None]
+    taken = {*(spec.outputs or ()), *(each.from_ for each in later), *map(operand_of, later)}
+    taken |= {name for each in later for name in each.further_values}
+    return taken.isdisjoint(name for each in steps if each is not None for name in each.saved)
+
+
+def is_behind_convolution(index: int, spec: Any) -> bool:
+    """Whether values in front of a step have been through a convolution."""
+    return any(each is not None and each.anchor and each.spatial for each in spec.chain[:index])
 
 
 def hides_source(steps: Sequence[Step | None]) -> bool:

@@ -83,7 +83,8 @@ class _Build:
 
     def _pass(self, index: int, pass_: PassSpec) -> Pass:
         full = [node for node in ancestors(pass_.targets, self.stop) if node.is_full]
-        loads = tuple(self.known[node] for node in full if node in self.known)
+        found = [self.known[node] for node in full if node in self.known]
+        loads = (*found, *(tensor.taps for tensor in found if tensor.taps is not None))
         values = tuple(node for node in full if node not in self.known and not node.is_leaf)
         stored = tuple(t for t in self.spec.vector_stores if max(self.place.get(t.node, -1), 0) == index)
         results = tuple(node for node in self.vectors if self.place[node] == index)

@@ -34,10 +34,10 @@ class ScheduleKernels:
     def first_resident(self) -> int:
         """The first of the last phases of one unit. None of rows where moments of columns come after them: kernels that
         keep rows leave sums to what follows, but no moments. Nor of columns where there are sums of samples, of
-        whose rows a tile of columns has all. Values of samples are known to passes over memory alone."""
+        whose rows a tile of columns has all. Values of samples, and windows, are known to passes over memory alone."""
         phases = self.analysis.phases
         start = len(phases)
-        if self.analysis.of_samples:
+        if self.analysis.of_samples or self.analysis.pools:
             return start
         if start and phases[-1].unit is Unit.CHANNEL and self.sums_samples:
             return start

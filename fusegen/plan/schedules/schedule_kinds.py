@@ -124,7 +124,7 @@ class L2Resident(TwoPass):
         """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
         kernel has no values of rows or samples, no tensors of fewer rows, and leaves sums but no moments to what
         follows."""
-        of_samples = of.sums_samples or of.analysis.of_samples
+        of_samples = of.sums_samples or of.analysis.of_samples or of.analysis.pools
         if [phase.unit for phase in of.analysis.phases] != [Unit.CHANNEL] or of_samples:
             return False
         (partials, _, last, *_), _ = built(self.specs(of), of.analysis.given)

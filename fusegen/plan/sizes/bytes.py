@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fusegen.chain.shape import ROWS
 from fusegen.errors import InternalError
@@ -17,7 +17,7 @@ from fusegen.plan.programs.modes import VERIFICATION_DTYPE
 from fusegen.plan.programs.units import unit_of
 from fusegen.spec.model import SpecModel
 
-FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1}
+FIXED_WIDTH = {"accumulator": 4, "count": 8, "index": 8, "seed": 8, "mask": 1, "tap": 1}
 """The bytes of an element where the mode has no say: statistics in float32, counts in int64, masks of bool."""
 
 
@@ -72,18 +72,34 @@ def positions_of(plan: Plan, sizes: Mapping[str, int]) -> int:
         return math.prod(dim if isinstance(dim, int) else sizes[dim] for dim in plan.chain.inputs[0].shape[:2])
     if not plan.chain.spatial:
         raise InternalError(f"{plan.spec.name} has no positions")
+    batch, made = _images(plan, sizes)
+    return batch * math.prod(made)
+
+
+def windows_of(plan: Plan, sizes: Mapping[str, int]) -> int:
+    """How many windows of positions there are in all images."""
+    batch, made = _images(plan, sizes)
+    return batch * math.prod(plan.chain.result.stored(made, lambda each: value_of(each, sizes)))
+
+
+def _images(plan: Plan, sizes: Mapping[str, int]) -> tuple[int, Sequence[int]]:
+    """The batch, and the positions of each image behind the anchor."""
     batch, _, *given = (value_of(dim, sizes) for dim in plan.chain.inputs[0].shape)
     anchor = plan.chain.anchor
-    return batch * math.prod(anchor.positions(given, lambda size: value_of(size, sizes)) if anchor else given)
+    return batch, anchor.positions(given, lambda size: value_of(size, sizes)) if anchor else given
 
 
-def bytes_of(plan: Plan, mode: Mode, sizes: Mapping[str, int], axes: Axes, role: Role, of_input: str = "") -> int:
+def bytes_of(
+    plan: Plan, mode: Mode, sizes: Mapping[str, int], axes: Axes, role: Role, of_input: str = "", pooled: bool = False
+) -> int:
     """Bytes of a tensor at these values of the spec's symbols, by the dtype that its role has in the mode.
 
     It has one value for each element of `axes`. of_input: the input of the module whose shape it has instead, because
-    it has fewer rows than the program.
+    it has fewer rows than the program. pooled: whether it has a row for each window of positions.
     """
     width = FIXED_WIDTH.get(role) or WIDTH[mode.roles[role]]
+    if pooled:
+        return windows_of(plan, sizes) * value_of(plan.chain.channels, sizes) * width
     return math.prod(shape_of_input(plan, of_input, sizes) if of_input else shape(plan, axes, sizes)) * width
 
 
@@ -92,7 +108,7 @@ def tensor_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], tensor: Tenso
     if not is_read(mode, tensor) or not is_written(mode, tensor):
         return 0
     of_input = tensor.samples or (tensor.name if tensor.compact else "")
-    return bytes_of(plan, mode, sizes, tensor.axes, tensor.role, of_input)
+    return bytes_of(plan, mode, sizes, tensor.axes, tensor.role, of_input, tensor.pool is not None)
 
 
 def kernel_bytes(plan: Plan, mode: Mode, sizes: Mapping[str, int], kernel: Kernel) -> int:

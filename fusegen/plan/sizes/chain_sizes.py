@@ -37,7 +37,7 @@ class Sizes:
     def result_of(self, chain: Chain) -> tuple[int, ...]:
         """The shape of the chain's result."""
         sizes, at = self.result, 1 if chain.spatial else -1
-        positions = sizes[2:] if chain.spatial else ()
+        positions = chain.result.stored(sizes[2:], self.number) if chain.spatial else ()
         return chain.result.shape(sizes[:at], sizes[at], positions)  # type: ignore[return-value]
 
     def number(self, dim: Dim) -> int:

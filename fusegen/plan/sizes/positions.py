@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fusegen.chain.anchors import Convolution, Sizing
 from fusegen.ir.axes import Dim
@@ -32,7 +32,8 @@ def symbols_of_images(plan: Plan, rows: int, channels: int) -> dict[str, int]:
     if symbol is not None:
         symbols.setdefault(symbol, max(1, channels // (number * multiple)) * multiple)
     (name, _, *positions) = chain.inputs[0].shape
-    batch, given = unequal(rows, chain.spatial)
+    batch, wanted = unequal(rows, chain.spatial)
+    given = _with_windows(plan, wanted, symbols, result=lambda each: each)
     symbols |= {str(name): batch, **dict(zip(map(str, positions), given, strict=True))}
     return {**spec.dims, **symbols}
 
@@ -87,7 +88,19 @@ def _least_input(plan: Plan, wanted: Sequence[int], symbols: Mapping[str, int]) 
     for index, count in enumerate(wanted):
         while result_positions(plan, given, symbols)[index] < count:
             given[index] += 1
-    return tuple(given)
+    return _with_windows(plan, given, symbols, result=lambda each: result_positions(plan, each, symbols))
+
+
+def _with_windows(
+    plan: Plan, given: Sequence[int], symbols: Mapping[str, int], result: Callable[[Sequence[int]], Sequence[int]]
+) -> tuple[int, ...]:
+    """The least positions of an input, at least as many as `given`, of which the result has a window in each dimension.
+    result: its positions."""
+    found = list(given)
+    for index in range(len(found)):
+        while plan.chain.result.stored(result(found), lambda each: _number(each, symbols))[index] < 1:
+            found[index] += 1
+    return tuple(found)
 
 
 def further_positions(plan: Plan, given: Sequence[int], symbols: Mapping[str, int]) -> dict[str, int]:

@@ -150,7 +150,7 @@ def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict
         inside = shape  # of all values but that which the last step may make of images
         for step in region.steps:
             shape = shape and step.shape_behind(shape, known)
-            inside = inside if step.is_of_samples(region.spatial) else shape
+            inside = inside if step.ends_region(region.spatial) else shape
         if shape is None or inside is None:
             return None
         sizes, last = _numbers(inside), _numbers(shape)

@@ -37,6 +37,9 @@ class BackwardOp(VariantOps):
         for index, (name, (role, of_rows)) in enumerate(zip(self.variant.result_gradients, roles, strict=True)):
             if of_rows:
                 yield self.read(program, name, role, ", kRows, 1")
+            elif not index and chain.result.pool:
+                width = self.learnt_shape(("channels", chain.channels))
+                yield self.read(program, name, role, f", kWindows{width}")
             elif not index and chain.result.of_samples:
                 yield self.read(program, name, role, ", kSamples, kChannels")
             elif index or self.variant.has_contiguous_layout:

@@ -12,17 +12,19 @@ from fusegen.render.text.layout import WIDTH
 
 INNER, IMAGE_SHAPE = "kInner", "kOuter"
 """The sizes of tensors of images: see torch_images.h."""
-_SYMBOLS = {"rows": "kRows", "channels": "kChannels", "groups": "kGroups", "samples": "kSamples"}
+_SYMBOLS = {"rows": "kRows", "channels": "kChannels", "groups": "kGroups", "samples": "kSamples", "windows": "kWindows"}
 _SYMBOLS |= {"in_features": "kInFeatures"}
 _ROLES = {"activation": "kActivation", "output": "kOutput", "parameter": "kParameter", "accumulator": "kAccumulator"}
-_ROLES |= {"mask": "kBool", **dict.fromkeys(("count", "index", "seed"), "kLong")}
+_ROLES |= {"mask": "kBool", "tap": "kByte", **dict.fromkeys(("count", "index", "seed"), "kLong")}
 PIECES = ("_operand_pieces", "_weight_pieces")
-_IS_ARGUMENT = ("tensor", "size", "number", "flags")
+_SHORT = ("size", "number", "numbers", "flags")
+_IS_ARGUMENT = ("tensor", *_SHORT)
 
 
 @dataclass(frozen=True)
 class Field:
-    """A row of an op's table. name: as the schema has it. kind: of an argument "tensor", "size", "number" or "flags";
+    """A row of an op's table. name: as the schema has it. kind: of an argument "tensor", "size", "number", "numbers" or
+    "flags";
     of what the op makes "result", or "" where it is not returned. text: in C++."""
 
     name: str
@@ -62,7 +64,7 @@ class Op:
         lines: list[str] = []
         is_open = False
         for each in self.fields:
-            text, short = f"{each.text},", each.kind in ("size", "number", "flags") or each.name in PIECES
+            text, short = f"{each.text},", each.kind in _SHORT or each.name in PIECES
             if short and lines and is_open and len(lines[-1]) + len(text) < WIDTH - 4:
                 lines[-1] += f" {text}"
             else:

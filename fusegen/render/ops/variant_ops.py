@@ -141,6 +141,8 @@ class VariantOps:
         op.fields.append(Field("_dtype_mode", "size", "glue::kDtypeMode"))
         if self.chain.result.of_rows:  # the backward op sees no tensor of the channels for certain
             op.fields.append(Field("_channels", "size", 'glue::size("_channels", kChannels)'))
+        if self.chain.result.pool:
+            op.fields.append(Field("_windows", "numbers", "glue::kWindowList"))
         if self.chain.result.of_samples:  # nor one of the rows
             op.fields.append(Field("_rows", "size", 'glue::size("_rows", kRows)'))
             if self.variant.has_contiguous_layout:

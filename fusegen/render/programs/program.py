@@ -14,7 +14,7 @@ from fusegen.render.programs.names import record, unit_name
 from fusegen.render.programs.passes import PassRenderer
 from fusegen.render.programs.program_text import InMemory, Member, PassText, StructText, macro, mask
 from fusegen.render.programs.sizes import size_text
-from fusegen.render.programs.types import address, element_type, field_type, pointer
+from fusegen.render.programs.types import address, element_type, field_type, pointer, pooling
 from fusegen.render.programs.values import Values
 from fusegen.render.programs.work import work
 from fusegen.render.text.identifiers import identifier, type_name, value
@@ -45,8 +45,9 @@ class StructRenderer:
         texts = printed.texts()
         return StructText(
             name=type_name(self.program.name),
-            reads=macro("FUSEGEN_READS(", [_tensor(t, "from") for t in reads]) or ["FUSEGEN_READS()"],
+            reads=macro("FUSEGEN_READS(", list(map(_read, reads))) or ["FUSEGEN_READS()"],
             writes=macro("FUSEGEN_WRITES(", [_tensor(t, "to") for t in writes]) or ["FUSEGEN_WRITES()"],
+            pooling=next((pooling(t.pool) for t in writes if t.pool), ""),
             has_parts=any(t.part is not None for t in (*reads, *writes)),
             has_partials=any(each.sums and each.unit in _PARTIAL for each in texts),
             of_samples=self.program.of_samples,
@@ -161,6 +162,15 @@ class StructRenderer:
 def _tensor(tensor: Tensor, kind: str) -> str:
     """A tensor of full size as a field: see kernels/fields.cuh. kind: "from" or "to"."""
     return f"({value(tensor.name)}, {address(tensor, kind)}, {field_type(tensor)})"
+
+
+def _read(tensor: Tensor) -> str:
+    """A tensor that is read of all elements: what comes back through windows is that of each position."""
+    if tensor.pool is None:
+        return _tensor(tensor, "from")
+    taps = f"a->{identifier(tensor.taps.name, 'arg')}" if tensor.taps else "nullptr"
+    source = f"pooled_from(a->{identifier(tensor.name, 'arg')}, {taps}, *this)"
+    return f"({value(tensor.name)}, {source}, Pooled<{element_type(tensor)}, {pooling(tensor.pool)}>)"
 
 
 def _mask(numbers: str, tensors: Sequence[Tensor], some: Collection[str]) -> str:

@@ -96,7 +96,7 @@ class StructText:
     """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one.
     reads, writes, cached: records. sums: the record of each pass, in order. has_parts: whether any of `reads` and
     `writes` is a part of a tensor. has_partials: whether any pass sums columns. of_samples: whether it has
-    values of samples.
+    values of samples. pooling: what is stored of windows, if anything is.
     dropouts: of all that is drawn; drawn: the fields of what is drawn for each element.
     product: which of `reads` the epilogue of a product has, if one takes the program. Masks are empty where no field is
     meant."""
@@ -109,6 +109,7 @@ class StructText:
     has_parts: bool
     has_partials: bool
     of_samples: bool
+    pooling: str
     optional_writes: str
     outer_reads: str
     outer_writes: str

@@ -21,6 +21,8 @@ def sizes(tensor: Tensor) -> tuple[Dim, ...]:
     """The sizes that a tensor has in PyTorch: names of sizes of the call, such as "rows" and "channels", or numbers."""
     if tensor.samples:
         return (f"{tensor.samples}_rows", "channels")
+    if tensor.pool:
+        return ("windows", "channels")
     return tuple(times(tensor.parts, size) if size == "channels" else size for size in _SIZES[tensor.unit])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegen.chain.result import Pool
 from fusegen.plan.programs.model import Role, Tensor
 from fusegen.render.text.identifiers import identifier
 
@@ -18,7 +19,7 @@ TORCH = {
     "float64": "torch.float64",
 }
 _FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Acc"}
-_FIXED |= {"count": "int64_t", "index": "int64_t", "mask": "Mask"}
+_FIXED |= {"count": "int64_t", "index": "int64_t", "mask": "Mask", "tap": "Tap"}
 
 
 def type_parameter(role: Role) -> str:
@@ -55,6 +56,11 @@ def type_roles(roles: dict[Role, str]) -> list[Role]:
     """The roles that are template parameters, in the order of the parameter list."""
     named = sorted(role for role in roles if role.startswith(("input ", "output ")))
     return ["activation", "output", "parameter", *named]
+
+
+def pooling(pool: Pool) -> str:
+    """What kernels make of a window."""
+    return f"Pooling::{'kMax' if pool.largest else 'kMean'}"
 
 
 def pointer(tensor: Tensor) -> str:

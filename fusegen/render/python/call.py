@@ -22,7 +22,7 @@ from fusegen.render.text.environment import wrap
 
 # Arguments that are none of the chain's. Pieces are made where the call is.
 _OURS = {"_dtype_mode": "_mode", "_channels": "_channels", "_groups": "_groups", "_precision": "_precision"}
-_OURS |= {"_operand_pieces": "None", "_weight_pieces": "None"}
+_OURS |= {"_operand_pieces": "None", "_weight_pieces": "None", "_windows": "_windows"}
 _OURS |= {"_rows": "_support.row_count(_shape)", "_positions": "0"}  # which a call on contiguous images replaces
 
 
@@ -50,6 +50,7 @@ class CallRenderer:
             *call_inputs.dtypes(names),
             *tensors_fit(names),
             *groups_fit(names),
+            *call_inputs.windows(names),
             *call_inputs.operands(names),
             *spread_inputs(names),
             *self._variants(),

@@ -75,7 +75,14 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
     ]
     samples = any(dropout.by_sample for dropout in call.chain.dropouts)
     samples |= call.chain.result.of_samples or any(variant.of_samples for variant in call.plan.variants)
-    if call.further or call.chain.masks or call.chain.targets or call.chain.batch_norms or samples:
+    if (
+        call.further
+        or call.chain.masks
+        or call.chain.targets
+        or call.chain.batch_norms
+        or samples
+        or call.chain.result.pool
+    ):
         lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
     return lines
 
@@ -169,6 +176,18 @@ def _first_parameter(call: CallNames) -> str:
         return call.chain.convolution.weight
     statistics = [b.attribute for b in call.chain.buffers.values() if not b.integer]
     return call.tensor(statistics[0]) if statistics else "None"
+
+
+def windows(call: CallNames) -> list[str]:
+    """How positions are pooled."""
+    pool = call.chain.result.pool
+    if pool is None:
+        return []
+    return [
+        f"_windows = _support.windows_of({call.local[pool.name]}, _shape)",
+        "if _windows is None:",
+        "    return None, _support.OTHER_WINDOWS",
+    ]
 
 
 def operands(call: CallNames) -> list[str]:

@@ -44,6 +44,8 @@ def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
     """The dtype of a tensor that kernels read or write in a mode."""
     if tensor.role == "mask":
         return torch.bool
+    if tensor.role == "tap":
+        return torch.uint8
     if tensor.role in ("count", "index", "seed"):
         return torch.int64
     if tensor.role == "accumulator":

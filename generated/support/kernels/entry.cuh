@@ -155,6 +155,12 @@ struct CheckAlignment {
   __host__ __device__ void operator()(Index<kIndex>, const SpreadPointer<E, kRepeats>& from) const {
     check(from.at);
   }
+  template <int kIndex, typename E, Pooling kPooling>
+  __host__ __device__ void operator()(
+      Index<kIndex>, const PooledPointer<E, kPooling>& from) const {
+    check(from.at);
+    check(from.taps);
+  }
   template <int kIndex, typename E, int kParts>
   __host__ __device__ void operator()(Index<kIndex>, const PartPointer<E, kParts>& part) const {
     check(parts, part.first);
@@ -224,7 +230,7 @@ cudaError_t with_program(const Call& call, const Arguments& arguments, const F& 
   const int64_t samples = call.samples > 0 ? call.samples : images;
   const int64_t length = call.channels / call.groups;
   const Sizes sizes{call.rows, call.channels, call.groups, length, call.positions, samples,
-                    call.rows / samples};
+                    call.rows / samples, call.windows};
   return Modes::with(call.mode, [&](auto types) {
     using Program = typename decltype(types)::template Of<P>;
     if constexpr (kSumsSamples<Program> || Program::kOfSamples) {

@@ -31,6 +31,8 @@ template <int kPass, class P>
 cudaError_t launch_sample_reduction(const P& p, const SampleRows& rows, cudaStream_t stream);
 template <class P>
 cudaError_t launch_scalar_reduction(const P& p, cudaStream_t stream);
+template <int kPass, int kVec, class P>
+cudaError_t launch_pooled(const P& p, const LaunchContext& context);
 struct TileShape;
 
 // The kernel that is launched next, for an explanation.
@@ -110,6 +112,10 @@ class MemoryPasses {
   // A pass whose values are of full size.
   template <int kPass>
   cudaError_t over_memory() {
+    if constexpr (P::kPooling != Pooling::kNone && kPass == kLast) {
+      explain_next("pooled", kPass, kPass);
+      return launch_pooled<kPass, kPacked ? kVec : 1>(p_, context_);
+    }
     if constexpr (kMayMeetTiles<kPass>) {
       if (p_.positions > 0) return over_tiles<kPass>();
     }

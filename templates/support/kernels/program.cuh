@@ -29,6 +29,7 @@
 //   kOfSamples                whether it has values of samples: blocks of its passes then have rows
 //                             of one sample at a time
 //   kRowInvariant             whether the bits of a row are the same in any batch: see call.h
+//   kPooling                  what the last pass stores of the windows of positions: see windows.cuh
 //   scalars()                 the Scalars of a launch
 //   channel_tensors<kFrom>(f) calls f(InPasses<...>{}, pointer, whether it is there,
 //                             &Channel::field) for each tensor with one value per channel that is
@@ -80,6 +81,7 @@
 #include "../reductions.cuh"
 #include "../spread.cuh"
 #include "../types.cuh"
+#include "../windows.cuh"
 #include "fields.cuh"
 
 // A program has members that not every kernel uses.
@@ -94,9 +96,11 @@ enum class Unit { kNone, kChannel, kRow, kGroup, kSample, kSampleGroup, kScalar 
 
 // positions: of an image, where outer tensors are [batch, channels, positions] and rows are
 // batch * positions; 0 where all tensors are [rows, channels]. samples: blocks of rows that have
-// sums or values of their own, in programs with such, sample_rows rows each.
+// sums or values of their own, in programs with such, sample_rows rows each. windows: of programs
+// that pool, an address of the host.
 struct Sizes {
   int64_t rows, channels, groups, group_length, positions = 0, samples = 1, sample_rows = 0;
+  const Windows* windows = nullptr;
 };
 
 template <unsigned kPasses>
@@ -185,6 +189,7 @@ struct Program : Sizes {
   static constexpr int kFirstResident = 0;
   static constexpr bool kReducesChannels = false, kHasParts = false, kOfSamples = false;
   static constexpr bool kRowInvariant = false;
+  static constexpr Pooling kPooling = Pooling::kNone;
   static constexpr int kDraws = 0;
 
   using Cached = Nothing;
