@@ -36,7 +36,9 @@ constexpr ScalarType accumulator(Dtype activation) {
 
 // A dtype by its role: a place in the row of a dtype mode, or one that is the same in all modes.
 // The roles of further inputs and results come behind kParameter.
-enum Role : int { kByte = -4, kBool = -3, kLong = -2, kAccumulator = -1, kActivation, kOutput, kParameter };
+enum Role : int {
+  kByte = -4, kBool = -3, kLong = -2, kAccumulator = -1, kActivation, kOutput, kParameter
+};
 constexpr int kFirstOwnRole = kParameter + 1;
 
 // The dtypes of a call, by role.

@@ -29,7 +29,7 @@
 //   kOfSamples                whether it has values of samples: blocks of its passes then have rows
 //                             of one sample at a time
 //   kRowInvariant             whether the bits of a row are the same in any batch: see call.h
-//   kPooling                  what the last pass stores of the windows of positions: see windows.cuh
+//   kPooling                  what the last pass stores of windows of positions: see windows.cuh
 //   scalars()                 the Scalars of a launch
 //   channel_tensors<kFrom>(f) calls f(InPasses<...>{}, pointer, whether it is there,
 //                             &Channel::field) for each tensor with one value per channel that is
