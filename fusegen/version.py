@@ -1,3 +1,3 @@
 """The generator's version: a literal, not installed metadata, so that it is the same in a checkout and in a wheel."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from fusegen import __version__
 from fusegen.cli import app, main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,6 +120,23 @@ def test_the_first_pages() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
     listed = re.findall(r"\| \[(\w+\.md)\]", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
     assert sorted([*listed, "README.md"]) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_changelog_is_by_version() -> None:
+    """The newest first, with its day, and each line in a group; the newest is that of the package."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, *sections = re.split(r"(?m)^## ", text)
+    sections = [each for each in sections if not each.startswith("Unreleased\n")]
+    heads = [re.match(r"(\d+)\.(\d+)\.(\d+) - (\d{4}-\d\d-\d\d)(, not released)?\n", each) for each in sections]
+    assert None not in heads
+    found = [(tuple(map(int, head.groups()[:3])), head[4]) for head in heads if head]
+    assert found == sorted(found, reverse=True)
+    assert ".".join(map(str, found[0][0])) == __version__
+    for section in text.split("\n## ")[1:]:
+        begin, *groups = section.split("\n### ")
+        assert begin.count("\n") <= 1 and "\n- " not in begin
+        kinds = [group.partition("\n")[0] for group in groups]
+        assert kinds == [kind for kind in ("Added", "Changed", "Fixed") if kind in kinds] != []
 
 
 @pytest.mark.torch
