@@ -26,6 +26,7 @@ from fusegen.plan.launches.devices import unknown_targets
 from fusegen.plan.load import planned_document, planned_files
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.plan.tunings.tuning_file import tuning_path
+from fusegen.render.files.spec_digests import spec_digests
 from fusegen.render.output import write_files
 from fusegen.render.package import Files, render_all
 from fusegen.spec.find import spec_files
@@ -107,7 +108,7 @@ class _BuildKernels(Command):
             for reason in unknown_targets(self.targets):
                 raise CompileError(f"targets of kernels(): {reason}")
             if self.editable_mode:
-                write_files(self._rendered, self._source)
+                write_files(self._rendered, self._source, specs=spec_digests(self._plans))
                 build_extensions(build_requests(self._plans, self._source, self.targets), console=console)
                 return
             require("elftools")

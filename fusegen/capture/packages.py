@@ -18,6 +18,7 @@ from fusegen.plan.launches.devices import is_known
 from fusegen.plan.load import planned_files
 from fusegen.plan.modules.module import ModulePlan, compiled
 from fusegen.progress import tell
+from fusegen.render.files.spec_digests import spec_digests
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime.importing import import_package
@@ -80,7 +81,7 @@ def make(output: Path, specs: Specs, names: Iterable[str], *, compile: bool) -> 
     with shown():
         tell("planning and rendering")
         plans = planned_files([specs.path(name) for name in names])
-        write_files(render_all(plans), output)
+        write_files(render_all(plans), output, specs=spec_digests(plans))
     if compile:
         _compile(output, plans)
 

@@ -14,6 +14,7 @@ from fusegen.render.files.manifest import (
     is_as_listed,
     is_generated,
     listed_sources,
+    listed_specs,
     manifest_entries,
     manifest_text,
     manifest_version,
@@ -26,23 +27,28 @@ PLAN = "plan.json"
 FOLLOWS = "It changes with the files above."  # what is wrong with a manifest where nothing else is
 
 
-def compare(rendered: Files, disk: Disk, specs: Mapping[str, str], *, complete: bool) -> list[Finding]:
+def compare(
+    rendered: Files, disk: Disk, specs: Mapping[str, str], digests: Mapping[str, str], *, complete: bool
+) -> list[Finding]:
     """Every difference, by path, that of the manifest last.
 
-    specs: for each package what its spec file is called. complete: `rendered` is all that there should be, so that
-    the manifest may list nothing else.
+    specs: for each package what its spec file is called. digests: of these specs, by the same. complete: `rendered` is
+    all that there should be, so that the manifest may list nothing else.
     """
-    comparison = _Comparison(rendered, disk, specs)
+    comparison = _Comparison(rendered, disk, specs, digests)
     findings = [comparison.file(path) for path in sorted({*rendered, *disk.files})]
     findings.append(comparison.manifest(complete))
     return [finding for finding in findings if finding is not None]
 
 
 class _Comparison:
-    def __init__(self, rendered: Files, disk: Disk, specs: Mapping[str, str]) -> None:
+    def __init__(self, rendered: Files, disk: Disk, specs: Mapping[str, str], digests: Mapping[str, str]) -> None:
         self.wanted = {path: text.encode() for path, text in rendered.items()}
         self.disk = disk
         self.specs = specs
+        self.digests = digests
+        self.listed_specs = listed_specs(disk.manifest)
+        self.upgraded = False  # whether what this version gave from the same specs is another text now
         self.sources = library_digests(rendered)
         self.listed: dict[str, set[str]] = {}
         self.damage: str | None = None
@@ -89,32 +95,50 @@ class _Comparison:
                 f"was edited by hand or is stale."
             )
         if is_as_listed(old, listed):
-            if self.other is not None:
-                unless = f", unless {source} has changed since" if path.partition("/")[0] in self.specs else ""
+            same_spec = self._is_spec_the_same(path)
+            if self.other is not None and same_spec is not False:
+                may_differ = same_spec is None and path.partition("/")[0] in self.specs
+                unless = f", unless {source} has changed since" if may_differ else ""
                 return "version", f"{_versions(self.other)}, which gives other text{unless}."
-            return ("stale_plan" if path.endswith(f"/{PLAN}") else "stale"), self._stale(path)
+            if self.other is None and same_spec:
+                self.upgraded = True
+                return "version", self._stale(path, same_spec)
+            return ("stale_plan" if path.endswith(f"/{PLAN}") else "stale"), self._stale(path, same_spec)
         also = "" if digest(new) in listed else f" What {source} gives has changed since, too."
         return "edited", (
             f"It was edited by hand, or merged: `fusegen build` refuses to replace it without --overwrite, and the "
             f"change belongs into {self._owner(path)}.{also}"
         )
 
-    def _stale(self, path: str) -> str:
+    def _is_spec_the_same(self, path: str) -> bool | None:
+        """Whether what the file was rendered from, besides fusegen, is as it was; None where no manifest tells."""
+        package = path.partition("/")[0]
+        if package not in self.specs:
+            return True if self.listed_specs else None
+        listed = self.listed_specs.get(package)
+        return None if listed is None else listed == self.digests[package]
+
+    def _stale(self, path: str, same_spec: bool | None) -> str:
+        """Why a file that is as it was written is not what is given now."""
         package, _, name = path.partition("/")
         source = self._source(path)
-        if not name:
-            return "fusegen has changed since it was written."
-        if package == SUPPORT:
-            return f"{source} has changed since it was copied."
-        if name == PLAN:
+        if package not in self.specs:
+            return f"{source} has changed since it was {'copied' if name else 'written'}."
+        if same_spec:
             return (
-                f"{source}, its tuning or the planner has changed since: the kernels that are committed follow an old "
-                "plan."
+                f"{source} and its tuning are as they were when it was rendered: templates, the planner or a plugin "
+                "have changed since."
             )
+        cause = f"{source} or its tuning" if same_spec is False else f"{source}, its tuning or the planner"
+        also = f" {_versions(self.other)}." if self.other is not None else ""
+        if name == PLAN:
+            return f"{cause} has changed since: the kernels that are committed follow an old plan.{also}"
         plan = f"{package}/{PLAN}"
-        if self.disk.files.get(plan) == self.wanted.get(plan):
+        if self.disk.files.get(plan) != self.wanted.get(plan):
+            return f"{cause} has changed since it was rendered, and with it the plan.{also}"
+        if same_spec is None:
             return f"The templates, or what {source} says beside the plan, have changed since it was rendered."
-        return f"{source}, its tuning or the planner has changed since it was rendered, and with it the plan."
+        return f"What {source} says beside the plan has changed since it was rendered.{also}"
 
     def _orphan(self, path: str, old: bytes) -> Finding:
         package = path.partition("/")[0]
@@ -158,7 +182,8 @@ class _Comparison:
         kept = {} if complete else {path: sorted(listed)[-1] for path, listed in self.listed.items()}
         digests = {path: digest(data) for path, data in self.wanted.items()}
         sources = {} if complete else listed_sources(old)
-        new = manifest_text({**kept, **digests}, {**sources, **self.sources}).encode()
+        specs = {} if complete else self.listed_specs
+        new = manifest_text({**kept, **digests}, {**sources, **self.sources}, {**specs, **self.digests}).encode()
         if old == new:
             return None
         if old is None:
@@ -174,6 +199,8 @@ class _Comparison:
             return Finding(MANIFEST, "line_endings", _LINE_ENDINGS, old, new, "build")
         if self.other is not None:
             return Finding(MANIFEST, "version", f"{_versions(self.other)}.", old, new, "build")
+        if self.upgraded:
+            return Finding(MANIFEST, "version", _OTHER_COMMIT, old, new, "build")
         return Finding(MANIFEST, "manifest", self._disagreement(complete), old, new, "build")
 
     def _disagreement(self, complete: bool) -> str:
@@ -187,6 +214,14 @@ class _Comparison:
             unknown = [name for name, found in self.sources.items() if listed.get(name) != found]
             if unknown:
                 return f"It has no digest, or a wrong one, of what these libraries are compiled from: {some(unknown)}."
+            changed = {
+                name: spec for name, spec in self.specs.items() if self.listed_specs.get(name) != self.digests[name]
+            }
+            if not self.listed_specs:
+                return "It has no digests of the specs: an older fusegen wrote it."
+            if changed:
+                names = some(list(dict.fromkeys(changed.values())))
+                return f"It has no digest, or another one, of specs that give the text that is there: {names}."
             return "It lists what it should in another form: it was edited by hand."
         parts = []
         if gone:
@@ -202,6 +237,9 @@ _LINE_ENDINGS = (
     "Its lines end in CRLF, where LF is rendered: git converted them, which the .gitattributes that `fusegen build` "
     "writes keeps it from."
 )
+
+
+_OTHER_COMMIT = f"Another commit of fusegen {__version__} rendered it, which gave other text of the same specs."
 
 
 def _versions(other: str) -> str:

@@ -19,6 +19,7 @@ from fusegen.errors import SpecError
 from fusegen.files import write_output
 from fusegen.plan.load import planned_files
 from fusegen.render.files.manifest import MANIFEST
+from fusegen.render.files.spec_digests import spec_digests
 from fusegen.render.package import render_all
 from fusegen.spec.find import spec_files
 
@@ -82,7 +83,7 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
         disk, complete = disk.without(others, rendered), False
     absent = {name: spec for name, spec in specs.items() if name not in there}
     elsewhere = built_elsewhere(output, specs, arguments) if len(absent) == len(specs) else None
-    findings = compare(rendered, disk, specs, complete=complete)
+    findings = compare(rendered, disk, specs, spec_digests(plans), complete=complete)
     findings += stale_libraries(rendered, output, specs)
     return Report(
         findings=tuple(findings),

@@ -50,6 +50,7 @@ def build(
     from fusegen.commands.account import account, closing
     from fusegen.plan.load import planned_files
     from fusegen.plan.modules.module import compiled
+    from fusegen.render.files.spec_digests import spec_digests
     from fusegen.render.output import write_files
     from fusegen.render.package import render_all
     from fusegen.spec.find import spec_files
@@ -69,7 +70,9 @@ def build(
         refuse_unknown(target)
         rendered = render_all(plans)
     left_over = _left_over(rendered, output, specs) if prune else []
-    say(account("wrote", write_files(rendered, output, remove=left_over, overwrite=overwrite), output))
+    digests = spec_digests(plans)
+    written = write_files(rendered, output, specs=digests, remove=left_over, overwrite=overwrite)
+    say(account("wrote", written, output))
     say(account("removed", left_over, output))
     if compile_:
         from fusegen.build import Request, build_extensions

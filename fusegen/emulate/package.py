@@ -24,7 +24,7 @@ from fusegen.emulate.launchers import Kernels
 from fusegen.emulate.precompiled import precompiled
 from fusegen.paths import AUTOGRAD, MODULE_SOURCE, SUPPORT
 from fusegen.render.files.includes import included_files
-from fusegen.render.files.manifest import MANIFEST, digest, listed_sources, manifest_text, read_manifest
+from fusegen.render.files.manifest import MANIFEST, digest, listed_sources, listed_specs, manifest_text, read_manifest
 
 # Held while a package is imported: a thread that finds one finds the whole of it.
 _importing = threading.RLock()
@@ -98,9 +98,11 @@ def _write_module(copy: Path, text: bytes, sources: Mapping[str, str]) -> None:
     with FileLock(copy.parent / f"{MANIFEST}.lock"):
         files = read_manifest(copy.parent) | {f"{copy.name}/__init__.py": digest(text)}
         manifest = copy.parent / MANIFEST
-        listed = listed_sources(manifest.read_bytes() if manifest.exists() else None)
+        former = manifest.read_bytes() if manifest.exists() else None
         with _replacing(manifest) as written:
-            written.write_text(manifest_text(files, {**listed, **sources}), encoding="utf-8")
+            written.write_text(
+                manifest_text(files, {**listed_sources(former), **sources}, listed_specs(former)), encoding="utf-8"
+            )
 
 
 def _regions(package: Path) -> list[Path]:

@@ -41,7 +41,12 @@ def summary(plan: Plan, mode: Mode | None = None, sizes: Mapping[str, int] | Non
     }
     if plan.sync_batch_norm:
         data["over_ranks"] = {"programs": [_program(plan, mode, sizes, each) for each in plan.sync_batch_norm.programs]}
-    return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
+    return data | {"tuning": tuning_data(plan)} if plan.tuning else data
+
+
+def tuning_data(plan: Plan) -> list[dict[str, Any]]:
+    """The tunings of a plan, by architecture."""
+    return [_architecture(plan, each) for each in plan.tuning]
 
 
 def step_data(step: Step) -> dict[str, Any]:

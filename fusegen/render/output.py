@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.files import remove_left_over, write
@@ -15,6 +16,7 @@ from fusegen.render.files.manifest import (
     is_as_listed,
     is_generated,
     listed_digests,
+    listed_specs,
     manifest_text,
     read_manifest,
 )
@@ -22,10 +24,18 @@ from fusegen.render.files.support import library_digests, read_compiled, support
 from fusegen.render.package import Files
 
 
-def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), overwrite: bool = False) -> list[str]:
+def write_files(
+    files: Files,
+    directory: Path,
+    *,
+    specs: Mapping[str, str] = MappingProxyType({}),
+    remove: Sequence[str] = (),
+    overwrite: bool = False,
+) -> list[str]:
     """Writes what differs and returns those paths; removes what orphans() gave. Other packages stay as they are; shared
     files that these alone use are written, too, so that all are of one version.
 
+    specs: for the manifest, the digests of the specs that gave the files, by the names of packages.
     overwrite: replace files that were edited by hand, too. Raises SpecError, and leaves everything as it was, where
     there are such files without it, where the directory holds other people's files under the same names, and where it
     cannot be written.
@@ -46,11 +56,20 @@ def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), ov
         remaining = {path: listed for path, listed in known.items() if (directory / path).exists()}
         written = {path: digest(text.encode()) for path, text in files.items()}
         listed = {**remaining, **written}
-        _write(directory / MANIFEST, manifest_text(listed, library_digests(read_compiled(directory, listed))))
+        sources = library_digests(read_compiled(directory, listed))
+        _write(directory / MANIFEST, manifest_text(listed, sources, {**_kept_specs(directory, listed, files), **specs}))
     except OSError as error:
         reason = error.strerror or str(error)
         raise SpecError([Diagnostic("FG502", f"cannot write the files below {directory}: {reason}")]) from error
     return changed
+
+
+def _kept_specs(directory: Path, listed: Collection[str], files: Files) -> dict[str, str]:
+    """What the manifest says of the specs of packages that are there and are not rendered now."""
+    manifest = directory / MANIFEST
+    known = listed_specs(manifest.read_bytes() if manifest.is_file() else None)
+    there = {path.partition("/")[0] for path in listed} - {path.partition("/")[0] for path in files}
+    return {name: found for name, found in known.items() if name in there}
 
 
 def orphans(files: Files, directory: Path, others: Collection[str] = ()) -> list[str]:

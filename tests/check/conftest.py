@@ -12,7 +12,8 @@ import pytest
 
 from fusegen.check.run import Report, check
 from fusegen.plan.load import planned_files
-from fusegen.render.files.manifest import MANIFEST, digest, listed_sources, manifest_text, read_manifest
+from fusegen.render.files.manifest import MANIFEST, digest, listed_sources, listed_specs, manifest_text, read_manifest
+from fusegen.render.files.spec_digests import spec_digests
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.spec.find import spec_files
@@ -46,8 +47,9 @@ class Project:
         entries = read_manifest(self.generated)
         entries.pop(path, None)
         manifest = self.generated / MANIFEST
-        sources = listed_sources(manifest.read_bytes() if manifest.exists() else None)
-        manifest.write_text(manifest_text(entries | ({path: listed} if listed else {}), sources))
+        former = manifest.read_bytes() if manifest.exists() else None
+        files = entries | ({path: listed} if listed else {})
+        manifest.write_text(manifest_text(files, listed_sources(former), listed_specs(former)))
 
     def check(self, *arguments: str) -> Report:
         return check([Path(each) for each in arguments or ("specs",)], Path("generated"))
@@ -78,7 +80,8 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "specs").mkdir(parents=True)
     for name in SPECS:
         shutil.copy(ROOT / "specs" / f"{name}.yaml", root / "specs")
-    write_files(render_all(planned_files(spec_files([root / "specs"]))), root / "generated")
+    plans = planned_files(spec_files([root / "specs"]))
+    write_files(render_all(plans), root / "generated", specs=spec_digests(plans))
     program = root.parent / "bin" / "fusegen"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fusegen "$@"\n')

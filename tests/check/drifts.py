@@ -100,10 +100,16 @@ def edited_and_stale(project) -> None:
 # Stale
 
 
+def without_digests_of_specs(project) -> None:
+    rewrite(project, MANIFEST, lambda data: re.sub(rb',\n  "specs": {.*?}', b"", data, flags=re.DOTALL))
+
+
+# No manifest tells whether it is the spec that has changed.
 @drift({KERNELS: "stale", HEADER: "stale", MANIFEST: "manifest"})
-def templates_changed(project) -> None:
+def something_changed(project) -> None:
     project.rendered_before(KERNELS, "// old\n")
     project.rendered_before(HEADER, "// old\n")
+    without_digests_of_specs(project)
 
 
 # A comment, which the digest leaves out: what is compiled is the same.
@@ -155,6 +161,33 @@ def upgraded_with_other_text(project) -> None:
     for path in (KERNELS, PLAN, HEADER, IGNORE):
         project.rendered_before(path, "old\n")
     upgrade(project)
+
+
+@drift({KERNELS: "version", MANIFEST: "version"})
+def upgraded_before_specs_had_digests(project) -> None:
+    project.rendered_before(KERNELS, "old\n")
+    without_digests_of_specs(project)
+    upgrade(project)
+
+
+@drift({BINDINGS: "stale", PLAN: "stale_plan", HEADER: "version", MANIFEST: "version"})
+def upgraded_and_a_spec_changed(project) -> None:
+    project.rendered_before(HEADER, "// old\n")
+    spec_changed(project)
+    upgrade(project)
+
+
+@drift({KERNELS: "version", HEADER: "version", MANIFEST: "version"})
+def templates_changed(project) -> None:
+    """Another commit of the same version."""
+    project.rendered_before(KERNELS, "// old\n")
+    project.rendered_before(HEADER, "// old\n")
+
+
+@drift({BINDINGS: "stale", PLAN: "stale_plan", f"{B}/kernels.cu": "version", MANIFEST: "version"})
+def templates_changed_and_a_spec(project) -> None:
+    project.rendered_before(f"{B}/kernels.cu", "// old\n")
+    spec_changed(project)
 
 
 @drift({KERNELS: "version", f"{A}/bindings.cpp": "edited", f"{B}/kernels.cu": "missing", MANIFEST: "version"})
@@ -224,8 +257,8 @@ def a_checkout_with_crlf(project) -> None:
         rewrite(project, path, lambda data: data.replace(b"\n", b"\r\n"))
 
 
-@drift({KERNELS: "stale", HEADER: "line_endings", MANIFEST: "manifest"})
-def stale_with_crlf(project) -> None:
+@drift({KERNELS: "version", HEADER: "line_endings", MANIFEST: "version"})
+def upgraded_with_crlf(project) -> None:
     project.rendered_before(KERNELS, "// old\n")
     for path in (KERNELS, HEADER, MANIFEST):
         rewrite(project, path, lambda data: data.replace(b"\n", b"\r\n"))
@@ -258,6 +291,16 @@ def no_manifest(project) -> None:
 @drift({MANIFEST: "manifest"})
 def another_digest_of_what_a_library_is_compiled_from(project) -> None:
     rewrite(project, MANIFEST, lambda data: re.sub(rf'("{A}": )"[0-9a-f]{{12}}"'.encode(), rb'\1"000000000000"', data))
+
+
+@drift({MANIFEST: "manifest"})
+def no_digests_of_specs(project) -> None:
+    without_digests_of_specs(project)
+
+
+@drift({MANIFEST: "manifest"})
+def a_spec_that_says_the_same_in_more_words(project) -> None:
+    project.edit_spec(A, "{op: linear, ", "{op: linear, precision: ieee, ")
 
 
 @drift({MANIFEST: "manifest", KERNELS: "changed"})

@@ -113,19 +113,33 @@ MEANINGS = {
     "a_line_more": {KERNELS: f"without --overwrite, and the change belongs into specs/{A}.yaml or the templates."},
     "git_told_otherwise": {IGNORE: "and the change belongs into a .gitignore further up."},
     "upgraded_with_other_text": {
-        KERNELS: f"and this is fusegen {__version__}, which gives other text, unless specs/{A}.yaml has changed since.",
+        KERNELS: f"and this is fusegen {__version__}, which gives other text.",
         HEADER: "which gives other text.",
         MANIFEST: f"fusegen 0.0.9 rendered it, and this is fusegen {__version__}.",
+    },
+    "upgraded_before_specs_had_digests": {KERNELS: f"other text, unless specs/{A}.yaml has changed since."},
+    "upgraded_and_a_spec_changed": {
+        BINDINGS: "has changed since it was rendered, and with it the plan. fusegen 0.0.9 rendered it, and",
     },
     "no_newline_at_the_end": {HEADER: "the change belongs into templates/support/launch.cuh."},
     "edited_and_stale": {KERNELS: f"What specs/{A}.yaml gives has changed since, too."},
     "templates_changed": {
+        KERNELS: f"specs/{A}.yaml and its tuning are as they were when it was rendered: templates, the planner or",
+        HEADER: "templates/support/launch.cuh has changed since it was copied",
+        MANIFEST: f"Another commit of fusegen {__version__} rendered it",
+    },
+    "something_changed": {
         KERNELS: f"The templates, or what specs/{A}.yaml says beside the plan, have changed",
         HEADER: "templates/support/launch.cuh has changed since it was copied",
         MANIFEST: "It changes with the files above.",
     },
     "tuned_since": {PLAN: "its tuning", KERNELS: "its tuning"},
-    "spec_changed": {PLAN: "follow an old plan", BINDINGS: "and with it the plan"},
+    "spec_changed": {PLAN: f"specs/{A}.yaml or its tuning has changed", BINDINGS: "and with it the plan"},
+    "spec_changed_beside_the_plan": {KERNELS: f"What specs/{A}.yaml says beside the plan has changed"},
+    "no_digests_of_specs": {MANIFEST: "It has no digests of the specs: an older fusegen wrote it."},
+    "a_spec_that_says_the_same_in_more_words": {
+        MANIFEST: f"of specs that give the text that is there: specs/{A}.yaml",
+    },
     "spec_gone": {f"{B}/plan.json": f"No spec gives the package {B} any more."},
     "spec_gone_and_a_file_edited": {f"{B}/kernels.cu": "the edit is lost"},
     "no_longer_rendered": {
@@ -148,6 +162,13 @@ def test_the_meaning(name: str, project) -> None:
     cause(name, project)
     for path, part in MEANINGS[name].items():
         assert part in project.meaning(path)
+
+
+def test_a_remark_in_a_spec_and_the_order_of_its_keys_are_no_drift(project) -> None:
+    project.edit_spec(A, "name: ", "# a remark\nname: ")
+    project.edit_spec(A, "dtypes: [float32, bfloat16, float16]\ntargets: [sm_90]\n", "")
+    project.edit_spec(A, "chain:\n", "targets: [sm_90]\ndtypes: [float32, bfloat16, float16]\nchain:\n")
+    assert project.kinds() == {}
 
 
 def test_what_a_build_leaves_is_no_drift(project) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fusegen import __version__
 from fusegen.check.report import SHOWN_LINES, SHOWN_LINES_OF_WHOLE_FILES, formatted, refused
 from fusegen.errors import Diagnostic, Location, SpecError
-from tests.check.drifts import DRIFTS, FILES, IGNORE, KERNELS, MANIFEST, SHARED, A, shared
+from tests.check.drifts import BINDINGS, DRIFTS, FILES, IGNORE, KERNELS, MANIFEST, PLAN, SHARED, A, B, shared
 
 ESCAPE = "\x1b["
 
@@ -94,6 +94,20 @@ def test_another_version_is_told_once(project) -> None:
     assert lines[2:] == ["", "5 files are not what the specs and templates give. To repair:", f"  {found.repair}"]
     head = f"::error file=generated/{MANIFEST},line=1,title=generated files%3A rendered by another version::"
     assert formatted(found, "github").startswith(head) and formatted(found, "github").count("\n") == 1
+
+
+def test_another_commit_of_the_same_version_is_an_upgrade_and_no_drift_of_specs(project) -> None:
+    found = report(project, "templates_changed_and_a_spec")
+    lines = formatted(found, "text").splitlines()
+    assert lines[:3] == [
+        "generated: rendered by another version",
+        f"  Another commit of fusegen {__version__} rendered it, which gave other text of the same specs. "
+        f"Other text: {B}/kernels.cu.",
+        "",
+    ]
+    told = [line for line in lines if line.startswith("generated/")]
+    assert told == [f"generated/{BINDINGS}: stale", f"generated/{PLAN}: stale plan"]
+    assert found.repair == "fusegen build --no-compile specs"
 
 
 def test_another_version_that_renders_the_same(project) -> None:

@@ -20,6 +20,7 @@ from fusegen.explain.text import report
 from fusegen.plan.load import planned_file
 from fusegen.plan.modules.module import compiled
 from fusegen.render.files.manifest import MANIFEST
+from fusegen.render.files.spec_digests import spec_digests
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from tests.render.rendering import ROOT, SPECS, rendered
@@ -174,7 +175,7 @@ def test_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 def test_the_files_and_their_modes_under_another_umask(tmp_path: Path) -> None:
-    write_files(rendered(), tmp_path / "here")
+    write_files(rendered(), tmp_path / "here", specs=spec_digests(map(planned_file, SPECS)))
     build = [sys.executable, "-m", "fusegen", "build", "--no-compile", "-o", str(tmp_path / "there"), *map(str, SPECS)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = ["sh", "-c", 'umask 077; exec "$@"', "sh", *build]

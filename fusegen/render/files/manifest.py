@@ -1,5 +1,6 @@
 """The manifest: which files below the output directory are fusegen's, and their digests when they were written; and the
-digest of what the library of each package is compiled from, which packages and builds compare.
+digest of what the library of each package is compiled from, which packages and builds compare; and the digest of the
+spec of each package, by which a check tells a changed spec from a changed fusegen.
 
 It alone says which version of fusegen wrote it: an upgrade that changes nothing else touches one file.
 """
@@ -11,6 +12,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.files import parse_json
@@ -84,23 +86,36 @@ def manifest_version(data: bytes) -> str | None:
 
 def listed_sources(data: bytes | None) -> dict[str, str]:
     """By the names of packages, the digest of what each library is compiled from; empty where none can be read."""
+    return _listed_under("sources", data)
+
+
+def listed_specs(data: bytes | None) -> dict[str, str]:
+    """By the names of packages, the digest of the spec that gave each; empty where none can be read."""
+    return _listed_under("specs", data)
+
+
+def _listed_under(key: str, data: bytes | None) -> dict[str, str]:
     try:
         content = parse_json(data or b"")
     except ValueError:
         return {}
-    sources = content.get("sources") if isinstance(content, dict) else None
-    found = sources.items() if isinstance(sources, dict) else ()
+    listed = content.get(key) if isinstance(content, dict) else None
+    found = listed.items() if isinstance(listed, dict) else ()
     return {name: digest for name, digest in found if isinstance(digest, str)}
 
 
-def manifest_text(digests: Mapping[str, str], sources: Mapping[str, str]) -> str:
-    """digests: of files, by their paths. sources: of libraries' sources, by the names of packages."""
+def manifest_text(
+    digests: Mapping[str, str], sources: Mapping[str, str], specs: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """digests: of files, by their paths. sources: of libraries' sources, by the names of packages. specs: of specs, by
+    the same; what is shipped compiled needs none."""
     content = {
         "generator": "fusegen",
         "version": __version__,
         "format": _FORMAT,
         "files": dict(sorted(digests.items())),
         "sources": dict(sorted(sources.items())),
+        **({"specs": dict(sorted(specs.items()))} if specs else {}),
     }
     return json.dumps(content, indent=2) + "\n"
 
