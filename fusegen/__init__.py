@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["Backend", "__version__", "compile", "export", "from_module", "load"]
+__all__ = ["Backend", "__version__", "compile", "export", "from_module", "load", "plan_of", "survey"]
 
 if TYPE_CHECKING:
     from fusegen.backend import Backend, compile
+    from fusegen.capture.survey import survey_of as survey
+    from fusegen.explain.plan_view import plan_of
     from fusegen.importing.module import from_module
     from fusegen.runtime import load
     from fusegen.standalone.export import export
@@ -29,6 +31,14 @@ def __getattr__(name: str) -> Any:
         from fusegen.standalone.export import export
 
         return export
+    if name == "plan_of":
+        from fusegen.explain.plan_view import plan_of
+
+        return plan_of
+    if name == "survey":
+        from fusegen.capture.survey import survey_of
+
+        return survey_of
     if name in ("Backend", "compile"):
         from fusegen import backend
 

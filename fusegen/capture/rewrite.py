@@ -49,6 +49,15 @@ class Found:
     trained: set[fx.Node]
 
 
+@dataclass(frozen=True)
+class Placed:
+    """A chain that has a spec. at_place: the text of that with the sizes of this place; None where these change."""
+
+    found: Found
+    spec: str
+    at_place: str | None
+
+
 def chains_in(module: fx.GraphModule, report: Report, wanted: Wanted) -> list[Found]:
     """The regions of a graph and of those within it that are worth a package; the report gets the others. Gradients are
     on or off as they are where the graph begins."""
@@ -100,12 +109,14 @@ def _regions(
             yield region, product_chain, None if is_worth(region, around.trained, targets) else NOT_WORTH
 
 
-def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[tuple[Found, str]]:
-    """The chains that can be planned, and the names of their specs; the report gets the others."""
-    placed: list[tuple[Found, str]] = []
+def place_in(specs: Specs, found: Iterable[Found], report: Report) -> list[Placed]:
+    """The chains that can be planned; the report gets the others."""
+    placed: list[Placed] = []
     for each in found:
+        dtypes = _dtypes(each)
         try:
-            placed.append((each, specs.place(each.chain, _dtypes(each))))
+            name = specs.place(each.chain, dtypes)
+            placed.append(Placed(each, name, specs.at_place(name, each.chain, dtypes)))
         except NotAChain as why:
             report.left.append(_left(each.region, why))
     return placed
@@ -119,20 +130,21 @@ def rewrite(
     found = chains_in(module, report, wanted)
     if not found:
         return
-    placed: list[tuple[Found, str]] = []
+    placed: list[Placed] = []
 
     def place(specs: Specs) -> Sequence[str]:
         placed.extend(place_in(specs, found, report))
-        return [name for _, name in placed]
+        return [each.spec for each in placed]
 
     modules = packages.prepare(place)
     replaced: dict[fx.Node, fx.Node] = {}  # of regions before the one at hand, by what is in their place
-    for index, (each, name) in enumerate(placed):
+    for index, one in enumerate(placed):
+        each = one.found
         try:
-            package = modules[name]
+            package = modules[one.spec]
             if isinstance(package, str):
                 raise NotAChain(package)
-            call, given = call_of(each.region, each.chain, package, name)
+            call, given = call_of(each.region, each.chain, package, one.spec)
             nodes = [replaced.get(node, node) for node in given]
             is_measured = wanted.choose == "measure" and not each.chain.saves_memory
             times = _times(each, call, nodes, measurements) if is_measured else None
@@ -141,7 +153,7 @@ def rewrite(
             continue
         each.owner.add_submodule(f"fusegen_{index}", call)
         _put(each.owner.graph, each, f"fusegen_{index}", nodes, replaced)
-        report.taken.append(taken(each, name, times))
+        report.taken.append(taken(one, times))
     for owner in {each.owner for each in found}:
         _order(owner.graph.nodes)
         owner.graph.lint()
@@ -203,8 +215,10 @@ def _dtypes(found: Found) -> set[str]:
     return set(map(name_of, dtypes))
 
 
-def taken(found: Found, spec: str, times: Times | None = None) -> Taken:
-    return Taken(spec, tuple(found.region.ops), place_of(found.region.nodes), None if times is None else str(times))
+def taken(placed: Placed, times: Times | None = None) -> Taken:
+    region = placed.found.region
+    measured = None if times is None else str(times)
+    return Taken(placed.spec, tuple(region.ops), place_of(region.nodes), measured, placed.at_place)
 
 
 def left_whole(module: fx.GraphModule, why: NotLowered) -> Left:

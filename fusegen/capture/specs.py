@@ -49,16 +49,20 @@ class Specs:
         if extended is not None:
             listed, modes = fits[extended]["dtypes"], [*fits[extended]["modes"], mode]
         name = extended or free_name(_wanted(chain.data, dtypes), {known.lower() for known in self._known})
-        around = {key: chain.data[key] for key in ("dims", "arguments", "inputs")}
-        data: dict[str, Any] = {"fusegen": FORMAT_VERSION, "name": name, **around, "dtypes": listed}
-        if len(listed) > 1:
-            data["modes"] = modes
-        data |= {"targets": self._targets, **chain.data}
+        data = _data(chain, name, listed, modes, self._targets)
         _check(spec_text(data), self.path(name))
         self._known[name] = data
         if extended is None:
             self.new.append(name)
         return name
+
+    def at_place(self, name: str, chain: Chain, dtypes: set[str]) -> str | None:
+        """The text of the chain's spec with the sizes and the mode of its place alone; None where a size changes."""
+        sizes = chain.sizes
+        if sizes is None:
+            return None
+        listed = [each for each in DTYPES if each in dtypes]
+        return spec_text(_data(chain, name, listed, [chain.mode], self.targets(name)) | {"dims": sizes})
 
     def targets(self, name: str) -> list[str]:
         """The GPUs that a spec's kernels are compiled for."""
@@ -75,6 +79,17 @@ class Specs:
             with writing(self.path(name)):
                 write(self.path(name), spec_text(self._known[name], _head(self._known[name])))
         self.new.clear()
+
+
+def _data(
+    chain: Chain, name: str, dtypes: Sequence[str], modes: Sequence[dict[str, str]], targets: Sequence[str]
+) -> dict[str, Any]:
+    """A whole spec, with the sizes of the chain's `dims`."""
+    around = {key: chain.data[key] for key in ("dims", "arguments", "inputs")}
+    data: dict[str, Any] = {"fusegen": FORMAT_VERSION, "name": name, **around, "dtypes": [*dtypes]}
+    if len(dtypes) > 1:
+        data["modes"] = [*modes]
+    return data | {"targets": [*targets], **chain.data}
 
 
 def _head(data: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,22 @@ class Chain:
                 key = name if name in inputs else next(iter(inputs)) if name in self.operands else PARAMETERS
                 found.setdefault(key, name_of(value.dtype))
         return found
+
+    @property
+    def sizes(self) -> dict[str, int] | None:
+        """What `dims` is in this place of the graph, where nothing is made up; None where a size changes from call to
+        call. Leading dimensions of rows count as one."""
+        symbols, given = next(iter(self.data["inputs"].values())), shape_of(next(iter(self.tensors.values())))
+        if len(given) > len(symbols):
+            given = (_product(given[: len(given) - len(symbols) + 1]), *given[len(given) - len(symbols) + 1 :])
+        found = dict(zip(symbols, given, strict=True))
+        dims = {name: found.get(name, size) for name, size in self.data["dims"].items()}
+        return dims if all(isinstance(size, int) for size in dims.values()) else None
+
+
+def _product(sizes: Sequence[int | str]) -> int | str:
+    """Text where one of the sizes changes."""
+    return math.prod(sizes) if all(isinstance(size, int) for size in sizes) else "*".join(map(str, sizes))
 
 
 def name_of(dtype: torch.dtype) -> str:

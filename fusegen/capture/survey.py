@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from fusegen.capture.rewrite import Found, Wanted, chains_in, left_whole, place_
 from fusegen.capture.specs import Specs
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.importing.traces.source_locations import of_error, refusal
+from fusegen.paths import DEFAULT_FUSED
 from fusegen.plan.launches.devices import is_known, remedy
 from fusegen.progress import tell
 
@@ -67,11 +69,31 @@ def survey(
     return report
 
 
+def survey_of(
+    model: nn.Module,
+    example_inputs: Sequence[Tensor],
+    *,
+    directory: str | Path = DEFAULT_FUSED,
+    targets: Sequence[str] = (),
+    autocast: torch.dtype | None = None,
+    precision: Precision = "ieee",
+    loss_chunk: Chunk = None,
+) -> Report:
+    """What `fusegen fuse --dry-run` says of a model, which is left as it is: nothing is computed or written.
+
+    directory: has the specs that are there already. The other arguments are survey()'s. Raises SpecError.
+    """
+    tensors = {id(each): each for each in (*model.parameters(), *model.buffers())}
+    shell = copy.deepcopy(model, dict(tensors))  # modules of its own, and the model's tensors
+    options: dict[str, Any] = {"autocast": autocast, "precision": precision, "loss_chunk": loss_chunk}
+    return survey(shell, example_inputs, Path(directory), targets=targets, **options, dry_run=True, compile=False)
+
+
 def _tell(specs: Specs, found: Sequence[Found], report: Report) -> list[str]:
     """Puts chains into specs, tells the report, and returns the names of the specs."""
     placed = place_in(specs, found, report)
-    report.taken += [taken(each, name) for each, name in placed]
-    return list(dict.fromkeys(name for _, name in placed))
+    report.taken += map(taken, placed)
+    return list(dict.fromkeys(each.spec for each in placed))
 
 
 def _chains(

@@ -40,11 +40,15 @@ def import_(
     writes nothing if a chain cannot express the module.
     """
     from fusegen.build.progress import shown
+    from fusegen.explain.module import expected
     from fusegen.importing.load import import_spec
+    from fusegen.plan.load import planned_file
 
     with shown():
         import_spec(model, init, inputs, output, overwrite=overwrite)
+        answer = expected(planned_file(output))
     print(f"wrote {output}")
+    print(answer)
 
 
 @app.command()

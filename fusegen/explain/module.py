@@ -13,7 +13,7 @@ from fusegen.explain.formats import write
 from fusegen.explain.model import Report
 from fusegen.explain.page import Shown
 from fusegen.explain.picture import picture_of_regions
-from fusegen.explain.verdict import verdict, what_runs
+from fusegen.explain.verdict import one_line, verdict, what_runs
 from fusegen.explain.whole import whole_of
 from fusegen.plan.modules.module import ModulePlan, module_of
 from fusegen.render.python.regions import module_summary
@@ -87,6 +87,14 @@ def written(
     for report in reports:
         lines += [f"  {report.name}", *(f"    {line}" for line in what_runs(report))]
     return "\n".join([*lines, "", ""])
+
+
+def expected(planned: ModulePlan) -> str:
+    """A line for a spec at its own sizes: what `fusegen plan` begins with."""
+    whole, reports = reported(planned, None, None)
+    if whole is None:
+        return one_line(reports, reports[0].variants[0].totals, reports[0].sizes)
+    return one_line(reports, whole.totals, planned.spec.dims, whole.left_out)
 
 
 def _text(report: Report, full: bool) -> str:

@@ -1,4 +1,5 @@
-"""The answer that a plan begins with: what a module is expected to take beside eager PyTorch, and what runs."""
+"""The answer that a plan begins with, and other commands end with: what a module is expected to take beside eager
+PyTorch; and what runs."""
 
 from __future__ import annotations
 
@@ -21,16 +22,36 @@ def verdict(
     reports: of the regions that have kernels. totals: of the whole, forward and backward. sizes: at which they are.
     left_out: regions whose time is not known.
     """
+    head, step, forward = _answer(reports, totals, _at(sizes), left_out)
+    return [f"  {head}:", f"    step     {step}", f"    forward  {forward}"]
+
+
+def one_line(
+    reports: Sequence[model.Report],
+    totals: Sequence[model.Total],
+    at: Mapping[str, int] | str,
+    left_out: Sequence[str] = (),
+) -> str:
+    """The same, in a line. at: the sizes, or what they are called; reports may be of several devices and dtypes."""
+    head, step, forward = _answer(reports, totals, at if isinstance(at, str) else _at(at), left_out)
+    return f"{head}: step {step}; forward {forward}"
+
+
+def _answer(
+    reports: Sequence[model.Report], totals: Sequence[model.Total], at: str, left_out: Sequence[str]
+) -> tuple[str, str, str]:
+    """What the times are for, that of a step, and that of its forward pass."""
     forward = totals[0]
     fused, eager = sum(each.fused for each in totals), sum(each.eager for each in totals)
-    at = f" at {', '.join(f'{name} {count}' for name, count in sizes.items())}" if sizes else ""
-    besides = _besides(reports, forward, left_out)
+    devices = enumeration(list(dict.fromkeys(report.device.name for report in reports)))
+    dtypes = enumeration(list(dict.fromkeys(report.dtype for report in reports)))
     end = "" if round(eager / fused, 2) >= LEAST_GAIN else ", not worth it here"
-    return [
-        f"  expected on {reports[0].device.name} in {reports[0].dtype}{at}{besides}:",
-        f"    step     {_beside(fused, eager)}{end}",
-        f"    forward  {_beside(forward.fused, forward.eager)}",
-    ]
+    head = f"expected on {devices} in {dtypes}{at}{_besides(reports, forward, left_out)}"
+    return head, f"{_beside(fused, eager)}{end}", _beside(forward.fused, forward.eager)
+
+
+def _at(sizes: Mapping[str, int]) -> str:
+    return f" at {', '.join(f'{name} {count}' for name, count in sizes.items())}" if sizes else ""
 
 
 def what_runs(report: model.Report) -> list[str]:

@@ -70,7 +70,7 @@ def whole_of(planned: ModulePlan, reports: Sequence[model.Report], device: Devic
         returns=data["returns"],
         called=called,
         totals=[
-            _sum(each, [moves[side] for moves in called.values()], reports, whole=not left_out)
+            summed(each, [moves[side] for moves in called.values()], reports, whole=not left_out)
             for side, each in enumerate(zip(*found, strict=True))
         ],
         left_out=left_out,
@@ -98,10 +98,11 @@ def _moves(device: Device, count: int) -> model.Moves:
     return model.Moves(bytes=count, microseconds=round(of_bytes(device, count), 3), saved_bytes=0)
 
 
-def _sum(
+def summed(
     totals: Sequence[model.Total], called: Sequence[model.Moves], reports: Sequence[model.Report], *, whole: bool
 ) -> model.Total:
-    """One direction of all regions. Products are in it where the times of all are known."""
+    """One direction of all regions. called: what PyTorch moves besides. whole: whether there is nothing else: products
+    are in it where that is so, and the times of all are known."""
     moved, taken = sum(each.bytes for each in called), sum(each.microseconds for each in called)
     products = [each for each, report in zip(totals, reports, strict=True) if report.contraction is not None]
     known = whole and products and all(each.eager_product is not None for each in products)

@@ -175,6 +175,6 @@ def _origin(cls: type) -> str:
     """The class and its file, as far as these stay the same from run to run."""
     try:
         file = inspect.getsourcefile(cls)
-    except TypeError:
+    except (TypeError, OSError):  # a class of C, and one of a notebook or of an interactive session
         file = None
     return f"{cls.__name__} in {file.rpartition('/')[2]}" if file else cls.__name__

@@ -80,7 +80,8 @@ def test_what_was_written_by_one_serves_the_next(tmp_path: Path) -> None:
 def test_the_places(backend: Make) -> None:
     own = backend()
     torch.compile(Tabular(11), backend=own)(torch.randn(4, 11))
-    first, spec, places, kept = str(own.report).splitlines()
+    first, spec, places, kept, expected = str(own.report).splitlines()
     assert first == "1 graph: kernels of fusegen in 3 places" and kept.startswith("  kept: linear (3 times): ")
     assert spec == f"  {own.report.specs / 'batch_norm_gelu.yaml'}: batch_norm, gelu"
     assert "models.py" in places and places.endswith("(3 times)")
+    assert expected.startswith("  these chains alone: expected on H100 in float32 at the sizes of these 3 places: step ")

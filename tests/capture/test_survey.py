@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+import fusegen  # noqa: E402
 from fusegen.capture.survey import survey  # noqa: E402
 from fusegen.cli import main  # noqa: E402
 
@@ -59,6 +61,16 @@ def test_the_page(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
         shown = blocks("text")[-1]
     assert out == shown
     assert [path.name for path in model.parent.iterdir()] == ["model.py"]
+
+
+def test_the_report_that_the_page_begins_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the place: its script needs a GPU."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(blocks("python")[0].partition("backend =")[0], names)
+    report = fusegen.survey(nn.Sequential(*names["layers"]), [torch.randn(512, 1024)], targets=["sm_90"])
+    told, shown = str(report).splitlines(), blocks("text")[0].splitlines()
+    assert [*told[:2], *told[3:]] == [*shown[:2], *shown[3:]] and shown[2].endswith(" (3 times)")
 
 
 def test_float32_on_tensor_cores(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

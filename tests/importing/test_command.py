@@ -51,7 +51,11 @@ def test_the_page(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (commands,) = blocks("sh")
     first, second = [line.removeprefix("fusegen ").split() for line in commands.splitlines()]
     done = run(model.parent, *first)
-    assert (done.returncode, done.stdout) == (0, "wrote specs/gate.yaml\n"), done.stderr
+    wrote, expected = done.stdout.splitlines()
+    assert (done.returncode, wrote) == (0, "wrote specs/gate.yaml"), done.stderr
+    assert re.fullmatch(
+        r"expected on H100 in float32 at .*: step .* times as fast.*; forward .* times as fast", expected
+    )
     text = (model.parent / "specs" / "gate.yaml").read_text(encoding="utf-8")
     (shown,) = blocks("yaml")
     if os.environ.get("FUSEGEN_ACCEPT"):
