@@ -210,9 +210,9 @@ def _measured_last(rows: Sequence[Row]) -> list[Row]:
 
 
 def with_headline(readme: str, text: str) -> str:
-    """README.md with the text between its marks. Raises ValueError where they are not there."""
+    """A page with the text between its marks. Raises ValueError where they are not there."""
     if BEGIN not in readme or END not in readme:
-        raise ValueError(f"README.md has no {BEGIN} and {END}")
+        raise ValueError(f"the page has no {BEGIN} and {END}")
     return re.sub(f"(?s){re.escape(BEGIN)}.*{re.escape(END)}", lambda _: f"{BEGIN}\n\n{text}\n{END}", readme)
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/performance.md, and the figures in README.md, from the CSVs in benchmarks/results.
+"""Writes docs/performance.md, and the figures in README.md and docs/comparison.md, from the CSVs in benchmarks/results.
 
     PYTHONPATH=. python benchmarks/performance_page.py
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from performance_answer import answer_section, headline, memory_section, with_headline
 from performance_chains import chains_section
+from performance_comparison import comparison
 from performance_cudnn import patterns_section
 from performance_images import images_section
 from performance_invariance import invariance_section
@@ -39,6 +40,7 @@ from fusegen.bench.scale_text import scale_section
 from fusegen.bench.table import number
 
 RESULTS, PAGE, README = Path("benchmarks/results"), Path("docs/performance.md"), Path("README.md")
+COMPARISON = Path("docs/comparison.md")
 _TITLE = "# Performance\n"
 _HEAD = """## How it was measured
 
@@ -258,6 +260,14 @@ def readme_of(results: Path, readme: str) -> str:
     return with_headline(readme, headline(latest(_measured(results)), models, _markdown))
 
 
+def comparison_of(results: Path, text: str) -> str:
+    """docs/comparison.md with the figures of the CSVs in `results`."""
+    names = ("models", "model_starts", "chains", "images", "linear_losses", "cudnn_patterns")
+    paths = {name: sorted(results.glob(f"{name}_*.csv")) for name in names}
+    found = {name: [line for path in own for line in read_lines(path)] for name, own in paths.items()}
+    return with_headline(text, comparison(found, _markdown))
+
+
 def page_of(results: Path) -> str:
     """The page of all CSVs in `results`."""
     rows = _measured(results)
@@ -293,10 +303,13 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--comparison", type=Path, default=COMPARISON)
     options = parser.parse_args()
     options.page.write_text(page_of(options.results), encoding="utf-8")
     readme = options.readme.read_text(encoding="utf-8")
     options.readme.write_text(readme_of(options.results, readme), encoding="utf-8")
+    compared = options.comparison.read_text(encoding="utf-8")
+    options.comparison.write_text(comparison_of(options.results, compared), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -176,6 +176,32 @@ def test_the_readme_has_the_figures_of_the_committed_results() -> None:
     assert script().readme_of(ROOT / "benchmarks" / "results", readme) == readme
 
 
+def test_the_comparison_has_the_figures_of_the_committed_results() -> None:
+    page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    assert script().comparison_of(ROOT / "benchmarks" / "results", page) == page
+
+
+def test_a_comparison() -> None:
+    """The other tool's figure over ours, of each pair that was measured, and how often it is ahead."""
+    comparison = script("performance_comparison")
+    lines = [
+        {"model": model, "precision": "amp", "route": route, "device_ms": time, "gpu": "NVIDIA H200"}
+        for model, times in {"a": ("4", "2"), "b": ("1", "2"), "c": ("9", None)}.items()
+        for route, time in zip(("compile", "fusegen"), times, strict=True)
+        if time
+    ]
+    pairs = comparison._routes(lines, "amp", "compile", "fusegen")
+    assert comparison._row("torch.compile", "a step", pairs, lines, "device_ms") == {
+        "beside": "torch.compile",
+        "what": "a step",
+        "GPU": "H200",
+        "number": "2",
+        "fusegen's gain": "1.00 (0.50 to 2.00)",
+        "fusegen is behind in": "1",
+    }
+    assert comparison._gains("Liger", "a step", [0.9, None], lines)["fusegen's gain"] == "0.90"
+
+
 def test_the_headline() -> None:
     answer = script("performance_answer")
     steps = {"eager": "4.000", "compile": "3.000", "fusegen": "2.000"}
@@ -189,7 +215,7 @@ def test_the_headline() -> None:
     assert "`fusegen bench specs --dtypes bf16`" in text and ANSWER[0].gpu in text and ANSWER[0].torch in text
     readme = f"a\n{answer.BEGIN}\nold\n{answer.END}\nb\n"
     assert answer.with_headline(readme, "new \\1\n") == f"a\n{answer.BEGIN}\n\nnew \\1\n\n{answer.END}\nb\n"
-    with pytest.raises(ValueError, match="README"):
+    with pytest.raises(ValueError, match="the page has no"):
         answer.with_headline("no marks", "new")
 
 
