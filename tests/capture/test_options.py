@@ -84,4 +84,6 @@ def test_the_places(backend: Make) -> None:
     assert first == "1 graph: kernels of fusegen in 3 places" and kept.startswith("  kept: linear (3 times): ")
     assert spec == f"  {own.report.specs / 'batch_norm_gelu.yaml'}: batch_norm, gelu"
     assert "models.py" in places and places.endswith("(3 times)")
-    assert expected.startswith("  these chains alone: expected on H100 in float32 at the sizes of these 3 places: step ")
+    assert expected.startswith(
+        "  these chains alone: expected on H100 in float32 at the sizes of these 3 places: step "
+    )
