@@ -5,6 +5,7 @@ Elsewhere a build has plain lines, and what comes before it nothing.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,8 +43,8 @@ def _stderr() -> Console:
 
 def _live(console: Console) -> Progress | None:
     """A line that has begun; None where it would be no line, or where the program that calls has one of its own."""
-    if not console.is_terminal:
-        return None
+    if not console.is_terminal or ("FORCE_COLOR" in os.environ and not console.file.isatty()):
+        return None  # colours that are forced, in a notebook or the log of a CI, make no terminal of it
     from rich.errors import LiveError
     from rich.progress import (
         BarColumn,

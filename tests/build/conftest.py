@@ -15,6 +15,13 @@ from fusegen.build.libraries import Libraries
 
 ROOT = Path(__file__).resolve().parents[2]
 
+
+@pytest.fixture(autouse=True)
+def no_forced_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CI may force them, and then what is no terminal has no live line."""
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
 # "Compiles" by copying: the output holds every input's text. A source with BROKEN in it fails after some of
 # its output was written, as a compiler does that is killed or finds the disk full.
 COMPILER = """#!/bin/sh

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from fusegen.build.progress import shown
@@ -43,6 +44,17 @@ def test_a_line_with_what_and_how_far() -> None:
 def test_nothing_without_a_terminal() -> None:
     file = io.StringIO()
     with shown(Console(file=file, force_terminal=False)), within("encoder", 3, 7):
+        tell("tracing")
+    assert file.getvalue() == ""
+
+
+def test_nothing_where_colours_alone_are_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a notebook does, and many a CI, to which a line that is drawn again and again is a line each time."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    file = io.StringIO()
+    console = Console(file=file, width=100)
+    assert console.is_terminal
+    with shown(console), within("encoder", 3, 7):
         tell("tracing")
     assert file.getvalue() == ""
 
