@@ -36,7 +36,7 @@ class Left:
     place: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """The regions of all graphs so far that became ops, and those that did not: text by print(), a table in a notebook.
 
@@ -60,6 +60,8 @@ class Report:
         expected = self.expected()
         lines += [f"  {expected}"] if expected else []
         return "\n".join(map(printable, lines))
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         from fusegen.explain.picture import environment  # late, as in expected()

@@ -119,5 +119,6 @@ def test_a_notebook_shows_a_table(tmp_path: Path) -> None:
     shown = report._repr_html_()
     assert "<reason>" not in shown and "left: a &lt;reason&gt;" in shown and "model.py:3:1" in shown
     assert f"<code>{tmp_path}/specs/layer_norm.yaml</code>" in shown and "<td" in shown
+    assert repr(report) == str(report)
     for text in ("1 graph: kernels of fusegen in 1 place, 1 region left", "kept: products", report.expected()[1:]):
         assert text in shown
