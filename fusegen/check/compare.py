@@ -69,6 +69,10 @@ class _Comparison:
         old, new = self.disk.files.get(path), self.wanted.get(path)
         if old == new:
             return None
+        if old is None and path not in self.listed and self._is_new(path):
+            self.upgraded = True
+            meaning = f"{_versions(self.other)}." if self.other is not None else _OTHER_COMMIT
+            return Finding(path, "version", f"It is a file more. {meaning}", old, new, "build")
         if old is None:
             meaning = f"{self._source(path)} gives this file, and it is not there: it was removed or never committed."
             return Finding(path, "missing", meaning, old, new, "build")
@@ -109,6 +113,12 @@ class _Comparison:
             f"It was edited by hand, or merged: `fusegen build` refuses to replace it without --overwrite, and the "
             f"change belongs into {self._owner(path)}.{also}"
         )
+
+    def _is_new(self, path: str) -> bool:
+        """Whether a file that the manifest does not list is one more of the same specs: what packages share is so where
+        all of them are as they were."""
+        package = path.partition("/")[0]
+        return all(self._is_spec_the_same(each) for each in ([package] if package in self.specs else self.specs))
 
     def _is_spec_the_same(self, path: str) -> bool | None:
         """Whether what the file was rendered from, besides fusegen, is as it was; None where no manifest tells."""

@@ -184,6 +184,20 @@ def templates_changed(project) -> None:
     project.rendered_before(HEADER, "// old\n")
 
 
+@drift({HEADER: "version", f"{B}/launchers.h": "version", MANIFEST: "version"})
+def another_commit_has_files_more(project) -> None:
+    for path in (HEADER, f"{B}/launchers.h"):
+        (project.generated / path).unlink()
+        project.list(path, None)
+
+
+@drift({BINDINGS: "stale", PLAN: "stale_plan", HEADER: "missing", MANIFEST: "manifest"})
+def a_changed_spec_may_need_a_file_more(project) -> None:
+    (project.generated / HEADER).unlink()
+    project.list(HEADER, None)
+    spec_changed(project)
+
+
 @drift({BINDINGS: "stale", PLAN: "stale_plan", f"{B}/kernels.cu": "version", MANIFEST: "version"})
 def templates_changed_and_a_spec(project) -> None:
     project.rendered_before(f"{B}/kernels.cu", "// old\n")

@@ -128,6 +128,9 @@ MEANINGS = {
         HEADER: "templates/support/launch.cuh has changed since it was copied",
         MANIFEST: f"Another commit of fusegen {__version__} rendered it",
     },
+    "another_commit_has_files_more": {
+        HEADER: f"It is a file more. Another commit of fusegen {__version__} rendered it"
+    },
     "something_changed": {
         KERNELS: f"The templates, or what specs/{A}.yaml says beside the plan, have changed",
         HEADER: "templates/support/launch.cuh has changed since it was copied",
