@@ -200,6 +200,9 @@ class OverChannels(_OverPositions):
     def is_called(self, spatial: int) -> bool:
         return spatial > 0 and not self.is_over_channels
 
+    def is_over_last(self, spatial: int) -> bool:
+        return self.is_called(spatial) and self.normalized_shape is not None and self.width is None
+
     def _check_sizes(self, chain: ChainBuilder) -> None:
         """The last dimensions are of positions."""
         if self.width is not None:

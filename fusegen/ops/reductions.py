@@ -1,4 +1,4 @@
-"""Reductions over the channels of a row, and what is made of them; over positions PyTorch calls them."""
+"""Reductions over the channels of a row, and what is made of them; over positions but the last PyTorch calls them."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ class OverChannels(Step):
 
     def is_called(self, spatial: int) -> bool:
         return self.is_over_positions and spatial > 0 and not self.is_of_samples(spatial)
+
+    def is_over_last(self, spatial: int) -> bool:
+        return self.is_called(spatial) and self.dims == (spatial + 1,) and not self.keeps_format(spatial)
+
+    def over_rows(self) -> OverChannels:
+        return self.model_copy(update={"dim": -1})
 
     def keeps_format(self, spatial: int) -> bool:
         return not self.is_called(spatial)

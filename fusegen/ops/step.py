@@ -134,12 +134,18 @@ class Step(BaseModel):
         return ()
 
     @property
+    def is_elementwise(self) -> bool:
+        """Whether each element of the result is a function of the running value's, and of what broadcasts to it."""
+        if self.module or self.divides or self.draws or self.ends_chain or not self.has_kernels:
+            return False
+        return not (self.anchor or self.passes or self.stores_operand or self.needs_elements)
+
+    @property
     def is_pointwise(self) -> bool:
         """Whether it is a function of the running value's elements alone, and of numbers."""
-        if self.module or self.divides or self.from_ or self.draws or self.taken_value is not None:
+        if self.from_ or self.taken_value is not None:
             return False
-        alone = all(getattr(self, key, None) is None for key in ("parameter", "input", "mask"))
-        return alone and not (self.anchor or self.passes or self.stores_operand or self.needs_elements)
+        return self.is_elementwise and all(getattr(self, key, None) is None for key in ("parameter", "input", "mask"))
 
     @property
     def running_name(self) -> str | None:
@@ -203,6 +209,15 @@ class Step(BaseModel):
     def is_called(self, spatial: int) -> bool:
         """Whether PyTorch calls it where values have so many dimensions of positions."""
         return not self.has_kernels
+
+    def is_over_last(self, spatial: int) -> bool:
+        """Whether it is over the last dimensions of images with so many dimensions of positions, and over no other, so
+        that kernels have it of rows of these; `wanted_dimensions` says how many they are."""
+        return False
+
+    def over_rows(self) -> Step:
+        """The step as it is where values are rows of these dimensions."""
+        return self
 
     def needs_batch(self, spatial: int) -> bool:
         """Whether a call by PyTorch takes dimension 0 for the batch, and no other dimensions than the spec has."""

@@ -46,7 +46,7 @@ def _oldest(planned: ModulePlan) -> str:
     """The first version of torch that has the operators."""
     if any(step.anchor and step.spatial for step in planned.spec.chain):
         return "2.10"
-    return "2.4" if any(each.is_called and each.steps[0].op == "rms_norm" for each in planned.regions) else "2.2"
+    return "2.2"
 
 
 def _operators(plan: Plan) -> Iterator[str]:

@@ -43,8 +43,8 @@ def widened(values):
 def with_trailing(result, trailing):
     """The result of an operator, or each of several, with these dimensions in place of channels."""
     if isinstance(result, tuple):
-        return tuple(each.unflatten(-1, trailing) for each in result)
-    return result.unflatten(-1, trailing)
+        return tuple(with_trailing(each, trailing) for each in result)
+    return result.view(*result.shape[:-1], *trailing)
 
 
 def flat_parameter(values, trailing):

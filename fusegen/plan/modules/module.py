@@ -44,8 +44,8 @@ class ModulePlan:
 
     @property
     def single(self) -> Plan | None:
-        """The plan of the only region; None of several."""
-        return self.regions[0].plan if len(self.regions) == 1 else None
+        """The plan of the only region, if that sees values as the module does; None of several."""
+        return self.regions[0].plan if len(self.regions) == 1 and self.regions[0].frame is None else None
 
     @property
     def plans(self) -> list[Plan]:
@@ -90,8 +90,9 @@ class ModulePlan:
         """How many dimensions inputs may have: what all regions with the rows of the first input allow."""
         count = len(self.spec.inputs[self.spec.running_input])
         for region in self.regions:
-            if region.steps[0].needs_batch(region.spatial):
-                return Dimensions(count, count, f"{region.steps[0].op} takes no others", self.spatial)
+            fixed = [step for step in region.steps if step.needs_batch(region.spatial)]
+            if fixed:
+                return Dimensions(count, count, f"{fixed[0].op} takes no others", self.spatial)
         found = [
             dimensions(region.plan) for region in self.regions if region.plan is not None and not region.is_broadcast
         ]

@@ -9,6 +9,7 @@ from fusegen.chain.build import examine_chain, examine_numbers
 from fusegen.chain.operands import KEEP
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.axes import Dim
+from fusegen.ir.multiples import factors
 from fusegen.plan.modules.module import ModulePlan, PlannedRegion, module_of
 from fusegen.plan.modules.plan import make_plan
 from fusegen.plan.modules.refusals import all_called
@@ -53,7 +54,7 @@ def plan_module(spec: SpecModel, document: Document) -> ModulePlan:
                 diagnostics = merge(diagnostics, error.diagnostics)
         planned.append(PlannedRegion(**vars(region), plan=plan))
     diagnostics += _of_rows(planned, {name for region in regions for name in region.inputs}, document)
-    diagnostics = diagnostics or [*_unused(spec, specs, document)]
+    diagnostics = diagnostics or [*_unused(spec, specs, regions, document)]
     if diagnostics:
         raise SpecError(diagnostics)
     shapes = {**partition.shapes, **{name: shape for each in regions for name, shape in each.inputs.items()}}
@@ -72,6 +73,8 @@ def _of_rows(regions: Sequence[PlannedRegion], taken: AbstractSet[str], document
             message = "a module of several regions has no result whose rows come behind the channels"
             yield document.diagnostic("FG309", message, ("chain", region.places[-1], "op"))
         if taken.isdisjoint(region.results):
+            continue
+        if region.frame is not None:  # what its kernels' rows drop is a dimension of positions
             continue
         if region.plan is not None and region.plan.chain.result.drops_channels:
             ends = "with [rows]"
@@ -141,10 +144,14 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
                 yield document.diagnostic("FG308", message, ("chain", place, "op"))
 
 
-def _unused(spec: SpecModel, specs: Sequence[SpecModel], document: Document) -> Iterator[Diagnostic]:
-    """Arguments and symbols that none of the regions' specs has; the rest a region's own chain notes."""
-    arguments = {name for each in specs for name in each.arguments}
-    symbols: set[Dim] = {name for each in specs for name in each.dims}
+def _unused(
+    spec: SpecModel, specs: Sequence[SpecModel], regions: Sequence[Region], document: Document
+) -> Iterator[Diagnostic]:
+    """Arguments and symbols that none of the regions has; the rest a region's own chain notes."""
+    given = [dim for region in regions for shape in region.inputs.values() for dim in shape]
+    seen = {name for _, name in map(factors, given) if name is not None}
+    arguments = {name for each in specs for name in each.arguments} | seen
+    symbols: set[Dim] = {*seen, *(name for each in specs for name in each.dims)}
     for name, argument in spec.arguments.items():
         if name not in arguments:
             message = f"nothing uses the argument '{name}'"

@@ -10,6 +10,7 @@ from fusegen.errors import Diagnostic
 from fusegen.ir.graph import ancestors
 from fusegen.plan.launches.devices import is_known, remedy
 from fusegen.plan.modules.row_invariance import row_dependences
+from fusegen.plan.regions.rows_of_images import row_steps
 from fusegen.spec.document import Document
 from fusegen.spec.partial import AnySpec
 
@@ -45,6 +46,8 @@ def _unknown_targets(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
 def all_called(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
     """A chain of layers that PyTorch calls has nothing for kernels."""
     steps = zip(spec.chain, spatial_in_front(spec), strict=True)
+    if any(row_steps(spec)):
+        return
     if spec.chain and all(step and (step.is_called(n) or step.stores_windows(n)) for step, n in steps):
         message = "PyTorch calls every step of this chain: kernels have nothing to do"
         hint = "put functions in front of it or behind"

@@ -124,6 +124,8 @@ def _call(region: PlannedRegion, whole: _Chain, module: _Chain) -> None:
     """Adds what a region makes to the values of the module, as its call does: by places, not by names."""
     spec = None if region.plan is None else region.plan.spec
     steps: Sequence[Any] = region.steps if spec is None else spec.chain
+    if region.frame is not None:  # a row's last dimension is that of the images
+        steps = [_of_images(step, region.spatial) for step in steps]
     names = region.inputs if spec is None else spec.inputs
     taken = [module.value(name) for name in region.inputs]
     own = _Chain(whole.known, dict(zip(names, taken, strict=True)))
@@ -137,3 +139,8 @@ def _call(region: PlannedRegion, whole: _Chain, module: _Chain) -> None:
         module.named[name] = value
         if value != whole.named.get(name, value):
             raise _Fault(f"gives another value for '{name}'")
+
+
+def _of_images(step: Step, spatial: int) -> Step:
+    """A step over the last dimension of rows as one over that of images with so many dimensions of positions."""
+    return step.model_copy(update={"dim": spatial + 1}) if getattr(step, "dim", None) == -1 else step

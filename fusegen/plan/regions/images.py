@@ -7,7 +7,9 @@ one symbol.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import ne
 
 from fusegen.chain import shape as chain_shape
 from fusegen.chain.images import spatial_in_front, spatial_of_values
@@ -16,6 +18,7 @@ from fusegen.ir.axes import Dim
 from fusegen.ir.multiples import factors
 from fusegen.ops.step import Step
 from fusegen.plan.regions.region import Shape, channels_behind
+from fusegen.plan.regions.rows_of_images import RowFrame, RowSteps, row_steps
 from fusegen.spec.model import SpecModel
 
 
@@ -28,6 +31,7 @@ class Images:
         self.spec, self._claim, self._shapes = spec, claim, shapes
         self.spatial = spatial_of_values(spec)
         self.in_front = spatial_in_front(spec)
+        self.rows = row_steps(spec)
         self.dims = dict(spec.dims)
         self.made_by: dict[str, Step] = {}
         self._symbols: dict[tuple[Role, int, int], str] = {}
@@ -63,6 +67,18 @@ class Images:
                 found = found.with_channels(step.result_width)
             self.made_by |= dict.fromkeys(self.dims.keys() - before, step)
         return tuple(map(certain, found.sizes()))
+
+    def frame(self, steps: RowSteps | None, shape: Shape) -> RowFrame | None:
+        """As which rows kernels see images of a shape; None where they do not, or the steps are over other sizes."""
+        if steps is None or len(shape) <= steps.count:
+            return None
+        rows, last = shape[: -steps.count], shape[-steps.count :]
+        features = steps.features or last
+        if any(map(ne, map(self.number, features), map(self.number, last))):
+            return None
+        symbol = self._claim("rows")
+        self.dims[symbol] = math.prod(self.number(dim) or 1 for dim in rows)
+        return RowFrame(symbol, features)
 
     def has_one_position(self, shape: Shape, spatial: int) -> bool:
         """Whether a value is [batch, channels, 1, 1], as behind a pooling over all positions."""

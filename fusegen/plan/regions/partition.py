@@ -132,7 +132,7 @@ class Partition:
 
     def _begins(self, index: int, now: _Open) -> bool:
         """Whether a region begins with a step. now: the one that the step before is in."""
-        running = Running(now.source, now.steps, self._view(now), self.images.in_front)
+        running = Running(now.source, now.steps, self._view(now), self.images.in_front, self.images.rows)
         operand = self._operand(self.spec.chain[index], now)
         return begins_region(index, running, self._widths[index], operand, self.spec) or self._widens(index, now)
 
@@ -291,6 +291,7 @@ class Partition:
                 is_broadcast=self._is_broadcast(now),
                 spatial=now.spatial,
                 in_channels_last=is_behind_convolution(now.first, self.spec),
+                frame=self.images.frame(self.images.rows[now.first], source),
             )
 
     def _returned(self) -> tuple[str, ...]:

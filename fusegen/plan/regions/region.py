@@ -25,6 +25,7 @@ from fusegen.plan.regions.boundaries import (
     width_of,
     widths,
 )
+from fusegen.plan.regions.rows_of_images import RowFrame, RowSteps, row_steps
 
 Shape = tuple[Dim, ...]
 """In a chain that is refused, a size that nobody can tell is None."""
@@ -40,6 +41,7 @@ class Region:
     that computes what the spec has behind its layer, if another does. rows: those of the results that have one channel,
     behind a reduction. is_broadcast: whether it has other rows than the module's first input. spatial: how many
     dimensions of positions its running value has at its begin. in_channels_last: whether its images are in any case.
+    frame: where kernels see these images as rows of their last dimensions, which.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Region:
     is_broadcast: bool = False
     spatial: int = 0
     in_channels_last: bool = False
+    frame: RowFrame | None = None
 
     def width(self, result: str) -> Dim:
         """The channels of a result."""
@@ -62,7 +65,8 @@ class Region:
     def is_called(self) -> bool:
         """Whether PyTorch calls its step, which no kernel has."""
         first = self.steps[0]
-        return first.is_called(self.spatial) or (first.stores_windows(self.spatial) and not self.in_channels_last)
+        is_called = first.is_called(self.spatial) or (first.stores_windows(self.spatial) and not self.in_channels_last)
+        return self.frame is None and is_called
 
     @property
     def why_called(self) -> str:
@@ -97,7 +101,9 @@ def is_single(spec: Any, cut: bool = True) -> bool:
     spec: may be a PartialSpec. cut: as of begins_region(). Values of images do not end it.
     """
     spatial, steps = spatial_of_values(spec), spec.chain
-    in_front = spatial_in_front(spec)
+    in_front, rows = spatial_in_front(spec), row_steps(spec)
+    if any(rows):  # whose kernels see another view than the module's
+        return False
     cut = cut and not (steps and steps[0] is not None and steps[0].in_batches)
     (width, behind), source = widths(spec, spatial), next(iter(spec.inputs), "")
     shapes = {name: shape or () for name, shape in spec.inputs.items()}
@@ -107,7 +113,7 @@ def is_single(spec: Any, cut: bool = True) -> bool:
     for index, step in enumerate(steps):
         if step is None:
             continue
-        now, operand = Running(source, steps[:index], view, in_front), operand_width(step, known)
+        now, operand = Running(source, steps[:index], view, in_front, rows), operand_width(step, known)
         operand = 1 if spatial and view != 1 else operand
         if begins_region(index, now, width[index], operand, spec, cut):
             return False
@@ -119,12 +125,18 @@ def is_single(spec: Any, cut: bool = True) -> bool:
 @dataclass(frozen=True)
 class Running:
     """A region in front of a step: what it begins with, its steps and its channels there. spatial: how many dimensions
-    of positions there are in front of each step of the spec."""
+    of positions there are in front of each step of the spec. rows: of each step those that see the same rows of images.
+    """
 
     source: str
     steps: Sequence[Step | None]
     view: Width
     spatial: Sequence[int]
+    rows: Sequence[RowSteps | None]
+
+    def positions(self, index: int) -> int:
+        """How many dimensions of positions kernels see in front of a step."""
+        return 0 if self.rows[index] else self.spatial[index]
 
 
 def begins_region(index: int, now: Running, width: Width, operand: Width, spec: Any, cut: bool = True) -> bool:
@@ -138,12 +150,12 @@ def begins_region(index: int, now: Running, width: Width, operand: Width, spec: 
     if not hides_source(now.steps):
         inside.add(now.source)
     before = now.steps[-1] if now.steps else None
-    behind_call = before is not None and before.is_called(now.spatial[index - 1])
-    behind_call |= before is not None and before.ends_region(now.spatial[index - 1])
-    alone = step.anchor or step.is_called(now.spatial[index]) or behind_call
+    spatial = now.positions(index)
+    behind_call = before is not None and before.is_called(now.positions(index - 1))
+    behind_call |= before is not None and before.ends_region(now.positions(index - 1))
+    alone = step.anchor or step.is_called(spatial) or behind_call or now.rows[index] is not now.rows[index - 1]
     if (alone and now.steps) or (step.from_ is not None and step.from_ not in inside):
         return True
-    spatial = now.spatial[index]
     groups = {each.groups_of_samples(spatial) for each in (*now.steps, step) if each is not None}
     if len(groups - {None}) > 1:  # kernels know one number
         return True

@@ -23,12 +23,16 @@ def region_spec(spec: SpecModel, region: Region, images: Images) -> SpecModel:
     if region.is_broadcast:
         source = next(iter(inputs.values()))
         inputs = {name: without_ones(shape, source) for name, shape in inputs.items()}
+    steps = region.steps
+    if region.frame is not None:
+        inputs = dict.fromkeys(inputs, region.frame.shape)
+        steps = tuple(step.over_rows() for step in steps)
     words = {word for step in region.steps for word in _words(step.model_dump())}
     words |= {word for shape in inputs.values() for word in _words(shape)}
     for name, argument in spec.arguments.items():
         if name in words and argument.type == "shape":
             words |= {dim for dim in argument.is_ if isinstance(dim, str)}
-    outputs, steps = None, region.steps
+    outputs = None
     if len(region.results) > 1:
         names = {name for step in steps for name in step.saved}
         last = region.results[-1]
@@ -52,7 +56,7 @@ def region_spec(spec: SpecModel, region: Region, images: Images) -> SpecModel:
             "chain": steps,
         }
     )
-    made.written_in(spec.name, region.spatial, images.made_by)
+    made.written_in(spec.name, 0 if region.frame else region.spatial, images.made_by)
     return made
 
 

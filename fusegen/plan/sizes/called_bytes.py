@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fusegen.chain.symbols import shape_of
 from fusegen.ir.multiples import value_of
 from fusegen.ops.dimensions import Flatten, Unsqueeze
 from fusegen.ops.joining import Cat, Narrow
@@ -40,11 +39,8 @@ def called_bytes(planned: ModulePlan, region: Region, symbols: Mapping[str, int]
     if isinstance(step, Narrow):  # a view, whose gradient is one of the whole with zeros in it
         return 0, operand + result
     if isinstance(step, Norm):
-        over = shape_of(planned.spec, getattr(step, "normalized_shape", None)) or given[1:2]
-        weight = size(over) if step.affine else 0
-        has_bias = "bias" in step.tensors and getattr(step, "bias", True)
-        parameters = (1 + has_bias) * weight
-        return operand + result + parameters, 2 * operand + result + weight + parameters
+        weight = size(given[1:2]) if step.affine else 0
+        return operand + result + 2 * weight, 2 * operand + result + 3 * weight
     if isinstance(step, Sum):  # whose gradient is a view of that of the result
         return operand + result, 0
     if isinstance(step, Max | Min) or (isinstance(step, Pooling) and "max" in step.op):

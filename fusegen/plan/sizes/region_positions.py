@@ -10,6 +10,7 @@ from fusegen.ir.axes import Dim, dividend
 from fusegen.ir.multiples import factors, value_of
 from fusegen.plan.modules.module import ModulePlan, PlannedRegion
 from fusegen.plan.regions.region import Shape
+from fusegen.plan.regions.rows_of_images import RowFrame
 from fusegen.plan.sizes.positions import unequal
 
 _MOST = 256
@@ -110,6 +111,7 @@ def _widths(planned: ModulePlan, symbols: Mapping[str, int]) -> Iterator[dict[st
     """Other values of the symbols of channels that are the size of a norm over positions, too: as many."""
     yield {}
     given = [getattr(step, "normalized_shape", None) or () for region in planned.regions for step in _called(region)]
+    given += [region.frame.features for region in planned.regions if region.frame is not None]
     names = {dim for shape in given for dim in shape if isinstance(dim, str) and dim in symbols}
     channels = {factors(region.channels[1])[1] for region in planned.regions}
     if names & channels:
@@ -145,6 +147,8 @@ def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict
         source, *others = region.inputs
         given = [_value(dim, found, other) for dim in planned.shapes[source]]
         shape: chain_shape.Shape | None = chain_shape.Shape.of(given, region.spatial)
+        if region.frame is not None and not _seen(region.frame, given, found):
+            return None
         if shape is not None and not region.is_called:
             shape = shape.with_channels(_value(region.channels[1], found, other))
         inside = shape  # of all values but that which the last step may make of images
@@ -162,6 +166,14 @@ def _walked(planned: ModulePlan, symbols: Mapping[str, int], other: int) -> dict
         if not all(_fits(planned.shapes[name][2:], of_positions, found) for name in others):
             return None
     return found
+
+
+def _seen(frame: RowFrame, sizes: Sequence[int], found: dict[str, int]) -> bool:
+    """Whether the last sizes of images are the features of a region's rows, whose number is noted."""
+    *rows, _ = sizes[: len(sizes) - len(frame.features) + 1]
+    last = sizes[len(rows) :]
+    found[frame.rows] = math.prod(rows)
+    return [_value(dim, found, size) for dim, size in zip(frame.features, last, strict=True)] == [*last]
 
 
 def _numbers(shape: chain_shape.Shape) -> list[int]:

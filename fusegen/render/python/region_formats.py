@@ -24,9 +24,9 @@ def formats(planned: ModulePlan) -> str:
 
 
 def _behind(region: PlannedRegion, found: dict[str, _Format]) -> _Format:
-    """Behind the first step of a region. Others keep the format of the running value."""
+    """Behind the steps of a region, of which all but the first keep the format, or none does."""
     made, first = found[next(iter(region.inputs))], region.steps[0]
-    if not first.keeps_format(region.spatial):
+    if not all(step.keeps_format(region.spatial) for step in region.steps):
         made = False
     elif isinstance(first, Convolving) and made is not True:
         place, layers = made or (None, ())
@@ -53,15 +53,19 @@ def follows_inputs(planned: ModulePlan) -> bool:
         if len(shape) == planned.spatial + 2 and any(value_of(dim, known) > 1 for dim in shape[2:])
     }
     return all(
-        region.is_called or (_is_tiled(region) and not any(takes_last(region, name) for name in region.inputs))
+        region.frame is not None
+        or region.is_called
+        or (_is_tiled(region) and not any(takes_last(region, name) for name in region.inputs))
         for region in planned.regions
         if images.intersection((*region.inputs, *region.results))
     )
 
 
 def takes_contiguous(region: PlannedRegion) -> bool:
-    """Whether PyTorch calls a layer that works on contiguous images, and makes such a result."""
-    return region.is_called and region.spatial > 0 and not region.steps[0].keeps_format(region.spatial)
+    """Whether a region works on contiguous images, and makes such a result: a layer that PyTorch calls, or kernels that
+    see rows of the last dimensions."""
+    is_layer = region.is_called and region.spatial > 0 and not region.steps[0].keeps_format(region.spatial)
+    return is_layer or region.frame is not None
 
 
 def writes(planned: ModulePlan) -> dict[str, int | None]:

@@ -86,7 +86,7 @@ def regions_context(planned: ModulePlan) -> dict[str, Any]:
 
 def _image_package(planned: ModulePlan) -> int | None:
     """The place of the first package of images among those of all regions."""
-    found = [region.spatial > 0 for region in planned.regions if region.plan]
+    found = [plan.chain.spatial > 0 for plan in planned.plans]
     return found.index(True) if any(found) else None
 
 
@@ -121,22 +121,23 @@ def calls(planned: ModulePlan) -> list[str]:
     last_takers = {name: index for index, region in enumerate(planned.regions) for name in region.inputs}
     kept = {*planned.spec.inputs, *planned.returned}
     for index, region in enumerate(planned.regions):
+        source, *_ = region.inputs
         given = ", ".join(copies.get(name, name) if takes_last(region, name) else name for name in region.inputs)
+        given = source if region.plan is None and region.steps[0].further_values else given
+        given = f"self._fusegen_contiguous({given})" if takes_contiguous(region) else given
         if region.plan is None:
             layer = region.steps[0]
-            given = next(iter(region.inputs)) if layer.further_values else given
             given = f"self._fusegen_last({given})" if layer.spatial and layer.anchor else given
-            given = f"self._fusegen_contiguous({given})" if takes_contiguous(region) else given
-            result = region.results[0]
-            lines += layer.lines(given, result, region.spatial)[0]
-            if takes_contiguous(region) and planned.shapes[result] == planned.shapes[next(iter(region.inputs))]:
-                lines.append(f"{result} = self._fusegen_contiguous_gradient({result})")
+            lines += layer.lines(given, region.results[0], region.spatial)[0]
         else:
             made = ", ".join(region.results)
             call = f"{made} = _run({variable(region)}, {given})"
             lines += (
                 [call] if len(call) <= 88 else [f"{made} = _run(", f"    {variable(region)},", f"    {given},", ")"]
             )
+        if takes_contiguous(region):
+            alike = [name for name in region.results if planned.shapes[name] == planned.shapes[source]]
+            lines += [f"{name} = self._fusegen_contiguous_gradient({name})" for name in alike]
         gone = [name for name in region.inputs if last_takers[name] == index]
         done = [copies.get(name, name) for name in gone if name in copies or name not in kept]
         lines += [f"del {', '.join(done)}"] if done and region is not planned.regions[-1] else []

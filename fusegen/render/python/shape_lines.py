@@ -50,7 +50,7 @@ def _of_region(planned: ModulePlan, name: str) -> Shape:
     shape = planned.shapes[name]
     region = next(region for region in planned.regions if name in region.results)
     plan, (*others, _) = region.plan, region.results
-    if plan is None or name in others or (others and not plan.chain.result.drops_channels):
+    if plan is None or region.frame is not None or name in others or (others and not plan.chain.result.drops_channels):
         return shape
     spatial = region.spatial
     rows, channels = (shape[:1], shape[1]) if spatial else (shape[:-1], shape[-1])

@@ -103,8 +103,9 @@ def _shape_in_front(plan: ModulePlan, module: nn.Module, x: Tensor) -> tuple[int
             shape = Shape.of(_behind(module, layer, shape.sizes()), region.spatial)
         elif layer.anchor and not layer.in_batches:
             shape = shape.with_channels(_width(module, layer))
-        elif region.is_called:
-            shape = layer.shape_behind(shape, KnownSizes(shapes=known)) or shape
+        else:
+            for step in region.steps:
+                shape = step.shape_behind(shape, KnownSizes(shapes=known)) or shape
         last = tuple([size for size in shape.sizes() if isinstance(size, int)])
         parts = math.prod([step.number_of_parts for step in region.steps])
         if parts > 1:

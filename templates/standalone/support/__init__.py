@@ -7,11 +7,9 @@ of torch that not every version has.
 from .called import (
     group_norm,
     instance_norm,
-    layer_norm,
     log_softmax,
     logsumexp,
     normalize,
-    rms_norm,
     softmax,
     softmin,
 )
@@ -97,11 +95,9 @@ __all__ = [
     "draw_seed",
     "group_norm",
     "instance_norm",
-    "layer_norm",
     "log_softmax",
     "logsumexp",
     "normalize",
-    "rms_norm",
     "softmax",
     "softmin",
 ]

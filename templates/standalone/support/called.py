@@ -16,15 +16,6 @@ def instance_norm(layer, x):
     return torch.ops.aten.instance_norm(x, *tensors, *options)
 
 
-def layer_norm(layer, x):
-    tensors = (layer.weight, layer.bias)
-    return torch.ops.aten.layer_norm(x, layer.normalized_shape, *tensors, layer.eps)
-
-
-def rms_norm(layer, x):
-    return torch.ops.aten.rms_norm(x, layer.normalized_shape, layer.weight, layer.eps)
-
-
 def softmax(x, dim):
     return x.softmax(dim)
 
