@@ -45,6 +45,20 @@ chain:
   - {op: sigmoid}
   - {op: mul, value: y}
 """
+# The value in front is a result, too: the pooling has kernels of its own.
+SKIPPED = """\
+fusegen: 1
+name: skipped
+dims: {batch: 2, channels: 3, out: 8, height: 9, width: 6}
+arguments: {channels: {type: dim}, out: {type: dim}}
+inputs: {x: [batch, channels, height, width]}
+outputs: [skip, result]
+dtypes: [float32]
+chain:
+  - {op: conv2d, name: conv, out_channels: out, kernel_size: 3, padding: 1}
+  - {op: silu, save: skip}
+  - {op: max_pool2d, name: pool, kernel_size: 2}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +75,7 @@ def suites(tmp_path_factory, emulation_cache):
     return suite
 
 
-@pytest.mark.parametrize("text", [POOLED, GATED], ids=["pooled", "gated"])
+@pytest.mark.parametrize("text", [POOLED, GATED, SKIPPED], ids=["pooled", "gated", "skipped"])
 def test_the_whole_beside_the_original(suites, text) -> None:
     report = suites(text).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]

@@ -81,3 +81,19 @@ def test_a_layer_that_pytorch_calls_makes_16_bits(tmp_path) -> None:
     assert set(found) == {"b"}
     assert ("bfloat16", "bfloat16", "float32") in under_autocast(found["b"])
     assert not any("float32" in (a, plain) for a, plain, _ in under_autocast(found["b"]))
+
+
+def test_a_value_with_the_name_of_a_convolutions_result(tmp_path) -> None:
+    """It is what the norm behind that makes, in float32."""
+    steps = ("conv1d, name: conv, out_channels: width, kernel_size: 1", "group_norm, name: n, num_groups: 4",
+             "max_pool1d, name: pool, kernel_size: 2", "silu")  # fmt: skip
+    text = SPEC.replace("rows: 64", "rows: 64, length: 8, channels: 4").replace(
+        "width: {", "channels: {type: dim}, width: {"
+    )
+    (tmp_path / "known.yaml").write_text(
+        re.sub("inputs: .*", "inputs: {x: [rows, channels, length]}", text)
+        + "".join(f"  - {{op: {step}}}\n" for step in steps)
+    )
+    planned = planned_file(tmp_path / "known.yaml")
+    assert planned.regions[0].results == ("conv_result",)
+    assert under_autocast(planned.regions[1].plan) == {("float32",)}

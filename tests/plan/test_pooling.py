@@ -9,6 +9,7 @@ import pytest
 from fusegen.errors import SpecError
 from fusegen.ops import pooling
 from fusegen.plan.load import planned_document
+from fusegen.plan.sizes.bytes import tensor_bytes, typical_symbols
 from fusegen.spec.yaml import parse_yaml
 
 torch = pytest.importorskip("torch")
@@ -123,3 +124,62 @@ def test_what_is_refused(steps, words) -> None:
     with pytest.raises(SpecError) as caught:
         planned(*steps)
     assert any(words in each.message for each in caught.value.diagnostics), caught.value
+
+
+CONV = "op: conv2d, name: conv, out_channels: 6, kernel_size: 3"
+POOL = "op: max_pool2d, name: pool, kernel_size: 2"
+
+
+def regions(*steps: str) -> list[tuple[str, bool]]:
+    """The ops of each region, and whether kernels store windows there."""
+    found = []
+    for region in planned(*steps).regions:
+        pool = region.plan and region.plan.chain.result.pool
+        found.append((" ".join(step.op for step in region.steps), pool is not None))
+    return found
+
+
+def test_a_region_behind_a_convolution_ends_with_its_windows() -> None:
+    assert regions(CONV, "op: relu", POOL) == [("conv2d relu max_pool2d", True)]
+    behind = [("conv2d max_pool2d", True), ("gelu avg_pool2d", True)]
+    assert regions(CONV, POOL, "op: gelu", "op: avg_pool2d, name: last, kernel_size: 2") == behind
+
+
+def test_what_is_taken_elsewhere_is_in_memory() -> None:
+    """Kernels of their own pool it."""
+    steps = (CONV, "op: relu, save: skip", POOL, "op: tanh", "op: mul, from: skip, constant: 2")
+    text = HEAD.replace("chain:", "outputs: [pooled, result]\nchain:")
+    lines = [f"  - {{{step}}}" for step in steps]
+    lines[3] = "  - {op: tanh, save: pooled}"
+    module = planned_document(parse_yaml(text + "\n".join(lines), "demo.yaml"))
+    found = [(region.steps[0].op, region.is_called) for region in module.regions]
+    assert found[:2] == [("conv2d", False), ("max_pool2d", False)]
+    assert module.regions[0].plan.chain.result.pool is None
+    assert module.regions[1].plan.chain.result.pool is not None
+
+
+def test_pytorch_pools_images_without_a_convolution() -> None:
+    """They may be contiguous, and kernels would have them copied."""
+    module = planned("op: silu", POOL, "op: tanh")
+    assert [region.is_called for region in module.regions] == [False, True, False]
+    assert "channels_last" in module.regions[1].why_called
+
+
+def test_ops_over_ranks_know_no_windows() -> None:
+    norm = "op: batch_norm, name: bn, sync: true"
+    assert regions(CONV, norm, "op: relu", POOL) == [("conv2d batch_norm relu", False), ("max_pool2d", True)]
+
+
+def test_what_windows_move() -> None:
+    (region,) = planned(CONV, "op: relu", POOL).regions
+    variant = region.plan.variants[0]
+    forward, backward = ({t.name: t for t in p.outputs + p.inputs} for p in (variant.forward, variant.backward))
+    symbols = typical_symbols(region.plan.spec)
+    counts = {
+        name: tensor_bytes(region.plan, region.plan.modes[0], symbols, tensor)
+        for name, tensor in (forward | backward).items()
+    }
+    whole, windows = 2 * 6 * 7 * 6, 2 * 6 * 3 * 3
+    assert counts["conv_result"] == 4 * whole
+    assert counts["y"] == counts["grad_y"] == 4 * windows
+    assert counts["y_taps"] == windows

@@ -48,7 +48,8 @@ def all_called(spec: AnySpec, document: Document) -> Iterator[Diagnostic]:
     steps = zip(spec.chain, spatial_in_front(spec), strict=True)
     if any(row_steps(spec)):
         return
-    if spec.chain and all(step and (step.is_called(n) or step.stores_windows(n)) for step, n in steps):
+    windows = not spec.is_region  # which kernels store behind a convolution, and what is a region is behind one
+    if spec.chain and all(s and (s.is_called(n) or (windows and s.stores_windows(n))) for s, n in steps):
         message = "PyTorch calls every step of this chain: kernels have nothing to do"
         hint = "put functions in front of it or behind"
         yield document.diagnostic("FG308", message, ("chain", 0, "op"), hint=hint)

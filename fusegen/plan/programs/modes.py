@@ -171,8 +171,9 @@ def values_under_autocast(
     What is in float32 without any parameter in it stays so: parameters are in float32 under autocast.
     """
     parameter = "float32" if chain.anchor is not None or chain.parameters or chain.buffers else activation
-    running, saved = _dtypes(spec, chain, activation, parameter, given, True)
-    return {name: saved.get(name, running[-1]) for name in names}
+    running, named = _dtypes(spec, chain, activation, parameter, given, True)
+    saved = {name for step in spec.chain for name in step.saved}  # the source may have the name of the result
+    return {name: named[name] if name in saved else running[-1] for name in names}
 
 
 def alike(found: Iterable[Mode], names: Iterable[str]) -> list[list[str]]:
