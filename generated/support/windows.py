@@ -28,6 +28,7 @@ def windows_of(layer, shape):
         return None
     if not all(type(number) is int for each in options for number in each):
         return None
+    is_mean = hasattr(layer, "count_include_pad")
     divisor = getattr(layer, "divisor_override", None)
     if divisor is not None and not 0 < abs(divisor) <= _MOST:
         return None
@@ -35,6 +36,8 @@ def windows_of(layer, shape):
     for size, kernel, stride, padding, dilation in zip(given, *options, strict=True):
         reach = dilation * (kernel - 1) + 1
         if min(size, kernel, stride, dilation) < 1 or not 0 <= padding <= reach // 2:
+            return None
+        if is_mean and len(given) == 3 and size < kernel:  # PyTorch's alone refuses it
             return None
         made.append(_windows(size + 2 * padding - reach, size + padding, stride, layer.ceil_mode))
         rows *= max(size, made[-1])

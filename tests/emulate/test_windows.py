@@ -33,6 +33,11 @@ chain:
   - {op: tanh}
   - {op: avg_pool2d, name: pool, kernel_size: 2}
 """,
+    "residual": TWO.replace("x: [n, c, h, w]", "x: [n, c, h, w], y: [n, out, h, w]") + """chain:
+  - {op: conv2d, name: conv, out_channels: out, kernel_size: 3, padding: 1}
+  - {op: add, input: y}
+  - {op: avg_pool2d, name: pool, kernel_size: 2}
+""",
     "rows": WITH_GATE + """chain:
   - {op: conv2d, name: conv, out_channels: out, kernel_size: 3, padding: 1, bias: false}
   - {op: softmax, dim: 1}
@@ -136,7 +141,12 @@ def test_means_in_16_bits(modules) -> None:
 
 @pytest.mark.parametrize(
     ("name", "shapes"),
-    [("rows", [(2, 3, 9, 8), (2, 1, 9, 8)]), ("groups", [(2, 3, 4, 5, 3)]), ("line", [(2, 3, 9)])],
+    [
+        ("residual", [(2, 3, 9, 8), (2, 8, 9, 8)]),
+        ("rows", [(2, 3, 9, 8), (2, 1, 9, 8)]),
+        ("groups", [(2, 3, 4, 5, 3)]),
+        ("line", [(2, 3, 9)]),
+    ],
 )
 def test_what_stands_in_front(modules, name, shapes) -> None:
     fused = modules(name)

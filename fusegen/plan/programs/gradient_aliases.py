@@ -17,8 +17,8 @@ from fusegen.plan.programs.model import GradientAlias, Mode, Program, Tensor
 
 def with_gradient_aliases(chain: Chain, gradients: Sequence[Tensor], incoming: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of a backward program, each with the tensor whose values it has, if there is one. incoming: the
-    gradients of the results."""
-    owners: dict[Node, Tensor] = {each.node: each for each in incoming}
+    gradients of the results. What comes back through windows is not what lies in memory."""
+    owners: dict[Node, Tensor] = {each.node: each for each in incoming if each.pool is None}
     found: dict[str, Tensor] = {}
     # The gradient of a product is no result of the op, so that no other can be the same as it.
     product = chain.contraction.result if chain.contraction else ""
