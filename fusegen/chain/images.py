@@ -6,9 +6,11 @@ step looks at dimension 1, as batch_norm does: then that dimension is the channe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fusegen.chain.symbols import shape_of
+from fusegen.chain.trailing import trailing_dimensions
 
 MOST = 3
 """Dimensions of positions, for which PyTorch has layers."""
@@ -70,6 +72,23 @@ def decider(spec: Any) -> str:
     """The op of the step that makes a chain one of images."""
     first = spec.chain[0]
     return first.op if first.spatial else next((step.op for step in spec.chain if step.needs_matrix()), first.op)
+
+
+def with_leading_dimensions(spec: Any) -> Any:
+    """A chain of values [..., channels] with more than two dimensions, whose steps know that.
+
+    spec: a SpecModel or PartialSpec. Where the shape of the first input could be that of images, too, the target of a
+    loss tells: it has all dimensions but the channels.
+    """
+    first = next(iter(spec.inputs.values()), None) or ()
+    has_batches = any(step is not None and step.in_batches for step in spec.chain)
+    if len(first) < 3 or trailing_dimensions(spec) > 1 or has_batches:
+        return spec
+    targets = [spec.inputs.get(getattr(step, "target", None)) for step in spec.chain]
+    if spatial_of_values(spec) and first[:-1] not in targets:
+        return spec
+    chain = tuple(step and step.over_leading_dimensions() for step in spec.chain)
+    return spec.model_copy(update={"chain": chain}) if hasattr(spec, "model_copy") else replace(spec, chain=chain)
 
 
 def with_layers_over_channels(spec: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.axes import CHANNEL
@@ -17,7 +17,8 @@ from fusegen.spec.names import Identifier
 
 class CrossEntropy(Step):
     """F.cross_entropy with the numbers of channels as its target, an input of int64. Only as the last step. A target
-    that is no channel makes its row's loss and gradient NaN, where PyTorch's CUDA kernel stops by an assertion.
+    that is no channel makes its row's loss and gradient NaN, where PyTorch's CUDA kernel stops by an assertion. Of
+    values [batch, tokens, channels] it is the loss of all rows, with a target [batch, tokens].
 
     With `chunk` the result of the linear layer in front never exists as a whole: see docs/losses.md."""
 
@@ -44,6 +45,17 @@ class CrossEntropy(Step):
     passes = 2
     ends_chain = True
 
+    _flattens: bool = PrivateAttr(default=False)
+
+    def needs_matrix(self) -> bool:
+        return not self._flattens
+
+    def over_leading_dimensions(self) -> CrossEntropy:
+        """Of the rows of all leading dimensions, which PyTorch's function takes as one."""
+        made = self.model_copy()
+        made._flattens = True
+        return made
+
     def not_over_positions(self) -> None:
         return None
 
@@ -61,7 +73,10 @@ class CrossEntropy(Step):
         options = [f'reduction="{self.reduction}"'] if self.reduction != "mean" else []
         options += [f"ignore_index={self.ignore_index}"] if self.ignore_index != -100 else []
         options += [f"label_smoothing={self.label_smoothing!r}"] if self.label_smoothing else []
-        return f"F.cross_entropy({', '.join([x, self.target, *options])})"
+        if not self._flattens:
+            return f"F.cross_entropy({', '.join([x, self.target, *options])})"
+        loss = f"F.cross_entropy({', '.join([f'{x}.flatten(0, -2)', f'{self.target}.flatten()', *options])})"
+        return f"{loss}.view_as({self.target})" if self.reduction == "none" else loss
 
 
 STEPS = (CrossEntropy,)

@@ -265,6 +265,10 @@ class Step(BaseModel):
         """Whether it works on the last dimension, to which the channels of images are moved for it."""
         return False
 
+    def over_leading_dimensions(self) -> Step:
+        """The step as it is in a chain of values [..., channels] with more than two dimensions."""
+        return self
+
     def over_channels_of_images(self) -> Step:
         """The step as it is in a chain of images whose layers are over the channels."""
         return self

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fusegen.chain.build import examine_chain
-from fusegen.chain.images import with_layers_over_channels
+from fusegen.chain.images import with_layers_over_channels, with_leading_dimensions
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.ops.catalogue import PLUGINS, STEPS
 from fusegen.ops.lacking import unknown_op
@@ -58,7 +58,7 @@ def planned_document(document: Document) -> ModulePlan:
         if any(diagnostic.code == "FG213" for diagnostic in error.diagnostics):
             raise
         # Errors in one part must not hide those in another.
-        partial = read_partly(STEPS, document)
+        partial = with_leading_dimensions(read_partly(STEPS, document))
         if not is_single(partial, cut=False):
             raise
         chain, diagnostics = examine_chain(partial, document, training=True)
@@ -71,7 +71,7 @@ def planned_document(document: Document) -> ModulePlan:
 
 def planned_spec(spec: SpecModel, document: Document) -> ModulePlan:
     """As planned_document, of a validated spec."""
-    spec = with_layers_over_channels(spec)
+    spec = with_layers_over_channels(with_leading_dimensions(spec))
     if spec.modes is not None and not is_single(spec):
         message, hint = "a chain of several regions has kernels for all modes of its dtypes", "leave 'modes' out"
         raise SpecError([document.diagnostic("FG401", message, ("modes",), key=True, hint=hint)])

@@ -71,7 +71,9 @@ def remarks(step: type[Step]) -> list[str]:
         found.append(f"Under autocast in {step.autocast}.")
     if step.matrix_only != "never":
         condition = "" if step.matrix_only == "always" else f" {step.matrix_only}"
-        over = "" if step.model_construct(dim=1).not_over_positions() else ", or [batch, channels, positions]"
+        takes_rows = step.over_leading_dimensions is not Step.over_leading_dimensions
+        over = ", [..., channels]" if takes_rows else ""
+        over += "" if step.model_construct(dim=1).not_over_positions() else ", or [batch, channels, positions]"
         found.append(f"Takes [rows, channels]{over or ' alone'}{condition}.")
     return found
 

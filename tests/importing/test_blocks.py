@@ -266,15 +266,6 @@ class Always(nn.Module):
         return torch.nn.functional.dropout(self.fc(x), 0.5)
 
 
-class Tokens(nn.Module):
-    def __init__(self, d: int, c: int) -> None:
-        super().__init__()
-        self.fc = nn.Linear(d, c)
-
-    def forward(self, x, target):
-        return torch.nn.functional.cross_entropy(self.fc(x).flatten(0, 1), target.flatten())
-
-
 class Normed(nn.Module):
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -297,7 +288,6 @@ class Twofold(nn.Module):
 REFUSED = [
     (Shared(16), [randn(6, 16)], "FG305", "two steps would own the attribute 'fc'"),
     (Always(16), [randn(6, 16)], "FG709", "dropout in evaluation"),
-    (Tokens(16, 20), [randn(2, 3, 16), torch.zeros(2, 3, dtype=torch.int64)], "FG707", "flatten the inputs"),
     (Normed(16), [randn(6, 16)], "FG706", "parametrization"),
     (Twofold(16), [randn(6, 16)], "FG705", "two results are the same value"),
 ]

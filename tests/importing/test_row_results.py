@@ -87,6 +87,66 @@ def test_a_loss_with_its_logits() -> None:
     assert [step["op"] for step in chain(text)] == ["tanh", "linear", "cross_entropy"]
 
 
+class Tokens(nn.Module):
+    """A loss of [batch, tokens, channels]."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def logits(self, x):
+        return self.fc(self.norm(x))
+
+
+class Flat(Tokens):
+    def forward(self, x, labels):
+        logits = self.logits(x)
+        return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()), logits
+
+
+class Viewed(Tokens):
+    def forward(self, x, labels):
+        logits = self.logits(x)
+        return nn.functional.cross_entropy(logits.view(-1, logits.size(-1)), labels.view(-1), ignore_index=0)
+
+
+class Apart(Tokens):
+    def forward(self, x, labels):
+        loss = nn.functional.cross_entropy(self.logits(x).flatten(0, 1), labels.flatten(), reduction="none")
+        return loss.view_as(labels)
+
+
+class Rows(Tokens):
+    def forward(self, x, labels):
+        return nn.functional.cross_entropy(self.logits(x).flatten(0, 1), labels.flatten(), reduction="none")
+
+
+class Unlike(Tokens):
+    def forward(self, x, labels):
+        return nn.functional.cross_entropy(self.logits(x), labels)
+
+
+def of_tokens(kind: type[Tokens], labels: tuple[int, ...] = (5, 3)) -> str:
+    return from_module(kind(6, 9), [torch.randn(5, 3, 6), torch.randint(0, 3, labels)], arguments=(6, 9))
+
+
+LOSSES = {Flat: {}, Viewed: {"ignore_index": 0}, Apart: {"reduction": "none"}}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_a_loss_of_all_tokens(kind: type[Tokens]) -> None:
+    text = of_tokens(kind)
+    assert chain(text)[-1] == {"op": "cross_entropy", "target": "labels", **LOSSES[kind]}
+    assert "x: [batch, positions, width]" in text and "labels: [batch, positions]" in text
+
+
+def test_losses_of_tokens_that_are_refused() -> None:
+    with pytest.raises(SpecError, match="FG705.*losses of all rows in one dimension"):
+        of_tokens(Rows)
+    with pytest.raises(SpecError, match="FG707.*flatten both in front of the loss"):
+        of_tokens(Unlike, (5, 9))
+
+
 class Classifier(nn.Module):
     """A loss without logits: of a layer that is not called itself."""
 

@@ -19,7 +19,7 @@ def input_shapes(inputs: Mapping[str, tuple[Any, ...]], sizes: Sizes) -> dict[st
         if name == first:
             found[name] = [*sizes.leading, sizes.of_input(name), *sizes.positions]
         elif name in sizes.targets:
-            found[name] = [sizes.rows]
+            found[name] = [*sizes.leading]
         elif sizes.labels[name] == ("0",) and not sizes.spread:
             hint = "give it a dimension of 1 behind the rows"
             raise refusal("FG707", f"the input '{name}' has the rows as its last dimension", None, hint)

@@ -8,11 +8,11 @@ from torch import fx
 
 from fusegen.importing.reading.operands import Operands
 from fusegen.importing.reading.shapes import broadcast
-from fusegen.importing.reading.values import CHANNELS, Number, Value
+from fusegen.importing.reading.values import CHANNELS, ROWS, Number, Value
 from fusegen.importing.traces.source_locations import refusal
 
 _REDUCTIONS = ("none", "mean", "sum")
-FLATTEN = "the loss of a chain takes [rows, channels] and [rows]: flatten the inputs before the module"
+FLATTEN = "the loss of a chain takes [rows, channels] and [rows]: flatten both in front of the loss"
 _LINEAR_LOSS = "linear_cross_entropy"  # of torch.nn.functional, in newer versions
 _MASK = "a mask is an input of bool as it is: give it inverted, or made, to forward"
 
@@ -56,8 +56,9 @@ class MasksAndLosses(Operands):
             raise refusal("FG703", "cross_entropy with another target", where, hint)
         if self._argument(node, 2, "weight") is not None:
             raise refusal("FG703", "cross_entropy with weights of classes", where, "a chain has all weights at 1")
-        if x.layout != ("0", CHANNELS):
-            raise refusal("FG707", "cross_entropy of more than two dimensions", where, FLATTEN)
+        flat = ((ROWS, CHANNELS), (ROWS,))  # of images no view makes these
+        if (x.layout, target.layout) not in ((("0", CHANNELS), ("0",)), flat):
+            raise refusal("FG707", "cross_entropy of values and targets that lie differently", where, FLATTEN)
         reduction, ignored, smoothing = (self._argument(node, at, "") for at in (3, 4, 5))
         keys = {
             "target": target.name,
@@ -67,5 +68,5 @@ class MasksAndLosses(Operands):
         }
         if x.op == "linear" and _LINEAR_LOSS in str(node.meta.get("torch_fn")):
             keys["chunk"] = "auto"
-        layout = x.layout[:1] if keys["reduction"] == "none" else ()
+        layout = target.layout if keys["reduction"] == "none" else ()
         return self._make(node, "cross_entropy", (x, target), keys, layout=layout)

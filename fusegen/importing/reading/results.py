@@ -28,6 +28,11 @@ class Results(Views):
             raise refusal("FG703", "the result is a constant", self.trace.place(node))
         if found.op != "cross_entropy" and node.meta["val"].dtype != self._dtype:
             raise self._lacking(node, "to")
+        if found.layout[:1] == (ROWS,) and found.op == "cross_entropy":
+            hint = "give the losses of rows the shape of the target"
+            raise refusal(
+                "FG705", "the result has the losses of all rows in one dimension", self.trace.place(node), hint
+            )
         if found.op != "cross_entropy" and not is_exchanged(found.layout) and not self._is_result(node, found.layout):
             message = f"the result has another shape: {shown(shape(node), self._first, self._spatial)}"
             hint = f"the result of a chain is {self._form}, or one value for each of its rows"

@@ -92,8 +92,12 @@ def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, expan
 
 def merged(layout: Layout, before: Sequence[Any], after: Sequence[Any], first: Sequence[Any]) -> Layout | None:
     """The layout of a view that flattens all dimensions of rows into one, or restores those of the first input, whose
-    sizes are `first`; None for another view."""
+    sizes are `first`; None for another view. Of values without channels likewise."""
     leading = first_layout(len(first))[:-1]
+    if layout == leading and len(after) == 1:
+        return (ROWS,)
+    if layout == (ROWS,):
+        return leading if same_sizes(first[:-1], after) else None
     if layout not in ((*leading, CHANNELS), (ROWS, CHANNELS)) or str(before[-1]) != str(after[-1]):
         return None
     if len(after) == 2:

@@ -35,14 +35,14 @@ class Views(Operands):
         if name == "select" and not is_one(before[self._argument(node, 1, "dim")]):
             raise self._lacking(node, name)
         layout = viewed(found.layout, before, sizes, expands=found.op == "parameter" or name in aten.EXPANSIONS)
-        if layout is None and found.keys.get("kind") == "target":
-            raise refusal("FG707", "a target is viewed in another shape", self.trace.place(node), FLATTEN)
         keys: dict[str, Any] = {}
         if layout is None and self._spatial:
             layout = self._flattened(found.layout, before, sizes)
             keys = {MADE: known(sizes[1])} if len(sizes) == 2 else {}
         elif layout is None:
             layout = merged(found.layout, before, sizes, self._first)
+        if layout is None and found.keys.get("kind") == "target":
+            raise refusal("FG707", "a target is viewed in another shape", self.trace.place(node), FLATTEN)
         if layout is None:
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
         if self._spatial and found.layout[:2] == ("0", CHANNELS) and layout[:2] == ("0", None):

@@ -16,7 +16,7 @@ def inputs_fit(call: CallNames) -> list[str]:
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for name, dtype in dtypes.items():
         groups.setdefault((dtype, _shape(call, name)), []).append((name, name))
-    rows = "(_shape[0], *_shape[2:])" if call.chain.spatial else f"{call.first}.shape[:1]"
+    rows = "(_shape[0], *_shape[2:])" if call.chain.spatial else f"{call.first}.shape[:-1]"
     groups |= {("torch.int64", rows): [(name, name) for name in call.chain.targets]} if call.chain.targets else {}
     return [misfit(found, dtype, shape) for (dtype, shape), found in groups.items()]
 

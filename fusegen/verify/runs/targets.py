@@ -64,9 +64,9 @@ def make_targets(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
     chain = loss_chain(plan)
     assert chain.result.loss is not None
     x = x.detach() if x.dim() > 1 else x.detach()[None]
-    values = x.flatten(1)[:, :_BITS]
-    digits = (values > 0).long() * 2 ** torch.arange(values.shape[1], device=x.device)
-    targets = digits.sum(1)
+    values = (x.flatten(1) if plan.spatial else x)[..., :_BITS]
+    digits = (values > 0).long() * 2 ** torch.arange(values.shape[-1], device=x.device)
+    targets = digits.sum(-1)
     ignored = targets % 7 == 3
     if plan.spatial and x.dim() != plan.spatial + 2:
         return targets  # whatever they are: the module refuses such an input
