@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -48,12 +48,13 @@ class Call(nn.Module):
         is_image: bool,
         name: str,
         loss: Any = None,
-        target: int = 0,
+        inputs: Mapping[int, int] | None = None,
     ) -> None:
         """results: of what is returned the place among the operator's results, and the dtype. name: of the package.
-        loss: of a chain that ends with one of all rows. target: the place of its target among the tensors."""
+        loss: of a chain that ends with one of all rows. inputs: of each input of the spec the place among the tensors.
+        """
         super().__init__()
-        self._loss, self._target = loss, target
+        self._loss, self._inputs = loss, dict(inputs or {})
         self._operator = operator
         self._arguments, self._results, self._is_image, self._chain = list(arguments), list(results), is_image, name
 
@@ -84,19 +85,19 @@ class Call(nn.Module):
             images, formats = self._support("images"), self._support("memory_formats")
             result = images.call_on_images(self._operator, given, formats.is_last(given[0]))
         elif self._loss is not None:
-            result = self._of_rows(given, tensors[self._target])
+            result = self._of_rows(given, {index: tensors[place] for index, place in self._inputs.items()})
         else:
             result = self._support("precisions").call_operator(self, self._operator, tuple(given))
         results = result if isinstance(result, tuple) else (result,)
         made = [results[at].to(dtype) for at, dtype in self._results]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _of_rows(self, given: Sequence[Any], target: Tensor) -> Tensor:
+    def _of_rows(self, given: Sequence[Any], inputs: Mapping[int, Tensor]) -> Tensor:
         """The mean or the sum of losses, some rows at a time where there are many."""
         if self._loss.is_divided(self, given):
-            return self._loss.in_chunks(self, self._operator, given, target)
+            return self._loss.in_chunks(self, self._operator, given, inputs)
         losses = self._support("precisions").call_operator(self, self._operator, tuple(given))
-        return self._loss.reduce(self._operator.package, losses, target)
+        return self._loss(self._operator.package, losses, inputs)
 
     def _support(self, module: str) -> Any:
         return _support_of(self._operator, module)
@@ -151,7 +152,8 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
     results = [(at, node.meta["val"].dtype) for node, at in chain.results]
     loss = getattr(module, module.__all__[0])._fusegen_loss
     is_image = region.frame.form == "images"
-    return Call(operator, arguments, results, is_image, name, loss, places.get("target", 0)), nodes
+    inputs = {index: places[name] for index, name in enumerate(chain.data["inputs"]) if name in places}
+    return Call(operator, arguments, results, is_image, name, loss, inputs), nodes
 
 
 def _operator(module: ModuleType, training: bool) -> Any:

@@ -11,7 +11,7 @@ from torch import fx
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
 from fusegen.capture.casts import follow
-from fusegen.capture.losses import is_loss, is_widened, loss_step
+from fusegen.capture.losses import is_loss, is_widened, loss_inputs, loss_step
 from fusegen.capture.partition import Region, sections_of
 from fusegen.capture.roles import DTYPES, Frame
 from fusegen.capture.steps import Chain
@@ -65,16 +65,17 @@ def linear_loss_chain(region: Region, chunk: Chunk) -> Chain:
         layer["bias"] = False
     is_mean = any(operator_of(each)[1] == "div" for each in region.nodes)
     loss = loss_step(node) | {"reduction": "mean" if is_mean else "sum", "chunk": chunk}
+    shapes, of_loss = loss_inputs(node, "classes")
     data = {
         "dims": {"batch": 8192, "features": features, "classes": channels},
         "arguments": {"features": {"type": "dim"}, "classes": {"type": "dim"}},
-        "inputs": {"x": ["batch", "features"], "target": ["batch"]},
+        "inputs": {"x": ["batch", "features"], **shapes},
         "chain": [layer, loss],
     }
     tensors = {"head_input": linear.args[0], "head_weight": linear.args[1]}
     if bias is not None:
         tensors["head_bias"] = bias
-    tensors["target"] = node.args[1]
+    tensors |= of_loss
     numbers = {"_channels": int(channels), "_precision": 0}
     operands = {"head_input", "head_weight"}
     results = [(region.nodes[-1], 0)]
@@ -172,8 +173,33 @@ def _behind(node: fx.Node) -> list[fx.Node] | None:
     mean = next(iter(total.users), None)
     if len(total.users) != 1 or mean is None or mean.target is not _aten.div.Tensor or mean.args[0] is not total:
         return [total]
-    count = mean.args[1]
-    counted: Any = count.args[0] if isinstance(count, fx.Node) and count.target is _aten.sum.default else None
-    if counted is None or operator_of(counted)[1] != "ne" or counted.args != (node.args[1], node.args[4]):
+    count = _count_of(node, mean.args[1])
+    if count is None:
         return [total]
-    return [total, *((counted, count) if len(count.users) == len(counted.users) == 1 else ()), mean]  # type: ignore[union-attr]
+    return [total, *(count if all(len(each.users) == 1 for each in count) else ()), mean]
+
+
+def _count_of(node: fx.Node, count: Any) -> list[fx.Node] | None:
+    """What write_losses() has made of the rows of a loss that count, or of the weights of their targets, in order; None
+    where there is something else."""
+    _, target, weight, _, ignored, _ = node.args
+    if not isinstance(count, fx.Node) or count.target is not _aten.sum.default:
+        return None
+    counted: Any = count.args[0]
+    path: list[Any] = [count]
+    if weight is not None:
+        if not isinstance(counted, fx.Node) or counted.target is not _aten.where.ScalarOther:
+            return None
+        where: Any = counted
+        at: Any = where.args[1]
+        counted, path = where.args[0], [where, count]
+        for name in ("to", "index_select", "clamp"):
+            if operator_of(at)[1] != name:
+                return None
+            path.insert(0, at)
+            at = at.args[2 if name == "index_select" else 0]
+        if at is not target or path[1].args[0] is not weight:
+            return None
+    if operator_of(counted)[1] != "ne" or counted.args != (target, ignored):
+        return None
+    return [counted, *path]

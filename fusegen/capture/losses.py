@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -55,14 +55,15 @@ def loss_chain(region: Region) -> Chain:
     node = region.nodes[-1]
     step = loss_step(node) | {"reduction": "none"}
     channels = region.frame.channels
+    shapes, of_loss = loss_inputs(node, "channels")
     data = {
         "dims": {"batch": 4096, "channels": channels},
         "arguments": {"channels": {"type": "dim"}},
-        "inputs": {"x": ["batch", "channels"], "target": ["batch"]},
+        "inputs": {"x": ["batch", "channels"], **shapes},
         "chain": [step],
     }
-    tensors = {"x": region.nodes[0].args[0], "target": node.args[1]}
-    return Chain(data, tensors, numbers={"_channels": int(channels)}, results=[(node, 0)])  # type: ignore[arg-type]
+    tensors = {"x": region.nodes[0].args[0], **of_loss}
+    return Chain(data, tensors, numbers={"_channels": int(channels)}, results=[(node, 0)])
 
 
 def loss_step(node: fx.Node) -> dict[str, Any]:
@@ -73,7 +74,18 @@ def loss_step(node: fx.Node) -> dict[str, Any]:
         step["ignore_index"] = ignored
     if smoothing:
         step["label_smoothing"] = smoothing
+    if argument(node, 2, "weight") is not None:
+        step["weight"] = "weights"
     return step
+
+
+def loss_inputs(node: fx.Node, channels: str) -> tuple[dict[str, list[str]], dict[str, Any]]:
+    """The shapes of what a loss takes besides the logits, by name, and the nodes. channels: the symbol of these."""
+    shapes: dict[str, list[str]] = {"target": ["batch"]}
+    nodes: dict[str, Any] = {"target": node.args[1]}
+    if argument(node, 2, "weight") is not None:
+        shapes["weights"], nodes["weights"] = [channels], node.args[2]
+    return shapes, nodes
 
 
 def is_loss(node: fx.Node) -> bool:
@@ -81,7 +93,11 @@ def is_loss(node: fx.Node) -> bool:
     if node.target is not _loss:
         return False
     x, target, result = value_of(node.args[0]), value_of(node.args[1]), value_of(node)
-    if x is None or target is None or result is None or argument(node, 2, "weight") is not None:
+    if x is None or target is None or result is None:
+        return False
+    given = argument(node, 2, "weight")
+    weight = x if given is None else value_of(given)
+    if weight is None or weight.dtype not in DTYPES or (given is not None and weight.requires_grad):
         return False
     numbers = argument(node, 4, "ignore_index", -100), argument(node, 5, "label_smoothing", 0.0)
     is_known = isinstance(numbers[0], int) and abs(numbers[0]) < 1 << 24 and isinstance(numbers[1], int | float)
@@ -94,8 +110,8 @@ def _of_rows(graph: fx.Graph, node: fx.Node) -> None:
     x, target = node.args[:2]
     reduction, ignored = argument(node, 3, "reduction", _MEAN), argument(node, 4, "ignore_index", -100)
     smoothing = argument(node, 5, "label_smoothing", 0.0)
-    dtype = node.meta["val"].dtype
-    node.args, node.kwargs = (x, target, None, _NONE, ignored, smoothing), {}
+    weight, dtype = argument(node, 2, "weight"), node.meta["val"].dtype
+    node.args, node.kwargs = (x, target, weight, _NONE, ignored, smoothing), {}
     if reduction == _NONE:
         return
     behind = list(node.users)
@@ -114,8 +130,12 @@ def _of_rows(graph: fx.Graph, node: fx.Node) -> None:
     if reduction == _MEAN:
         with graph.inserting_after(result):
             counted = add(aten.ne.Scalar, target, ignored)
-        with graph.inserting_after(counted):
-            count = add(aten.sum.default, counted)
+        behind_it = counted
+        for make in _weights_of_rows(weight, target, counted) if weight is not None else ():
+            with graph.inserting_after(behind_it):
+                behind_it = add(*make(behind_it))
+        with graph.inserting_after(behind_it):
+            count = add(aten.sum.default, behind_it)
         with graph.inserting_after(count):
             result = add(aten.div.Tensor, result, count)
     if dtype != torch.float32:
@@ -123,6 +143,16 @@ def _of_rows(graph: fx.Graph, node: fx.Node) -> None:
             result = add(_cast, result, dtype)
     for user in behind:
         user.replace_input_with(node, result)
+
+
+def _weights_of_rows(weight: Any, target: Any, counted: fx.Node) -> Iterator[Callable[[fx.Node], tuple[Any, ...]]]:
+    """What makes one operator after the other, of the one before: the weight of each row's target in float32, and 0 of
+    rows that do not count. A target that is no channel has the loss NaN, whatever its weight."""
+    aten = torch.ops.aten
+    yield lambda _: (aten.clamp.default, target, 0, int(shape_of(weight)[0]) - 1)
+    yield lambda at: (aten.index_select.default, weight, 0, at)
+    yield lambda of_rows: (_cast, of_rows, torch.float32)
+    yield lambda wide: (aten.where.ScalarOther, counted, wide, 0)
 
 
 def is_widened(x: Any) -> bool:

@@ -17,7 +17,7 @@ _KERNELS = {
     "rms_norm": _OF_CHANNELS,
     "group_norm": "kernels of this norm have constant channels and groups, and up to three dimensions of positions",
     "instance_norm": "kernels of this norm have constant channels and no running statistics",
-    "cross_entropy_loss": "kernels of this loss take logits [N, C] and the numbers of classes, without weights",
+    "cross_entropy_loss": "kernels of this loss take logits [N, C] and the numbers of classes",
 }
 
 

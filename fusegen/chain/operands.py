@@ -115,8 +115,25 @@ class OperandBuilder(ModuleBuilder):
             self.refuse("FG303", message, field)
         return found or everything
 
-    def target(self, name: str, reduction: str, ignored: int, chunk: int | Literal["auto"] | None) -> Node:
-        """An input of the module that has the number of a channel for each row, and what is made of their losses."""
+    def class_weights(self, name: str) -> Node:
+        """An input of the module that has a value of each channel, to which no gradient flows."""
+        shape = self.shape_of_input(name, "weight")
+        node = self.graph.tensor(name, CHANNEL)
+        if shape is None:
+            return node
+        if name == self.inputs[0].name or self._is_taken(name, other_than="numbers"):
+            self.refuse("FG303", f"the input '{name}' has no weights of channels: it is something else", "weight")
+            return node
+        if self.spec.inputs[name] is not None and not (len(shape) == 1 and shape[0] in (self.channels, None)):
+            wanted = shape_text((self.channels,))
+            message = f"the weights '{name}' have the shape {shape_text(shape)}, but {wanted} is needed here"
+            self.refuse("FG303", message, "weight")
+            return node
+        node = self._take(name, "numbers", CHANNEL)
+        return self.graph.add("detach", node, name=f"{name}_detached")
+
+    def target(self, name: str, loss: Loss) -> Node:
+        """An input of the module that has the number of a channel for each row. loss: what is made of their losses."""
         shape = self.shape_of_input(name, "target")
         node = self.graph.tensor(name, self.graph.view - CHANNEL)
         if shape is None:
@@ -129,7 +146,7 @@ class OperandBuilder(ModuleBuilder):
         if wanted is not None:
             message = f"the target '{name}' has the shape {shape_text(shape)}, but {wanted} is needed here"
             self.refuse("FG303", message, "target")
-        self.loss = Loss(reduction, name, ignored, chunk)
+        self.loss = loss
         return self._take(name, "target", node.axes)
 
     def _misfit_of_rows(self, shape: tuple[Dim | None, ...]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr
 
 from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.result import Loss
 from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions import losses
 from fusegen.ir.graph import Node
@@ -35,6 +36,10 @@ class CrossEntropy(Step):
         Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), Plain("a number from 0 to 1")],
         meaning("the share that all channels are wanted with", 0.1),
     ] = 0.0
+    weight: Annotated[
+        Given[Identifier],
+        meaning("the input [channels] that has a weight of each channel, by which a mean is divided, too", "weights"),
+    ] = None
     chunk: Annotated[
         Given[Literal["auto"] | Annotated[int, Field(ge=1), Plain("a number of rows")]],
         meaning("so many rows of the linear layer in front are in memory at a time", "auto", 1024),
@@ -64,13 +69,21 @@ class CrossEntropy(Step):
         return True
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
-        target = chain.target(self.target, self.reduction, self.ignore_index, self.chunk)
+        weight = None if self.weight is None else chain.class_weights(self.weight)
+        target = chain.target(
+            self.target, Loss(self.reduction, self.target, self.ignore_index, self.chunk, self.weight)
+        )
         over = chain.graph.view - CHANNEL
         ignored, smoothing = float(self.ignore_index), self.label_smoothing
-        return losses.cross_entropy(chain.graph, x, target, over, f"{self.op}_value", ignored, smoothing)
+        return losses.cross_entropy(chain.graph, x, target, over, f"{self.op}_value", ignored, smoothing, weight)
+
+    @property
+    def further_values(self) -> tuple[str, ...]:
+        return () if self.weight is None else (self.weight,)
 
     def eager(self, x: str) -> str:
-        options = [f'reduction="{self.reduction}"'] if self.reduction != "mean" else []
+        options = [f"weight={self.weight}"] if self.weight else []
+        options += [f'reduction="{self.reduction}"'] if self.reduction != "mean" else []
         options += [f"ignore_index={self.ignore_index}"] if self.ignore_index != -100 else []
         options += [f"label_smoothing={self.label_smoothing!r}"] if self.label_smoothing else []
         if not self._flattens:

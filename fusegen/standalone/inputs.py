@@ -22,11 +22,15 @@ def inputs_of_spec(planned: ModulePlan) -> Inputs:
     plans = planned.plans
     masks = {name for plan in plans for name in plan.chain.masks}
     channels = {name: value_of(plan.chain.channels, plan.spec.dims) for plan in plans for name in plan.chain.targets}
+    losses = [plan.chain.result.loss for plan in plans]
+    weights = {loss.weight for loss in losses if loss is not None}
     made = []
     for name, dims in spec.inputs.items():
         shape = ", ".join(str(value_of(d, sizes)) for d in dims) or "()"
         if name in channels:
             made.append(f"torch.randint({channels[name]}, ({shape},))")
+        elif name in weights:  # a mean is divided by their sum
+            made.append(f"torch.rand({shape}) + 0.5")
         else:
             made.append(f"torch.rand({shape}) < 0.5" if name in masks else f"torch.randn({shape})")
     lines = ["def get_inputs():", f"    return [{', '.join(made)}]"]

@@ -40,10 +40,10 @@ class ChunkedLoss(Loss):
             return not torch.is_grad_enabled()
         return _rows(arguments[0]) > self.rows(module, arguments)
 
-    def in_chunks(self, module, operator, arguments, target):
+    def in_chunks(self, module, operator, arguments, inputs):
         """The loss, of the losses' dtype: without dimensions, or of the targets' shape where losses
-        stay apart."""
-        given = list(arguments)
+        stay apart. inputs: of the call."""
+        given, target, weights = list(arguments), inputs[self.target], self.weights(inputs)
         for i in operator.with_rows:
             given[i] = as_rows(given[i])
         how, flat = (operator, self, self.rows(module, arguments)), target.flatten()
@@ -51,11 +51,11 @@ class ChunkedLoss(Loss):
         if not torch.is_grad_enabled():
             none = [False] * len(operator.gradients)
             losses = _call(how, given, None, none)[0]
-            return _reduced(how, losses, flat).view(self._shape(target))
+            return _reduced(how, losses, flat, weights).view(self._shape(target))
         if self.reduction != "none" and given[0].dtype != torch.float16:
-            return _Reduced.apply(how, flat, *given)
-        losses = _Apart.apply(how, flat, *given)
-        return _reduced(how, losses, flat).view(self._shape(target))
+            return _Reduced.apply(how, flat, weights, *given)
+        losses = _Apart.apply(how, flat, weights, *given)
+        return _reduced(how, losses, flat, weights).view(self._shape(target))
 
     def _shape(self, target):
         return target.shape if self.reduction == "none" else ()
@@ -75,23 +75,23 @@ def _call(how, arguments, grad, needs):
     return operator.chunk(*arguments[:at], of_rows, *arguments[at:], rows, needs)
 
 
-def _reduced(how, losses, target):
+def _reduced(how, losses, target, weights):
     """What is made of the losses of rows."""
     operator, loss, _ = how
     if loss.reduction == "none":
         return losses
-    return loss.reduce(operator.package, losses.flatten(), target)
+    return loss.reduce(operator.package, losses.flatten(), target, weights)
 
 
 class _Reduced(torch.autograd.Function):
     """The mean or the sum, with gradients that are made in the forward pass."""
 
     @staticmethod
-    def forward(ctx, how, target, *arguments):
+    def forward(ctx, how, target, weights, *arguments):
         tensors = _keep(ctx, how, arguments)
-        share = _share(how, target, _accumulator(how[0], arguments))
+        share = _share(how, target, weights, _accumulator(how[0], arguments))
         losses, *gradients = _call(how, arguments, share, ctx.needs)
-        loss = _reduced(how, losses, target)
+        loss = _reduced(how, losses, target, weights)
         ctx.is_traced = _is_traced(loss)
         if ctx.is_traced:
             ctx.save_for_backward(*gradients)
@@ -125,7 +125,7 @@ class _Apart(torch.autograd.Function):
     """The losses of rows, whose backward pass makes the layer's result again."""
 
     @staticmethod
-    def forward(ctx, how, _, *arguments):
+    def forward(ctx, how, target, weights, *arguments):
         ctx.save_for_backward(*_keep(ctx, how, arguments))
         return _call(how, arguments, None, [False] * len(ctx.needs))[0]
 
@@ -135,10 +135,10 @@ class _Apart(torch.autograd.Function):
         return _wanted(ctx, _call(ctx.how, _kept(ctx), grad, ctx.needs)[1:])
 
 
-def _share(how, target, dtype):
+def _share(how, target, weights, dtype):
     """What the loss has of the loss of each row that counts: a tensor; None for 1."""
     loss = how[1]
-    return 1 / (target != loss.ignored).sum().to(dtype) if loss.reduction == "mean" else None
+    return 1 / loss.count(target, weights).to(dtype) if loss.reduction == "mean" else None
 
 
 def _accumulator(operator, arguments):
@@ -148,7 +148,7 @@ def _accumulator(operator, arguments):
 def _keep(ctx, how, arguments):
     """Keeps what a call is made of, for a backward pass that makes it again, but for the tensors.
     Returns these."""
-    ctx.how, ctx.needs = how, list(ctx.needs_input_grad[2 : 2 + len(how[0].gradients)])
+    ctx.how, ctx.needs = how, list(ctx.needs_input_grad[3 : 3 + len(how[0].gradients)])
     ctx.is_tensor = [isinstance(each, torch.Tensor) for each in arguments]
     ctx.others = [each for each in arguments if not isinstance(each, torch.Tensor)]
     return [each for each in arguments if isinstance(each, torch.Tensor)]
@@ -163,7 +163,7 @@ def _wanted(ctx, gradients):
     """A gradient for each argument of the function, or None."""
     made = iter(gradients)
     found = [next(made) if need else None for need in ctx.needs]
-    return (None, None, *found, *(None for _ in ctx.is_tensor[len(found) :]))
+    return (None, None, None, *found, *(None for _ in ctx.is_tensor[len(found) :]))
 
 
 def _by_rows(ctx, gradients):

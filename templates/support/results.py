@@ -14,7 +14,7 @@ def result_of(module, part, operator, arguments, inputs, last):
     """
     loss = part._fusegen_loss
     if loss is not None and loss.is_divided(module, arguments):
-        return loss.in_chunks(module, operator, arguments, inputs[loss.target])
+        return loss.in_chunks(module, operator, arguments, inputs)
     if isinstance(arguments[0], Tensor):
         result = call_operator(module, operator, arguments)
     else:  # something that stands for a tensor, which says how it becomes one

@@ -227,8 +227,16 @@ def test_the_op_that_takes_the_mean(called) -> None:
     op = part_of_support(type(module), "losses")._op(module._fusegen_package)
     for mode, dtype in ((0, torch.float32), (1, torch.bfloat16)):
         given = torch.rand(11, dtype=dtype)
-        torch.library.opcheck(op, (given, target, -100, mode), test_utils=("test_schema", "test_faketensor"))
-    for wrong in ((given.double(), target, -100, 1), (given, target[:4], -100, 1), (given, target.int(), -100, 1)):
+        for weights in (None, torch.rand(9)):
+            torch.library.opcheck(
+                op, (given, target, weights, -100, mode), test_utils=("test_schema", "test_faketensor")
+            )
+    for wrong in (
+        (given.double(), target, None, -100, 1),
+        (given, target[:4], None, -100, 1),
+        (given, target.int(), None, -100, 1),
+        (given, target, given, -100, 1),
+    ):
         with pytest.raises(RuntimeError, match="expected (dtype|shape)"):
             op(*wrong)
 

@@ -55,7 +55,8 @@ class MasksAndLosses(Operands):
             hint = "its target is an input of int64, the number of a channel for each row"
             raise refusal("FG703", "cross_entropy with another target", where, hint)
         if self._argument(node, 2, "weight") is not None:
-            raise refusal("FG703", "cross_entropy with weights of classes", where, "a chain has all weights at 1")
+            hint = "an import leaves them out: add 'weight' to the spec, an input [classes]"
+            raise refusal("FG703", "cross_entropy with weights of classes", where, hint)
         flat = ((ROWS, CHANNELS), (ROWS,))  # of images no view makes these
         if (x.layout, target.layout) not in ((("0", CHANNELS), ("0",)), flat):
             raise refusal("FG707", "cross_entropy of values and targets that lie differently", where, FLATTEN)

@@ -63,7 +63,7 @@ def _others(plan: Plan) -> list[tuple[str, list[str]]]:
         found.append(("copy_images", "(Tensor images, int dtype_mode) -> Tensor"))
         found.append(("pad_images", "(Tensor images, int more, int dtype_mode) -> Tensor"))
     if mean_loss_symbol(plan):
-        arguments = "Tensor losses, Tensor targets, int ignored, int dtype_mode"
+        arguments = "Tensor losses, Tensor targets, Tensor? weights, int ignored, int dtype_mode"
         found.append(("mean_loss", f"({arguments}) -> (Tensor, Tensor)"))
     if scale_symbol(plan):
         found.append(("scale", "(Tensor(a!) values, Tensor factor, bool keeps_zeros) -> ()"))

@@ -34,7 +34,15 @@ def tensors_fit(call: CallNames) -> list[str]:
             checks.append(f"_support.other_shape({call.local[step.name]}, {shape})")
         elif step.op.startswith("adaptive"):
             checks.append(f"_support.other_output({call.local[step.name]})")
-    return [*_blocks(call), *refuse(checks)]
+    return [*_blocks(call), *refuse(checks), *_weights_fit(call)]
+
+
+def _weights_fit(call: CallNames) -> list[str]:
+    """PyTorch's losses have no gradient of the weights of channels, and refuse to be asked for one."""
+    loss = call.chain.result.loss
+    if loss is None or loss.weight is None:
+        return []
+    return [f"if {loss.weight}.requires_grad and torch.is_grad_enabled():", "    return None, _support.REFUSED"]
 
 
 def _blocks(call: CallNames) -> list[str]:

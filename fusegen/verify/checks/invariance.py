@@ -16,7 +16,7 @@ SIZES = ((4099, 1000, 1032, 8), (777, 130, 1001, 7), (2500, 64, 20_000, 4), (600
 
 
 def rows_alone(
-    fused: nn.Module, inputs: Sequence[Tensor], counted: Callable[[Tensor], int] | None = None
+    fused: nn.Module, inputs: Sequence[Tensor], counted: Callable[[Tensor], float] | None = None
 ) -> list[Comparison]:
     """One row, seven, half of them, all but the first, and all in another order, each beside the whole batch: results
     and the gradients of inputs, of what has rows. In a chain of images a row is an image.

@@ -1,5 +1,5 @@
-"""Targets of a loss. The checks know modules of floating-point tensors alone: here such a module has its targets made
-from its first input."""
+"""Targets of a loss, and its weights of channels. The checks know modules of floating-point tensors with gradients
+alone: here such a module has its other inputs made from the first one."""
 
 from __future__ import annotations
 
@@ -21,25 +21,20 @@ _BITS = 12
 
 
 def with_targets(plan: ModulePlan, made: Made) -> Made:
-    """The class of a module, or what makes one, whose forward takes no targets. What it makes has `known_targets`,
-    which replace those that it would make in each call."""
-    targets = loss_chain(plan).targets
-    if not targets:
+    """The class of a module, or what makes one, whose forward takes no targets and no weights of channels. What it
+    makes has `known_targets`, all of these by name, which replace those that it would make in each call."""
+    if not loss_inputs(plan):
         return made
-    places = [index for index, name in enumerate(plan.spec.inputs) if name in targets]
     if not isinstance(made, type):
         raise TypeError("the original of a chain with a loss has to be a class")
     cls: type[nn.Module] = made
 
     def whole(module: Any, inputs: tuple[Tensor, ...]) -> list[Tensor]:
-        if module.known_targets is None:
-            targets = make_targets(plan, module, inputs[0])
-        else:
-            targets = module.known_targets
-        found = list(inputs)
-        for index in places:
-            found.insert(index, targets)
-        return found
+        known = module.known_targets
+        if known is None:
+            known = make_loss_inputs(plan, module, inputs[0])
+        given = iter(inputs)
+        return [known[name] if name in known else next(given) for name in plan.spec.inputs]
 
     def forward(self: nn.Module, *inputs: Tensor) -> Tensor:
         return cls.forward(self, *whole(self, inputs))
@@ -56,6 +51,28 @@ def with_targets(plan: ModulePlan, made: Made) -> Made:
 def loss_chain(plan: ModulePlan) -> Chain:
     """The chain that ends with the loss, if there is one: that of the last region."""
     return plan.plans[-1].chain
+
+
+def loss_inputs(plan: ModulePlan) -> list[str]:
+    """The names of the targets of the loss, and of its weights of channels."""
+    chain = loss_chain(plan)
+    weight = chain.result.loss and chain.result.loss.weight
+    return [*chain.targets, *([weight] if weight else [])]
+
+
+def make_loss_inputs(plan: ModulePlan, module: nn.Module, x: Tensor) -> dict[str, Tensor]:
+    """Them all by name, for a first input x."""
+    found = dict.fromkeys(loss_chain(plan).targets, make_targets(plan, module, x))
+    loss = loss_chain(plan).result.loss
+    assert loss is not None
+    if loss.weight is not None:
+        found[loss.weight] = _class_weights(_shape_in_front(plan, module, x.detach())[1], x)
+    return found
+
+
+def _class_weights(channels: int, x: Tensor) -> Tensor:
+    """Unequal ones, which no dtype rounds, nor a sum of not too many."""
+    return (2 + torch.arange(channels, device=x.device) * 3 % 5).to(x.dtype) / 4
 
 
 def make_targets(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
@@ -78,13 +95,21 @@ def make_targets(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
     return torch.where(ignored, chain.result.loss.ignored, targets % channels)
 
 
-def rows_of_mean(plan: ModulePlan, module: nn.Module) -> Callable[[Tensor], int] | None:
-    """How many rows of a first input the mean loss is of: those whose target is not ignored. None of other chains."""
+def rows_of_mean(plan: ModulePlan, module: nn.Module) -> Callable[[Tensor], float] | None:
+    """How many rows of a first input the mean loss is of, or what the weights of their targets are together: those
+    whose target is not ignored. None of other chains."""
     loss = loss_chain(plan).result.loss
     if loss is None or loss.reduction != "mean":
         return None
-    ignored = loss.ignored
-    return lambda x: int((make_targets(plan, module, x) != ignored).sum())
+    known = loss
+
+    def counted(x: Tensor) -> float:
+        made = make_loss_inputs(plan, module, x)
+        targets = made[known.target]
+        targets = targets[targets != known.ignored]
+        return len(targets) if known.weight is None else float(made[known.weight][targets].sum())
+
+    return counted
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ from fusegen.verify.references.reference import ANCHORS
 from fusegen.verify.runs.concat_outputs import concat_outputs, eager_class, of_several_widths
 from fusegen.verify.runs.dropout_replay import replay_all
 from fusegen.verify.runs.run import drawn_like, mark_images, wanting
-from fusegen.verify.runs.targets import Made, make_targets, with_targets
+from fusegen.verify.runs.targets import Made, loss_inputs, make_loss_inputs, with_targets
 
 _LOWER_BOUNDS = ("min", "min_val")
 
@@ -127,10 +127,10 @@ class Subject:
 
     def fix_targets(self, modules: Sequence[nn.Module], inputs: Sequence[Tensor]) -> None:
         """Makes the targets of modules of a pair once for all calls, which are then timed without that."""
-        if any(chain.targets for chain in self._chains()):
-            targets = make_targets(self.plan, modules[0], inputs[0])
+        if loss_inputs(self.plan):
+            made = make_loss_inputs(self.plan, modules[0], inputs[0])
             for module in modules:
-                module.known_targets = targets
+                module.known_targets = made  # type: ignore[assignment]
 
     def same_initial_values(self, sizes: Sizes) -> list[Comparison]:
         """Whether both constructors draw the same values from the same seed."""
@@ -175,11 +175,11 @@ class Subject:
         """Shape and dtype of each input. What an anchor takes comes in the parameters' dtype: autocast is to
         cast it."""
         masks = {name for chain in self._chains() for name in chain.masks}
-        targets = {name for chain in self._chains() for name in chain.targets}
+        of_loss = loss_inputs(self.plan)
         casts = not self.plan.single or self._chains()[0].anchor is not None
         found = []
         for index, (name, shape) in enumerate(self.plan.spec.inputs.items()):
-            if name in targets:
+            if name in of_loss:
                 continue  # the modules make them
             role = mode.roles.get(f"input {name}")
             if name in masks:

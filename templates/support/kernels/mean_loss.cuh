@@ -1,4 +1,5 @@
-// The mean of the losses of rows, of those that count: one block, as rows have one value each.
+// The mean of the losses of rows, of those that count, or by the weights of their targets: one
+// block, as rows have one value each.
 //
 // PyTorch's operators for that are a handful of kernels, each of which takes longer to launch than
 // to run. Sums are in a fixed order, which the number of rows alone decides.
@@ -26,6 +27,7 @@ __global__ void __launch_bounds__(kMeanLossThreads) mean_loss_kernel(
   using Acc = Accumulate<Out>;
   wait_for_earlier_kernels();
   const Out* const losses = static_cast<const Out*>(a.losses);
+  const Acc* const weights = static_cast<const Acc*>(a.weights);
   Acc sum = 0, count = 0;  // float counts exactly up to 2^24
   for (int64_t first = threadIdx.x; first < a.rows; first += kMeanLossBatch * kMeanLossThreads) {
     Out loss[kMeanLossBatch];
@@ -41,7 +43,9 @@ __global__ void __launch_bounds__(kMeanLossThreads) mean_loss_kernel(
     for (int i = 0; i < kMeanLossBatch; ++i) {
       if (first + i * kMeanLossThreads >= a.rows) break;
       sum += widen(loss[i]);  // 0 where the row does not count
-      count += target[i] == a.ignored ? Acc(0) : Acc(1);
+      if (target[i] == a.ignored) continue;
+      const bool is_channel = target[i] >= 0 && target[i] < a.channels;  // else the loss is NaN
+      count += weights == nullptr ? Acc(1) : is_channel ? read(weights + target[i]) : Acc(0);
     }
   }
   sum_over_block(shared_memory<Acc>(), sum, count);
