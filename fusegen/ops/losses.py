@@ -40,6 +40,10 @@ class CrossEntropy(Step):
         Given[Identifier],
         meaning("the input [channels] that has a weight of each channel, by which a mean is divided, too", "weights"),
     ] = None
+    z_loss: Annotated[
+        Annotated[float, Field(ge=0, allow_inf_nan=False), Plain("a number from 0 on")],
+        meaning("how much of log(sum(exp(x)))^2 is added to the loss of a row", 0.0001),
+    ] = 0.0
     chunk: Annotated[
         Given[Literal["auto"] | Annotated[int, Field(ge=1), Plain("a number of rows")]],
         meaning("so many rows of the linear layer in front are in memory at a time", "auto", 1024),
@@ -69,13 +73,16 @@ class CrossEntropy(Step):
         return True
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
+        if self.z_loss and self.weight is not None:
+            chain.refuse("FG205", "z_loss has no weights of classes: leave one of both out", "z_loss")
         weight = None if self.weight is None else chain.class_weights(self.weight)
         target = chain.target(
             self.target, Loss(self.reduction, self.target, self.ignore_index, self.chunk, self.weight)
         )
         over = chain.graph.view - CHANNEL
         ignored, smoothing = float(self.ignore_index), self.label_smoothing
-        return losses.cross_entropy(chain.graph, x, target, over, f"{self.op}_value", ignored, smoothing, weight)
+        name = f"{self.op}_value"
+        return losses.cross_entropy(chain.graph, x, target, over, name, ignored, smoothing, weight, self.z_loss)
 
     @property
     def further_values(self) -> tuple[str, ...]:
@@ -86,10 +93,23 @@ class CrossEntropy(Step):
         options += [f'reduction="{self.reduction}"'] if self.reduction != "mean" else []
         options += [f"ignore_index={self.ignore_index}"] if self.ignore_index != -100 else []
         options += [f"label_smoothing={self.label_smoothing!r}"] if self.label_smoothing else []
-        if not self._flattens:
-            return f"F.cross_entropy({', '.join([x, self.target, *options])})"
-        loss = f"F.cross_entropy({', '.join([f'{x}.flatten(0, -2)', f'{self.target}.flatten()', *options])})"
-        return f"{loss}.view_as({self.target})" if self.reduction == "none" else loss
+        return f"F.cross_entropy({', '.join([*self._rows(x), *options])})"
+
+    def lines(self, x: str, local: str, spatial: int) -> tuple[list[str], str]:
+        result, (rows, target) = self.save or local, self._rows(x)
+        lines = [f"{result} = {self.eager(x)}"]
+        if self.z_loss:
+            counts = f"_counts = {target} != {self.ignore_index}"
+            square = f"_square = torch.where(_counts, torch.logsumexp({rows}, dim=1), 0).square()"
+            over = {"none": "", "sum": ".sum()", "mean": ".sum() / _counts.sum()"}[self.reduction]
+            lines = [counts, square, *lines, f"{result} = {result} + {self.z_loss!r} * _square{over}"]
+        if self._flattens and self.reduction == "none":
+            lines.append(f"{result} = {result}.view_as({self.target})")
+        return lines, result
+
+    def _rows(self, x: str) -> tuple[str, str]:
+        """What PyTorch's functions take of values and targets."""
+        return (f"{x}.flatten(0, -2)", f"{self.target}.flatten()") if self._flattens else (x, self.target)
 
 
 STEPS = (CrossEntropy,)

@@ -21,13 +21,15 @@ def cross_entropy(
     ignored: float,
     smoothing: float,
     weight: Node | None = None,
+    z_loss: float = 0.0,
 ) -> Node:
     """-sum(q w log softmax(x)), of each row. q: 1 - smoothing at the target, and `smoothing` in equal shares
-    everywhere. w: a value of each channel; None for 1.
+    everywhere. w: a value of each channel; None for 1. z_loss: how much of the squared log(sum(exp(x))) is added.
 
     0 where the target is `ignored`, NaN where it is no channel.
     """
     _, total, distance = softmax.powers(graph, x, over, name)
+    _, peak = distance.operands
     if weight is not None:
         distance = graph.add("mul", distance, weight, name=f"{name}_weighted_distance", temporary=True)
     wanted = graph.add("at_channel", distance, channel_numbers(graph), target, name=f"{name}_wanted", temporary=True)
@@ -43,6 +45,11 @@ def cross_entropy(
         weights = _weights(graph, weight, target, over, name, smoothing)
         log = graph.add("mul", log, weights, name=f"{name}_weighted_log_sum", temporary=True)
     loss = graph.add("sub", log, chosen, name=f"{name}_loss", temporary=True)
+    if z_loss:
+        whole = graph.add("add", peak, graph.add("log", total, name=f"{name}_log_sum"), name=f"{name}_logsumexp")
+        square = graph.add("mul", whole, whole, name=f"{name}_square", temporary=True)
+        rest = graph.add("mul", square, graph.literal(z_loss), name=f"{name}_z_loss", temporary=True)
+        loss = graph.add("add", loss, rest, name=f"{name}_loss_with_z", temporary=True)
     return graph.add("of_target", loss, target, graph.literal(ignored), count(graph, over), name=name)
 
 
