@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from fusegen.plan.sizes.module_sizes import module_typical  # noqa: E402
+from fusegen.verify.checks.execution import compiled  # noqa: E402
 from tests.emulate.suites import compared, suites_of  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -71,6 +72,13 @@ def test_the_whole_beside_the_original(suites, name) -> None:
     report = suites(name).report()
     wrong = [f"{each.check} {each.shape} {each.mode} {each.item.name}: {each.item.note}" for each in report.failed]
     assert not wrong and {"strides", "torch.compile", "training"} <= {each.check for each in report.findings}
+
+
+def test_torch_compile_traces_norms_behind_convolutions(suites) -> None:
+    suite = suites("between")
+    fused, original, inputs = suite.subject.pair(module_typical(suite.subject.plan), suite.modes()[0], 0)
+    found = compiled(fused, original, inputs)
+    assert found and all(each.ok for each in found)
 
 
 class _Moves(TorchDispatchMode):

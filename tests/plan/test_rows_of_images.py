@@ -72,6 +72,7 @@ CASES = {
     ("relu", "max_pool2d, name: p, kernel_size: 1", "relu", "max, dim: 3, keepdim: true"): [
         *("relu: images", "max_pool2d: called", "relu max: rows of width"),
     ],
+    ("gelu", "logsumexp, dim: [3], keepdim: true"): ["gelu logsumexp: rows of width"],
     (NORM, "group_norm, name: g, num_groups: 2"): ["layer_norm: rows of width", "group_norm: images"],
     ("relu", "softmax, dim: 2"): ["relu: images", "softmax: called"],
     ("relu", "normalize, dim: 3"): ["relu: images", "normalize: called"],

@@ -125,7 +125,7 @@ def _call(region: PlannedRegion, whole: _Chain, module: _Chain) -> None:
     spec = None if region.plan is None else region.plan.spec
     steps: Sequence[Any] = region.steps if spec is None else spec.chain
     if region.frame is not None:  # a row's last dimension is that of the images
-        steps = [_of_images(step, region.spatial) for step in steps]
+        steps = [_of_images(*pair, region.spatial) for pair in zip(steps, region.steps, strict=True)]
     names = region.inputs if spec is None else spec.inputs
     taken = [module.value(name) for name in region.inputs]
     own = _Chain(whole.known, dict(zip(names, taken, strict=True)))
@@ -141,6 +141,10 @@ def _call(region: PlannedRegion, whole: _Chain, module: _Chain) -> None:
             raise _Fault(f"gives another value for '{name}'")
 
 
-def _of_images(step: Step, spatial: int) -> Step:
-    """A step over the last dimension of rows as one over that of images with so many dimensions of positions."""
-    return step.model_copy(update={"dim": spatial + 1}) if getattr(step, "dim", None) == -1 else step
+def _of_images(step: Any, written: Any, spatial: int) -> Step:
+    """A step over the last dimension of rows as one over that of images with so many dimensions of positions. written:
+    the step as the chain has it, where the dimension may be a list of one."""
+    if getattr(step, "dim", None) != -1:
+        return step
+    last = spatial + 1
+    return step.model_copy(update={"dim": (last,) if isinstance(written.dim, tuple) else last})
