@@ -115,8 +115,9 @@ def _in_front(chain: Any, spatial: Any, found: list[RowSteps | None]) -> int:
         return end
     while first and found[first - 1] is None and _is_free(chain[first - 1]) and spatial[first - 1] == spatial[end]:
         first -= 1
-    behind = first and (chain[first - 1] is None or not chain[first - 1].is_called(spatial[first - 1]))
-    return end if behind else first
+    before, count = (chain[first - 1], spatial[first - 1]) if first else (None, 0)
+    alone = not first or (before is not None and (before.is_called(count) or before.ends_region(count)))
+    return first if alone else end
 
 
 def _is_free(step: Any) -> bool:
