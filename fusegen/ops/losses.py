@@ -84,10 +84,6 @@ class CrossEntropy(Step):
         name = f"{self.op}_value"
         return losses.cross_entropy(chain.graph, x, target, over, name, ignored, smoothing, weight, self.z_loss)
 
-    @property
-    def further_values(self) -> tuple[str, ...]:
-        return () if self.weight is None else (self.weight,)
-
     def eager(self, x: str) -> str:
         options = [f"weight={self.weight}"] if self.weight else []
         options += [f'reduction="{self.reduction}"'] if self.reduction != "mean" else []

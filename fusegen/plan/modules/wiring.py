@@ -16,7 +16,7 @@ from fusegen.plan.modules.module import ModulePlan, PlannedRegion
 from fusegen.plan.regions.boundaries import can_be_exchanged
 from fusegen.spec.model import RESULT, SpecModel
 
-_OPERANDS = ("input", "mask", "target")
+_OPERANDS = ("input", "mask", "target", "weight")
 _NAMES = ("save", "from_", *_OPERANDS, "running")
 
 

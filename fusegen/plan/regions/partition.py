@@ -201,7 +201,7 @@ class Partition:
             if each in self.spec.inputs:
                 self._kind(each, index, "value")
             now.inputs.setdefault(each, self._shape(each))
-        for key in ("input", "mask", "target"):
+        for key in ("input", "mask", "target", "weight"):
             given = getattr(step, key, None)
             if given is None:
                 continue
