@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from collections import Counter
@@ -35,9 +36,11 @@ FUSED = "fused"
 CACHED = ("eager", "compile")
 # Sizes at which there is a result in double precision.
 SHAPES = (*SMALL[:4], *LARGE[:2])
-# Of the norm of a result at full size, by the bytes of an element: how far the fused module may be from eager, whose
-# products round to TF32 or bfloat16. A wrong formula is much farther.
+# Of the norm of a result at full size, by the bytes of an element: how far the fused module may be from what IEEE
+# float32 gives, where eager is nearer. Products round to TF32 or bfloat16; a wrong formula is much farther.
 ROOM = {4: 5e-3, 2: 5e-2}
+# Both round: one may be so many times as far as the other by chance.
+_BY_CHANCE = 1.5
 _WARM_UP = 3
 _SETTLING, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 5, 15
 _BUDGET_MS = 400.0
@@ -95,20 +98,37 @@ class Pair:
         return step if what == STEP else forward
 
     def differences(self) -> list[str]:
-        """Where the fused module is far from eager at full size: results in evaluation, and gradients of the inputs
-        and of weights in training, unless something is dropped."""
+        """Where the fused module is farther than eager, and far, from what PyTorch gives in IEEE float32 at full size:
+        results in evaluation, and gradients of the inputs and of weights in training, unless something is dropped."""
         wrong = []
-        calls: list[tuple[str, Callable[[nn.Module], Any]]] = [("result", lambda m: results(self.call(m, FORWARD)()))]
-        if not getattr(type(self.fused), "_fusegen_dropouts", None):
-            calls.append(("gradient", lambda m: self.call(m, STEP)()))
-        for what, call in calls:
-            for index, (mine, theirs) in enumerate(zip(call(self.fused), call(self.eager), strict=True)):
-                if mine is None or theirs is None or (what == "gradient" and theirs.dim() < 2):
+        exact = self._in_float32()
+        whats = [FORWARD] if getattr(type(self.fused), "_fusegen_dropouts", None) else [FORWARD, STEP]
+        for what in whats:
+            found = [results(self.call(module, what)()) for module in (self.fused, self.eager)]
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+                found.append(results(exact.call(exact.eager, what)()))
+            name = "result" if what == FORWARD else "gradient"
+            for index, (mine, theirs, true) in enumerate(zip(*found, strict=True)):
+                if mine is None or theirs is None or (what == STEP and theirs.dim() < 2):
                     continue
-                far = torch.linalg.vector_norm((mine - theirs).float()) / torch.linalg.vector_norm(theirs.float())
-                if not far <= ROOM[theirs.element_size()]:
-                    wrong.append(f"{what} {index} at full size: {far.item():.1e} from eager")
+                far, other = _distance(mine, true), _distance(theirs, true)
+                if not far <= max(ROOM[theirs.element_size()], _BY_CHANCE * other):
+                    wrong.append(f"{name} {index} at full size: {far:.1e} from IEEE float32, eager {other:.1e}")
         return wrong
+
+    def _in_float32(self) -> Pair:
+        """The same values in float32."""
+        module = copy.deepcopy(self.eager).float()
+        inputs = [
+            x.detach().float().requires_grad_(x.requires_grad) if x.is_floating_point() else x for x in self.inputs
+        ]
+        return Pair(module, module, inputs, [each.float() for each in self.grads])
+
+
+def _distance(found: Tensor, true: Tensor) -> float:
+    """Of the norm of what is true."""
+    far, size = (float(torch.linalg.vector_norm(each.float())) for each in (found - true, true))
+    return far / size if size else far
 
 
 def results(found: Any) -> tuple[Tensor, ...]:

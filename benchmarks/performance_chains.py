@@ -13,9 +13,9 @@ LEAST = 0.97
 LONGEST = 20  # lines of a table
 _HEAD = """## The chains that people write, {gpu}
 
-By `benchmarks/chains.py` with torch {torch}: every chain of
-[kernelbench.yaml](../tests/chains/kernelbench.yaml) and
-[training.yaml](../tests/chains/training.yaml) that builds. {verified}
+By `benchmarks/chains.py` with torch {torch}: chains of
+[kernelbench.yaml](../tests/chains/kernelbench.yaml), [training.yaml](../tests/chains/training.yaml)
+and [today.yaml](../tests/chains/today.yaml). {verified}
 In float32 PyTorch's default counts: convolutions are in TF32, matrices are not.
 
 The figures say how many times as fast as the fastest of its peers the fused module is, by device
@@ -30,6 +30,12 @@ def latest(lines: Sequence[Line]) -> list[Line]:
     """The last row of each chain, dtype and mode, in the order of the file."""
     found = {(line["chain"], line["dtype"], line["mode"]): line for line in lines}
     return list(found.values())
+
+
+def by_gpu(lines: Sequence[Line]) -> list[list[Line]]:
+    """Those of each GPU, the one that was measured last first."""
+    found = [[line for line in lines if line["gpu"] == gpu] for gpu in dict.fromkeys(line["gpu"] for line in lines)]
+    return found[::-1]
 
 
 def gain(line: Line) -> float | None:
@@ -91,6 +97,14 @@ def _chains(lines: Sequence[Line]) -> list[Line]:
     return list(table.values())
 
 
+_ABOUT_FLOAT32 = """Where a line below says how far gradients are from IEEE float32, cuDNN rounds the convolution's
+operands to TF32 in channels_last, and not the contiguous operands that eager PyTorch gives it: then the
+largest or least of some values is another one. `torch.backends.cudnn.allow_tf32 = False` has both in float32.
+
+"""
+
+
 def _problems(lines: Sequence[Line]) -> str:
     found = {(line["chain"], line["dtype"]): line["problem"] for line in lines if line["problem"]}
-    return "".join(f"- {chain}, {dtype}: {' '.join(problem.split())}\n" for (chain, dtype), problem in found.items())
+    text = "".join(f"- {chain}, {dtype}: {' '.join(problem.split())}\n" for (chain, dtype), problem in found.items())
+    return (_ABOUT_FLOAT32 if "IEEE float32" in text else "") + text

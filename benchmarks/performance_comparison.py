@@ -68,6 +68,10 @@ def _row(peer: str, what: str, pairs: Sequence[tuple[Line, Line]], lines: Sequen
     return _gains(peer, what, [float(theirs[column]) / float(ours[column]) for theirs, ours in pairs], lines)
 
 
+def _short(gpu: str) -> str:
+    return gpu.removeprefix("NVIDIA ").removesuffix(" 80GB HBM3")
+
+
 def _gains(peer: str, what: str, found: Sequence[float | None], lines: Sequence[Line]) -> Line:
     known = [each for each in found if each is not None]
     least, most = min(known), max(known)
@@ -75,7 +79,7 @@ def _gains(peer: str, what: str, found: Sequence[float | None], lines: Sequence[
     return {
         "beside": peer,
         "what": what,
-        "GPU": lines[0]["gpu"].removeprefix("NVIDIA ").removesuffix(" 80GB HBM3"),
+        "GPU": " and ".join(_short(gpu) for gpu in dict.fromkeys(line["gpu"] for line in lines)),
         "number": str(len(known)),
         "fusegen's gain": mean if len(known) == 1 else f"{mean} ({least:.2f} to {most:.2f})",
         "fusegen is behind in": str(sum(each < LEAST for each in known)),

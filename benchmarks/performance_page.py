@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from performance_answer import answer_section, headline, memory_section, with_headline
-from performance_chains import chains_section
+from performance_chains import by_gpu, chains_section
 from performance_comparison import comparison
 from performance_cudnn import patterns_section
 from performance_images import images_section
@@ -281,7 +281,7 @@ def page_of(results: Path) -> str:
         page(rows, kernels, _files(results)),
         models_section(lines("models"), _markdown),
         starts_section(lines("model_starts"), _markdown),
-        chains_section(lines("chains"), _markdown),
+        *(chains_section(own, _markdown) for own in by_gpu(lines("chains"))),
         images_section(lines("images"), _markdown),
         losses_section(lines("linear_losses"), _markdown),
         invariance_section(lines("row_invariance"), _markdown),

@@ -88,6 +88,26 @@ def test_far_from_eager_at_full_size(subject, factor: float, wrong: list[str]) -
     assert [each.partition(" at ")[0] for each in pair.differences()] == wrong
 
 
+def test_both_as_far_from_float32(subject) -> None:
+    """Rounding that eager has, too, is no finding; nor is a gradient of zeros."""
+    torch.manual_seed(1)
+    eager = torch.nn.Linear(64, 8).bfloat16()
+    with torch.no_grad():
+        eager.weight.zero_()
+
+    class Rounds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = eager
+
+        def forward(self, x):
+            far = 0.2 if x.dtype == torch.bfloat16 else 0.0
+            return self.linear(x) * (1 + far)
+
+    inputs = [torch.randn(3, 64).bfloat16().requires_grad_()]
+    assert not subject.Pair(Rounds(), Rounds(), inputs, [torch.randn(3, 8).bfloat16()]).differences()
+
+
 def test_full_sizes_are_those_of_the_dims(subject, tmp_path) -> None:
     """Of one region and of several."""
     for name, first in (("kb33", (1024, 8192)), ("swiglu_mlp", (16384, 2048)), ("film", (64, 64, 56, 56))):
