@@ -4,10 +4,9 @@ import torch
 from torch import Tensor
 
 from .differentiated import differentiate_in_cpp, differentiate_in_python
-from .dimensions import as_rows
+from .dimensions import as_rows, pooled
 from .op_schemas import arguments_of, is_written
 from .traced import TracedOperator
-from .windows import pooled
 
 
 class Operator(TracedOperator):

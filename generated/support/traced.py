@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from .dimensions import pooled, pooled_counts
 from .op_schemas import check_devices, describe, named
 from .trailing import Flattened, with_trailing
-from .windows import counts, pooled
 
 
 class TracedOperator:
@@ -53,7 +53,7 @@ class TracedOperator:
         }
         sizes["groups"], sizes["samples"] = given.get("_groups"), given.get("_samples")
         if self.windows_at is not None:
-            positions, windows = counts(given["_windows"])
+            positions, windows = pooled_counts(given["_windows"])
             sizes["windows"] = sizes["rows"] // positions * windows
         outer = None
         if first.dim() == 3:
@@ -72,7 +72,7 @@ class TracedOperator:
             "channels": given.get("_channels", grad.shape[1]),
         }
         if self.windows_at is not None:
-            positions, windows = counts(given["_windows"])
+            positions, windows = pooled_counts(given["_windows"])
             sizes["rows"] = grad.shape[0] // windows * positions
         outer = tuple(grad.shape) if grad.dim() == 3 else None
         if given.get("_positions"):

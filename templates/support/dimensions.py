@@ -5,6 +5,7 @@ a row for each combination of the leading dimensions. A chain allows it where Py
 do the same as on the view.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -95,3 +96,13 @@ def other_shape_of(package, name, x, expected):
 def as_rows(x):
     """[..., channels] as [rows, channels]: a view, or a copy where the strides allow none."""
     return x.flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0)
+
+
+def pooled(shape, windows):
+    """The sizes behind windows of [batch, *positions]. windows: the list of windows_of()."""
+    return (shape[0], *windows[7 - len(shape) : 6])
+
+
+def pooled_counts(windows):
+    """How many positions an image has in front of its windows, and behind."""
+    return math.prod(windows[:3]), math.prod(windows[3:6])

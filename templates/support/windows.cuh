@@ -7,15 +7,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "call.h"
-#include "packs.cuh"
-#include "parts.cuh"
+#include "kernels/program.cuh"
 
 namespace fusegen {
-
-// What becomes of the elements of a window. Of the largest the first is taken, and of those that
-// are NaN the last, as PyTorch has it.
-enum class Pooling { kNone, kMean, kMax };
 
 // The tap that a largest element came from; a kernel has at most as many taps as it has values.
 using Tap = unsigned char;

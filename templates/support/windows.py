@@ -57,13 +57,3 @@ def _windows(last, end, stride, ceil_mode):
         return last // stride + 1
     count = (last + stride - 1) // stride + 1
     return count - 1 if (count - 1) * stride >= end else count
-
-
-def pooled(shape, windows):
-    """The sizes behind windows of [batch, *positions]."""
-    return (shape[0], *windows[2 * _DIMENSIONS - len(shape) + 1 : 2 * _DIMENSIONS])
-
-
-def counts(windows):
-    """How many positions an image has in front of its windows, and behind."""
-    return math.prod(windows[:_DIMENSIONS]), math.prod(windows[_DIMENSIONS : 2 * _DIMENSIONS])

@@ -75,13 +75,13 @@
 
 #include <cuda_runtime.h>
 
+#include "../call.h"
 #include "../columns.cuh"
 #include "../packs.cuh"
 #include "../parts.cuh"
 #include "../reductions.cuh"
 #include "../spread.cuh"
 #include "../types.cuh"
-#include "../windows.cuh"
 #include "fields.cuh"
 
 // A program has members that not every kernel uses.
@@ -102,6 +102,10 @@ struct Sizes {
   int64_t rows, channels, groups, group_length, positions = 0, samples = 1, sample_rows = 0;
   const Windows* windows = nullptr;
 };
+
+// What becomes of the elements of a window (windows.cuh). Of the largest the first is taken, and of
+// those that are NaN the last, as PyTorch has it.
+enum class Pooling { kNone, kMean, kMax };
 
 template <unsigned kPasses>
 struct Uses {

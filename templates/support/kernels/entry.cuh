@@ -133,8 +133,11 @@ struct WriteTo {
 inline ReadFrom from(const void* at, int64_t offset = 0) { return {at, offset}; }
 inline WriteTo to(void* at, int64_t offset = 0) { return {at, offset}; }
 
+// Of headers that kernels.cu includes where something is drawn, or pooled.
 template <typename Acc>
-struct SampleFactors;  // dropout.cuh, which kernels.cu includes where something is drawn
+struct SampleFactors;  // dropout.cuh
+template <typename E, Pooling kPooling>
+struct PooledPointer;  // windows.cuh
 
 // Checks whether pointers are multiples of 16 bytes; null is one, and scalars are not checked.
 // parts: of parts, whose elements vectors move only where all vectors are packed.
