@@ -1,4 +1,4 @@
-"""Pooling by kernels: what these are told of the windows of a layer of torch.nn.
+"""Pooling by kernels: what these are told of the windows of a layer.
 
 An op takes the numbers of `struct Windows` of call.h as a list: for each of three dimensions the
 positions in front of the windows, those behind, and the options, then two numbers of a mean.
