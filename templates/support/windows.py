@@ -35,7 +35,7 @@ def windows_of(layer, shape):
     made, rows = [], batch
     for size, kernel, stride, padding, dilation in zip(given, *options, strict=True):
         reach = dilation * (kernel - 1) + 1
-        if min(size, kernel, stride, dilation) < 1 or not 0 <= padding <= reach // 2:
+        if min(size, kernel, stride, dilation) < 1 or not 0 <= padding <= kernel // 2:
             return None
         if is_mean and len(given) == 3 and size < kernel:  # PyTorch's alone refuses it
             return None

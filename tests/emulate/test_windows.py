@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 
 from fusegen.verify.checks.compared import compare_module  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
+from tests.emulate.suites import compared, suites_of  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -194,8 +195,39 @@ def test_what_kernels_do_not_count(modules) -> None:
             torch.testing.assert_close(got, expected)
 
 
+def test_a_window_may_see_no_position(modules) -> None:
+    """One of dilated elements, beside all of the positions: its largest is minus infinity."""
+    fused, x = modules("largest", kernel_size=2, dilation=3, padding=1).eval(), images(2, 3, 2, 9)
+    made = fused(x)
+    assert made.isneginf().all() and torch.equal(made, fused.fusegen_reference(x))
+
+
+def test_what_pytorch_refuses(modules) -> None:
+    """More padding than half of a kernel, dilated or not."""
+    fused, x = modules("largest", kernel_size=2, dilation=3, padding=2), images(2, 3, 9, 8)
+    fused.fusegen_strict = False
+    for function in (fused.fusegen_reference, fused):
+        with pytest.raises(RuntimeError, match="half of kernel size"):
+            function(x)
+
+
 def test_torch_compile_sees_one_graph(modules) -> None:
     fused, x = modules("largest", kernel_size=3, stride=2, padding=1), images(2, 3, 9, 8)
     compiled = torch.compile(fused, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), fused(x))
     torch.testing.assert_close(*(torch.autograd.grad(each(x).square().sum(), x)[0] for each in (compiled, fused)))
+
+
+BROADCAST = WITH_GATE.replace("gate: [n, 1, h, w]", "shift: [1]") + """chain:
+  - {op: conv2d, name: conv, out_channels: out, kernel_size: 3, padding: 1, bias: false}
+  - {op: mul, parameter: scale, shape: [out, 1, 1], init: randn}
+  - {op: add, input: shift}
+  - {op: avg_pool2d, name: pool, kernel_size: 2}
+"""  # fmt: skip
+
+
+def test_what_broadcasts_in_front_of_windows_is_verified(tmp_path, emulation_cache) -> None:
+    """Gradients of such operands are sums over other positions than the result's."""
+    suite = suites_of({"broadcast": BROADCAST}, tmp_path, emulation_cache)("broadcast")
+    found, failures = compared(suite, [(100, 8, 6, 1)])
+    assert found and not failures

@@ -76,12 +76,12 @@ class ConcatOutputs(nn.Module):
 
 
 def of_several_widths(original: type[nn.Module]) -> type[nn.Module]:
-    """A subclass of `original` that is marked as one whose values have several widths."""
-    return type(original.__name__, (original,), {"is_joined": True})
+    """A subclass of `original` that is marked as one whose values have several widths, or several positions."""
+    return type(original.__name__, (original,), {"has_several_widths": True})
 
 
 def acts_by_element(module: nn.Module) -> bool:
     """Whether each parameter of the module's own meets values of the result's shape."""
     kind = type(module)
-    of_several = getattr(kind, "is_joined", False) or getattr(kind, "_fusegen_transposed", ())
-    return not of_several and not hasattr(kind, "_fusegen_chain")
+    marks = ("is_joined", "has_several_widths", "_fusegen_transposed")
+    return not any(getattr(kind, each, False) for each in marks) and not hasattr(kind, "_fusegen_chain")

@@ -57,13 +57,13 @@ class Subject:
     @property
     def original_class(self) -> Callable[..., nn.Module]:
         """The original, or the generated module with its `fusegen_reference` as forward."""
-        if self.original is None:
-            return self._with_targets(eager_class(self._generated))
-        # Of several regions, and where rows come behind the channels, not all parameters meet values of one shape.
-        several = not self.plan.single or any(chain.result.transposed for chain in self._chains())
-        if several and isinstance(self.original, type):
-            return self._with_targets(of_several_widths(self.original))
-        return self._with_targets(self.original)
+        made = eager_class(self._generated) if self.original is None else self.original
+        # Of several regions, where rows come behind the channels, and in front of windows, not all parameters meet
+        # values of the result's shape.
+        several = not self.plan.single or any(each.result.transposed or each.result.pool for each in self._chains())
+        if several and isinstance(made, type):
+            made = of_several_widths(made)
+        return self._with_targets(made)
 
     def _with_targets(self, made: Made) -> Made:
         return with_targets(self.plan, made)

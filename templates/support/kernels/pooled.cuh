@@ -48,6 +48,10 @@ __global__ void __launch_bounds__(kPooledThreads) pooled_kernel(
       begin[d] = window[d] * grid.stride[d] - grid.padding[d];
     }
     Acc value[kVec] = {};
+    if constexpr (P::kPooling == Pooling::kMax) {  // a window may see no position at all
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) value[v] = -Acc(INFINITY);
+    }
     Pack<Tap, kVec> best = {};
     bool is_first = true;
     for (int t = 0; t < taps; t += kRowsInFlight) {
