@@ -11,6 +11,7 @@ from .stand_in import Eager
 _DIMENSIONS = 3
 _MOST_TAPS = 256  # a byte says which of them was the largest
 _MOST = 2**31 - 1
+_MOST_ROWS = 2**31 - 2**24  # behind which a thread may step
 
 OTHER_WINDOWS = Eager("the pooling has windows that kernels do not count, or that PyTorch refuses")
 
@@ -41,7 +42,7 @@ def windows_of(layer, shape):
             return None
         made.append(_windows(size + 2 * padding - reach, size + padding, stride, layer.ceil_mode))
         rows *= max(size, made[-1])
-    if min(made) < 1 or rows > _MOST or math.prod(options[0]) > _MOST_TAPS:
+    if min(made) < 1 or rows > _MOST_ROWS or math.prod(options[0]) > _MOST_TAPS:
         return None
     more = _DIMENSIONS - len(given)
     found = [*(1,) * more, *given, *(1,) * more, *made]

@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 
 from fusegen.verify.checks.compared import compare_module  # noqa: E402
 from tests.emulate.building import write  # noqa: E402
+from tests.emulate.convolutions import part_of_support  # noqa: E402
 from tests.emulate.suites import compared, suites_of  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -200,6 +201,13 @@ def test_a_window_may_see_no_position(modules) -> None:
     fused, x = modules("largest", kernel_size=2, dilation=3, padding=1).eval(), images(2, 3, 2, 9)
     made = fused(x)
     assert made.isneginf().all() and torch.equal(made, fused.fusegen_reference(x))
+
+
+def test_rows_that_a_thread_counts(modules) -> None:
+    """Threads step through windows by 32 bits: the last step, too, ends below 2^31."""
+    fused = modules("largest")
+    windows_of = part_of_support(type(fused), "windows").windows_of
+    assert windows_of(fused.pool, (2**28, 1, 2, 2)) and windows_of(fused.pool, (2**29 - 1, 1, 2, 2)) is None
 
 
 def test_what_pytorch_refuses(modules) -> None:
