@@ -50,8 +50,7 @@ class Tensor:
     tensor is both, and no kernel writes this one.
     samples: of a gradient that is a sum for each sample, the input whose rows its own rows are like.
     pool: where in memory it has one element for each window of positions: the result, or the gradient that comes to it.
-    taps: of the latter, which element of each window was the largest, if the result has these.
-    taps: of such a gradient, which element of each window was the largest.
+    taps: of such a gradient, which element of each window was the largest; None of means.
     part: where it lies, if it is a part of another. parts: how many of the chain's channels it has side by side.
     """
 

@@ -80,13 +80,11 @@ class PhaseAnalysis:
         return self._walk(own)
 
     @property
-    def pools(self) -> bool:
-        """Whether elements are stored or read by windows of positions, which kernels from memory alone do."""
-        return any(tensor.pool for tensor in (*self.given.values(), *self.full_outputs))
-
-    @property
-    def of_samples(self) -> bool:
-        """Whether elements or reductions need values of samples."""
+    def from_memory(self) -> bool:
+        """Whether passes over memory alone know what elements need: values of samples, and windows of positions by
+        which elements are stored or read."""
+        if any(tensor.pool for tensor in (*self.given.values(), *self.full_outputs)):
+            return True
         needed = (node for node in self.nodes if node in self.given or self.level[node] < self.last)
         return any(unit_of(node.axes).of_samples for node in needed)
 

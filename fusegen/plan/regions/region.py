@@ -195,9 +195,7 @@ def _is_alone(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
     behind = {name for each in (step, *later) for name in each.saved}
     if all(each.from_ is None or each.from_ in behind for each in later):  # the last value is a result beside others
         return False
-    taken = {*spec.outputs, *(each.from_ for each in later), *map(operand_of, later)}
-    taken |= {name for each in later for name in each.further_values}
-    return step.drops_channels and not saved.isdisjoint(taken)
+    return step.drops_channels and not saved.isdisjoint(_taken(later, spec))
 
 
 def _ends_with_pool(steps: Sequence[Step | None], index: int, spec: Any) -> bool:
@@ -205,10 +203,14 @@ def _ends_with_pool(steps: Sequence[Step | None], index: int, spec: Any) -> bool
     sake of channels_last, nothing else may be returned or taken elsewhere, and ops over ranks know no windows."""
     if not is_behind_convolution(index, spec) or any(getattr(each, "sync", False) for each in steps):
         return False
-    later = [each for each in spec.chain[index:] if each is not None]
-    taken = {*(spec.outputs or ()), *(each.from_ for each in later), *map(operand_of, later)}
-    taken |= {name for each in later for name in each.further_values}
+    taken = _taken([each for each in spec.chain[index:] if each is not None], spec)
     return taken.isdisjoint(name for each in steps if each is not None for name in each.saved)
+
+
+def _taken(later: Sequence[Step], spec: Any) -> set[str | None]:
+    """The names of values that the module returns, or that some of its steps take."""
+    taken = {*(spec.outputs or ()), *(each.from_ for each in later), *map(operand_of, later)}
+    return taken | {name for each in later for name in each.further_values}
 
 
 def is_behind_convolution(index: int, spec: Any) -> bool:

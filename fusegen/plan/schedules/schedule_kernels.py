@@ -37,7 +37,7 @@ class ScheduleKernels:
         whose rows a tile of columns has all. Values of samples, and windows, are known to passes over memory alone."""
         phases = self.analysis.phases
         start = len(phases)
-        if self.analysis.of_samples or self.analysis.pools:
+        if self.analysis.from_memory:
             return start
         if start and phases[-1].unit is Unit.CHANNEL and self.sums_samples:
             return start

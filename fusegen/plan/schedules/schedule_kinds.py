@@ -122,10 +122,10 @@ class L2Resident(TwoPass):
 
     def eligible(self, of: ScheduleKernels) -> bool:
         """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
-        kernel has no values of rows or samples, no tensors of fewer rows, and leaves sums but no moments to what
-        follows."""
-        of_samples = of.sums_samples or of.analysis.of_samples or of.analysis.pools
-        if [phase.unit for phase in of.analysis.phases] != [Unit.CHANNEL] or of_samples:
+        kernel has no values of rows or samples, no windows, no tensors of fewer rows, and leaves sums but no moments to
+        what follows."""
+        from_memory = of.sums_samples or of.analysis.from_memory
+        if [phase.unit for phase in of.analysis.phases] != [Unit.CHANNEL] or from_memory:
             return False
         (partials, _, last, *_), _ = built(self.specs(of), of.analysis.given)
         if any(t.compact for part in (partials, last) for p in part.passes for t in p.loads):

@@ -24,8 +24,7 @@ _IS_ARGUMENT = ("tensor", *_SHORT)
 @dataclass(frozen=True)
 class Field:
     """A row of an op's table. name: as the schema has it. kind: of an argument "tensor", "size", "number", "numbers" or
-    "flags";
-    of what the op makes "result", or "" where it is not returned. text: in C++."""
+    "flags"; of what the op makes "result", or "" where it is not returned. text: in C++."""
 
     name: str
     kind: str

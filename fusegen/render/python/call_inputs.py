@@ -73,16 +73,10 @@ def _sizes_of_convolution(call: CallNames, c: Convolution) -> list[str]:
         f"_width = {width}",
         *_other_width(name, form),
     ]
-    samples = any(dropout.by_sample for dropout in call.chain.dropouts)
-    samples |= call.chain.result.of_samples or any(variant.of_samples for variant in call.plan.variants)
-    if (
-        call.further
-        or call.chain.masks
-        or call.chain.targets
-        or call.chain.batch_norms
-        or samples
-        or call.chain.result.pool
-    ):
+    chain = call.chain
+    samples = any(dropout.by_sample for dropout in chain.dropouts)
+    samples |= chain.result.of_samples or any(variant.of_samples for variant in call.plan.variants)
+    if samples or any((call.further, chain.masks, chain.targets, chain.batch_norms, chain.result.pool)):
         lines.append(f"_shape = _support.result_shape({layer}, {name}, {c.weight}, _channels)")
     return lines
 
