@@ -22,6 +22,7 @@ from performance_invariance import invariance_section
 from performance_losses import losses_section
 from performance_memory import step_memory_section
 from performance_models import models_section, starts_section
+from performance_rows import rows_section
 from performance_sections import (
     build_section,
     host_section,
@@ -286,6 +287,7 @@ def page_of(results: Path) -> str:
         losses_section(lines("linear_losses"), _markdown),
         invariance_section(lines("row_invariance"), _markdown),
         step_memory_section(lines("step_memory"), _markdown),
+        rows_section(lines("row_peers"), _markdown),
         patterns_section(lines("cudnn_patterns"), _markdown),
         limits_section(lines("kernel_limits"), _markdown),
         scale_section(scale, _markdown),

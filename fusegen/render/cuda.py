@@ -179,8 +179,8 @@ def _program(plan: Plan, variant: Variant, program: Program, forward: bool) -> P
 
 def _headers(program: Program, described: StructText, besides: Mapping[str, bool]) -> frozenset[str]:
     """besides: headers, and whether the program needs each."""
-    used = {"dropout": bool(described.dropouts), "windows": program.pool is not None, **besides}
-    used["kernels/pooled"] = bool(described.pooling)
+    used = {"dropout": bool(described.dropouts), "kernels/pooled": bool(described.pooling), **besides}
+    used["window_gradients"] = program.pool is not None and not described.pooling
     used["kernels/tile_passes"] = bool(described.outer_reads or described.outer_writes)
     by_samples_alone = bool(program.phases) and all(phase.unit.of_samples for phase in program.phases)
     used["kernels/plane_shared_schedule"] = used["kernels/tile_passes"] and by_samples_alone

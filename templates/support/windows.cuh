@@ -1,4 +1,4 @@
-// Windows over the positions of images, and the gradients that come back through them.
+// Windows over the positions of images.
 //
 // A row is a position of an image; behind the windows a row is a window. A tap is one of the
 // positions that a window sees, by its number in the kernel, in the order of memory.
@@ -32,6 +32,24 @@ struct Divisor {
   }
 };
 
+// A number by which multiples of it are divided, with quotients below 2^32: without its powers of
+// two it has an inverse modulo 2^32.
+struct ExactDivisor {
+  unsigned inverse = 1, shift = 0;
+
+  static ExactDivisor of(int64_t number) {
+    ExactDivisor found;
+    while (number % 2 == 0) number /= 2, ++found.shift;
+    for (int bits = 1; bits < 32; bits *= 2) {  // Newton's: twice as many bits are right
+      found.inverse *= 2 - unsigned(number) * found.inverse;
+    }
+    return found;
+  }
+  __device__ __forceinline__ int quotient(int64_t multiple) const {
+    return int(unsigned(multiple >> shift) * inverse);
+  }
+};
+
 // Windows in the form in which kernels use them. Rows in front and behind are below 2^31.
 struct WindowGrid {
   static constexpr int kDimensions = kPooledDimensions;
@@ -39,6 +57,8 @@ struct WindowGrid {
   int padding[kDimensions], dilation[kDimensions];
   Divisor by_in[kDimensions], by_out[kDimensions], by_stride[kDimensions], by_dilation[kDimensions];
   int counts_padding, divisor;
+  bool apart;  // no position is seen by two windows
+  bool flat;   // images have two dimensions, or one
 
   // windows: null where a launch is only explained.
   static WindowGrid of(const Windows* windows) {
@@ -53,10 +73,14 @@ struct WindowGrid {
       grid.by_dilation[d] = Divisor::of(given.dilation[d]);
     }
     grid.counts_padding = int(given.counts_padding), grid.divisor = int(given.divisor);
+    grid.flat = grid.in[0] == 1 && grid.out[0] == 1 && grid.kernel[0] == 1;
+    grid.apart = true;
+    for (int d = 0; d < kDimensions; ++d) {
+      grid.apart &= grid.dilation[d] == 1 && grid.kernel[d] <= grid.stride[d];
+    }
     return grid;
   }
 
-  __host__ __device__ int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   __host__ __device__ int64_t positions() const { return int64_t(in[0]) * in[1] * in[2]; }
   __host__ __device__ int64_t windows() const { return int64_t(out[0]) * out[1] * out[2]; }
 
@@ -67,30 +91,132 @@ struct WindowGrid {
       int (&at)[kDimensions]) const {
 #pragma unroll
     for (int d = kDimensions - 1; d >= 0; --d) {
+      if (d == 0 && flat) {
+        at[0] = 0;
+        break;
+      }
       const int outer = by[d].quotient(row);
       at[d] = row - outer * sizes[d];
       row = outer;
     }
     return row;
   }
-  // The row of a place in an image, of so many along each dimension.
-  __device__ __forceinline__ static int64_t row_of(
-      int image, const int (&sizes)[kDimensions], int first, int second, int third) {
-    return ((int64_t(image) * sizes[0] + first) * sizes[1] + second) * sizes[2] + third;
-  }
 
-  // How many positions the mean of a window is over.
-  __device__ __forceinline__ int count(const int (&window)[kDimensions]) const {
+  // How many positions the mean of a window is over, which begins at these.
+  __device__ __forceinline__ int count(const int (&begin)[kDimensions]) const {
     if (divisor != 0) return divisor;
     int count = 1;
 #pragma unroll
     for (int d = 0; d < kDimensions; ++d) {
-      int begin = window[d] * stride[d] - padding[d];
-      int end = min(begin + kernel[d], in[d] + padding[d]);
-      if (!counts_padding) begin = max(begin, 0), end = min(end, in[d]);
-      count *= end - begin;
+      const int end = min(begin[d] + kernel[d], in[d] + padding[d]);
+      count *= counts_padding ? end - begin[d] : min(end, in[d]) - max(begin[d], 0);
     }
     return count;
+  }
+};
+
+// The product of numbers below 2^31, in one instruction.
+__device__ __forceinline__ int64_t wide(int one, int other) { return int64_t(one) * other; }
+
+// The taps of a window that are positions of the image, one after the other in the order of memory.
+class TapsOfWindow {
+ public:
+  __device__ __forceinline__ TapsOfWindow(
+      const WindowGrid& grid, int image, const int (&begins)[WindowGrid::kDimensions])
+      : grid_(grid) {
+    int row = image, tap = 0;
+#pragma unroll
+    for (int d = 0; d < WindowGrid::kDimensions; ++d) {
+      const int begin = begins[d];
+      const auto taps_up_to = [&](int position) {  // taps in front of a position
+        return position > begin
+            ? grid.by_dilation[d].quotient(position - begin + grid.dilation[d] - 1) : 0;
+      };
+      const int low = taps_up_to(0);
+      length_[d] = max(min(grid.kernel[d], taps_up_to(grid.in[d])) - low, 0);
+      left_[d] = length_[d];
+      row = row * grid.in[d] + begin + low * grid.dilation[d];
+      tap = tap * grid.kernel[d] + low;
+    }
+    row_ = row, tap_ = tap;
+  }
+  __device__ __forceinline__ int count() const { return length_[0] * length_[1] * length_[2]; }
+  // The position, as a row of the images, and the tap's number in the kernel.
+  __device__ __forceinline__ int row() const { return row_; }
+  __device__ __forceinline__ int tap() const { return tap_; }
+
+  __device__ __forceinline__ void next() {
+    row_ += grid_.dilation[2], ++tap_;
+    if (--left_[2] > 0) return;
+    left_[2] = length_[2];
+    row_ += grid_.dilation[1] * grid_.in[2] - length_[2] * grid_.dilation[2];
+    tap_ += grid_.kernel[2] - length_[2];
+    if (--left_[1] > 0) return;
+    left_[1] = length_[1];
+    row_ += (grid_.dilation[0] * grid_.in[1] - length_[1] * grid_.dilation[1]) * grid_.in[2];
+    tap_ += (grid_.kernel[1] - length_[1]) * grid_.kernel[2];
+  }
+
+ private:
+  const WindowGrid& grid_;
+  int length_[WindowGrid::kDimensions], left_[WindowGrid::kDimensions];
+  int row_, tap_;
+};
+
+// Where the windows that may see a position are, along each dimension.
+struct WindowsOfPosition {
+  static constexpr int kDimensions = WindowGrid::kDimensions;
+  const WindowGrid& grid;
+  int image, padded[kDimensions], first[kDimensions], last[kDimensions];
+
+  __device__ __forceinline__ WindowsOfPosition(const WindowGrid& of, int row) : grid(of) {
+    image = grid.split(row, grid.in, grid.by_in, padded);
+#pragma unroll
+    for (int d = 0; d < kDimensions; ++d) {
+      first[d] = last[d] = 0;
+      if (d == 0 && grid.flat) continue;
+      padded[d] += grid.padding[d];
+      last[d] = grid.by_stride[d].quotient(padded[d]);
+      if (grid.apart) {
+        first[d] = last[d];
+      } else {
+        const int beyond = padded[d] - grid.dilation[d] * (grid.kernel[d] - 1);
+        first[d] = beyond > 0 ? grid.by_stride[d].quotient(beyond + grid.stride[d] - 1) : 0;
+        last[d] = min(last[d], grid.out[d] - 1);
+      }
+    }
+  }
+  // The tap along a dimension by which a window sees the position; less than 0 where the position
+  // lies between its taps.
+  __device__ __forceinline__ int tap(int d, int window) const {
+    const int reach = padded[d] - window * grid.stride[d];
+    if (grid.dilation[d] == 1) return reach;
+    const int own = grid.by_dilation[d].quotient(reach);
+    return own * grid.dilation[d] == reach ? own : -1;
+  }
+  // Where no two windows see a position: the tap by which the first does, less than 0 without one.
+  __device__ __forceinline__ int only_tap() const {
+    int tap = 0;
+    bool sees = true;
+#pragma unroll
+    for (int d = 0; d < kDimensions; ++d) {
+      if (d == 0 && grid.flat) continue;
+      const int own = padded[d] - first[d] * grid.stride[d];
+      sees = sees && own < grid.kernel[d] && first[d] < grid.out[d];
+      tap = tap * grid.kernel[d] + own;
+    }
+    return sees ? tap : -1;
+  }
+  // A window as a row of the results.
+  __device__ __forceinline__ int row(int outer, int inner, int innermost) const {
+    return ((image * grid.out[0] + outer) * grid.out[1] + inner) * grid.out[2] + innermost;
+  }
+  // How many positions the mean of a window is over.
+  __device__ __forceinline__ int positions(int outer, int inner, int innermost) const {
+    const int begin[kDimensions] = {
+        outer * grid.stride[0] - grid.padding[0], inner * grid.stride[1] - grid.padding[1],
+        innermost * grid.stride[2] - grid.padding[2]};
+    return grid.count(begin);
   }
 };
 
@@ -98,152 +224,6 @@ struct WindowGrid {
 template <typename Acc>
 __device__ __forceinline__ Acc mean_of(Acc sum, int count) {
   return (count & (count - 1)) == 0 ? sum * (Acc(1) / Acc(count)) : sum / Acc(count);
-}
-
-// Stands for the element type of the gradient of what windows became. In Reads its pointer gives
-// each row what comes to it through the windows that see it, added up in their order.
-template <typename E, Pooling kPooling>
-struct Pooled {
-  E element;
-};
-template <typename E, Pooling kPooling>
-struct ElementOfPart<Pooled<E, kPooling>> {
-  using type = Accumulate<E>;
-};
-
-template <typename E, Pooling kPooling>
-struct PooledPointer {
-  const E* at;
-  const Tap* taps;  // null but for the largest
-  int64_t channels;
-  WindowGrid grid;
-};
-template <typename E, Pooling kPooling>
-struct PointerTo<Pooled<E, kPooling>> {
-  using Read = PooledPointer<E, kPooling>;
-};
-template <typename E, Pooling kPooling>
-struct PointedBy<PooledPointer<E, kPooling>> {
-  using type = Accumulate<E>;
-};
-
-// The pointers of the launcher's arguments, which convert to what they initialise.
-struct PooledFrom {
-  const void* at;
-  const void* taps;
-  int64_t channels;
-  const Windows* windows;
-
-  template <typename E, Pooling kPooling>
-  operator PooledPointer<E, kPooling>() const {
-    return {static_cast<const E*>(at), static_cast<const Tap*>(taps), channels,
-            WindowGrid::of(windows)};
-  }
-};
-template <class Sizes>
-PooledFrom pooled_from(const void* at, const void* taps, const Sizes& sizes) {
-  return {at, taps, sizes.channels, sizes.windows};
-}
-
-// N neighbours of a tensor, of which the first is at a multiple of N.
-template <int N, typename E>
-__device__ __forceinline__ auto load_neighbours(const E* from) {
-  if constexpr (N == 1) {
-    Pack<E, 1> one;
-    one[0] = read(from);
-    return one;
-  } else {
-    return load_words<N>(from, [](auto* word) { return read(word); });
-  }
-}
-
-// What comes to N neighbours of a row from `column` on, which is a multiple of N, as are rows.
-template <int N, typename E, Pooling kPooling, typename Acc = Accumulate<E>>
-__device__ __forceinline__ void add_windows(
-    const PooledPointer<E, kPooling>& from, int row, int64_t column, Acc (&sum)[N]) {
-  constexpr int kDimensions = WindowGrid::kDimensions;
-  const WindowGrid& grid = from.grid;
-  int at[kDimensions], first[kDimensions], last[kDimensions];
-  const int image = grid.split(row, grid.in, grid.by_in, at);
-#pragma unroll
-  for (int d = 0; d < kDimensions; ++d) {
-    at[d] += grid.padding[d];
-    last[d] = min(grid.by_stride[d].quotient(at[d]), grid.out[d] - 1);
-    const int beyond = at[d] - grid.dilation[d] * (grid.kernel[d] - 1);
-    first[d] = beyond > 0 ? grid.by_stride[d].quotient(beyond + grid.stride[d] - 1) : 0;
-  }
-  int window[kDimensions];
-  for (window[0] = first[0]; window[0] <= last[0]; ++window[0]) {
-    for (window[1] = first[1]; window[1] <= last[1]; ++window[1]) {
-      for (window[2] = first[2]; window[2] <= last[2]; ++window[2]) {
-        bool sees = true;
-        int tap = 0;
-#pragma unroll
-        for (int d = 0; d < kDimensions; ++d) {
-          const int reach = at[d] - window[d] * grid.stride[d];
-          const int own = grid.by_dilation[d].quotient(reach);
-          sees = sees && own * grid.dilation[d] == reach && own < grid.kernel[d];
-          tap = tap * grid.kernel[d] + own;
-        }
-        if (!sees) continue;
-        const int64_t element =
-            grid.row_of(image, grid.out, window[0], window[1], window[2]) * from.channels + column;
-        auto gradient = load_neighbours<N>(from.at + element);
-        if constexpr (kPooling == Pooling::kMax) {
-          auto taps = load_neighbours<N>(from.taps + element);
-#pragma unroll
-          for (int v = 0; v < N; ++v) {
-            if (taps[v] == tap) sum[v] += widen(gradient[v]);
-          }
-        } else {
-          const int count = grid.count(window);
-#pragma unroll
-          for (int v = 0; v < N; ++v) sum[v] += mean_of(Acc(widen(gradient[v])), count);
-        }
-      }
-    }
-  }
-}
-
-// N neighbours from element `first` of a tensor of full size on; has: which of them exist.
-template <int N, typename E, Pooling kPooling, typename Has>
-__device__ __forceinline__ Loaded<Accumulate<E>, N> load_pooled(
-    const PooledPointer<E, kPooling>& from, int64_t first, const Has& has) {
-  using Acc = Accumulate<E>;
-  Acc sum[N] = {};
-  int64_t row = quotient(first, from.channels);
-  int64_t column = first - row * from.channels;
-  if (from.channels % N == 0 && has(0) && has(N - 1)) {
-    add_windows<N>(from, int(row), column, sum);
-    return loaded(sum);
-  }
-#pragma unroll
-  for (int v = 0; v < N; ++v) {
-    Acc one[1] = {};
-    if (has(v)) add_windows<1>(from, int(row), column, one);
-    sum[v] = one[0];
-    if (++column == from.channels) column = 0, ++row;
-  }
-  return loaded(sum);
-}
-
-// As load_pack() of other pointers.
-template <int N, typename E, Pooling kPooling>
-__device__ __forceinline__ auto load_pack(
-    const Columns<N, true>& columns, const PooledPointer<E, kPooling>& tensor, int64_t row,
-    int64_t) {
-  return load_pooled<N>(tensor, row + columns.first, [](int) { return true; });
-}
-template <template <int> typename ColumnsOf, int N, typename E, Pooling kPooling>
-__device__ __forceinline__ auto load_pack(
-    const ColumnsOf<N>& columns, const PooledPointer<E, kPooling>& tensor, int64_t row, int64_t) {
-  return load_pooled<N>(tensor, row + columns.first, [&](int v) { return columns.has(v); });
-}
-template <int kVec, class Here, typename E, Pooling kPooling>
-__device__ __forceinline__ auto load_pack(
-    const VectorOverRows<kVec, Here>& columns, const PooledPointer<E, kPooling>& tensor,
-    int64_t row, int64_t vector_end) {
-  return load_pack(columns.here, tensor, row, vector_end);
 }
 
 }  // namespace fusegen

@@ -38,46 +38,35 @@ __global__ void __launch_bounds__(kPooledThreads) pooled_kernel(
   derive_channels(p, known);
 
   [[maybe_unused]] const int64_t group = first / p.group_length;  // of all of the thread's channels
-  const int taps = grid.taps(), step = int(gridDim.y * blockDim.y);
+  const int channels = int(p.channels), step = int(gridDim.y * blockDim.y);
   for (int at = int(blockIdx.y * blockDim.y + threadIdx.y); at < windows; at += step) {
-    int window[kDimensions], begin[kDimensions], tap[kDimensions] = {};
-    const int image = grid.split(at, grid.out, grid.by_out, window);
+    int begin[kDimensions];
+    const int image = grid.split(at, grid.out, grid.by_out, begin);
+#pragma unroll
+    for (int d = 0; d < kDimensions; ++d) begin[d] = begin[d] * grid.stride[d] - grid.padding[d];
     if constexpr (P::kOfSamples) set_samples<kPass>(p, columns, true, image, known);
-#pragma unroll
-    for (int d = 0; d < kDimensions; ++d) {
-      begin[d] = window[d] * grid.stride[d] - grid.padding[d];
-    }
+    TapsOfWindow taps(grid, image, begin);
     Acc value[kVec] = {};
-    if constexpr (P::kPooling == Pooling::kMax) {  // a window may see no position at all
+    int best[kVec];
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) value[v] = -Acc(INFINITY);
+    for (int v = 0; v < kVec; ++v) {
+      if constexpr (P::kPooling == Pooling::kMax) value[v] = -Acc(INFINITY);
+      best[v] = taps.tap();
     }
-    Pack<Tap, kVec> best = {};
-    bool is_first = true;
-    for (int t = 0; t < taps; t += kRowsInFlight) {
+    for (int left = taps.count(); left > 0; left -= kRowsInFlight) {
       Vectors in[kRowsInFlight];
-      int64_t row[kRowsInFlight];
+      int row[kRowsInFlight], tap[kRowsInFlight];
 #pragma unroll
       for (int u = 0; u < kRowsInFlight; ++u) {
-        row[u] = -1;
-        if (t + u >= taps) continue;
-        int place[kDimensions];
-        bool exists = true;
-#pragma unroll
-        for (int d = 0; d < kDimensions; ++d) {
-          place[d] = begin[d] + tap[d] * grid.dilation[d];
-          exists = exists && place[d] >= 0 && place[d] < grid.in[d];
-        }
-        if (++tap[2] == grid.kernel[2]) tap[2] = 0, ++tap[1];
-        if (tap[1] == grid.kernel[1]) tap[1] = 0, ++tap[0];
-        if (!exists) continue;
-        row[u] = grid.row_of(image, grid.in, place[0], place[1], place[2]);
-        each(LoadVectors<P::kReadBy[kPass], Columns<kVec, true>>{columns, row[u] * p.channels, 0},
+        if (u >= left) break;
+        row[u] = taps.row(), tap[u] = taps.tap();
+        taps.next();
+        each(LoadVectors<P::kReadBy[kPass], Columns<kVec, true>>{columns, wide(row[u], channels), 0},
              in[u], p.reads);
       }
 #pragma unroll
       for (int u = 0; u < kRowsInFlight; ++u) {
-        if (row[u] < 0) continue;
+        if (u >= left) break;
         typename P::Row of_row = {};
         p.template row_tensors<kPass>([&](auto uses, auto from, bool present, auto field) {
           if constexpr (has_bit(decltype(uses)::passes, kPass)) {
@@ -87,11 +76,11 @@ __global__ void __launch_bounds__(kPooledThreads) pooled_kernel(
         typename P::Group of_group = {};
         p.template group_tensors<kPass>([&](auto uses, auto* from, bool present, auto field) {
           if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-            of_group.*field = load_value<Acc>(from, row[u] * p.groups + group, present);
+            of_group.*field = load_value<Acc>(from, wide(row[u], int(p.groups)) + group, present);
           }
         });
         typename P::Drawn drawn[kVec];
-        draw(p, columns, row[u] * p.channels, drawn);
+        draw(p, columns, wide(row[u], channels), drawn);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           Known<P>& k = known[v];
@@ -114,25 +103,27 @@ __global__ void __launch_bounds__(kPooledThreads) pooled_kernel(
               y);
           if constexpr (P::kPooling == Pooling::kMean) {
             value[v] += made;
-          } else if (is_first || made > value[v] || made != made) {
+          } else if (made > value[v] || made != made) {
             value[v] = made;
-            best[v] = Tap(t + u);
+            best[v] = tap[u];
           }
         }
-        is_first = false;
       }
     }
     if constexpr (P::kPooling == Pooling::kMean) {
-      const int count = grid.count(window);
+      const int count = grid.count(begin);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) value[v] = mean_of(value[v], count);
     }
     each(
         [&](auto i, auto* to) {
           if constexpr (decltype(i)::value == 0) {
-            store_values(columns, to + at * p.channels, value);
+            store_values(columns, to + wide(at, channels), value);
           } else {
-            store_pack(columns, reinterpret_cast<Tap*>(to) + at * p.channels, best);
+            Pack<Tap, kVec> packed;
+#pragma unroll
+            for (int v = 0; v < kVec; ++v) packed[v] = Tap(best[v]);
+            store_pack(columns, reinterpret_cast<Tap*>(to) + wide(at, channels), packed);
           }
         },
         p.writes);
