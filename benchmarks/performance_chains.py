@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -56,8 +57,14 @@ def chains_section(lines: Sequence[Line], markdown: Markdown) -> str:
     torch, gpu = lines[0]["torch"].partition("+")[0], lines[0]["gpu"]
     head = _HEAD.format(gpu=gpu, torch=torch, verified=verified, autotuned=also)
     groups = [[line for line in lines if _group(line) == group] for group in dict.fromkeys(map(_group, lines))]
-    tables = [rows[at : at + LONGEST] for rows in map(_chains, groups) for at in range(0, len(rows), LONGEST)]
+    tables = [part for rows in map(_chains, groups) for part in _parts(rows)]
     return "\n".join([head, markdown(_summary(lines)), *map(markdown, tables), _problems(lines)])
+
+
+def _parts(rows: Sequence[Line]) -> list[Sequence[Line]]:
+    """As few parts as have LONGEST rows at most, of about as many."""
+    length = math.ceil(len(rows) / math.ceil(len(rows) / LONGEST))
+    return [rows[at : at + length] for at in range(0, len(rows), length)]
 
 
 def _summary(lines: Sequence[Line]) -> list[Line]:

@@ -18,7 +18,7 @@ geometric mean, and in brackets the least and the most. All of it with torch {to
 
 def comparison(lines: Mapping[str, Sequence[Line]], markdown: Markdown) -> str:
     """The text of the part. lines: of the CSVs, by the first words of their names: models, model_starts, chains,
-    images, linear_losses and cudnn_patterns."""
+    images, linear_losses, row_peers and cudnn_patterns."""
     versions = sorted({line["torch"].partition("+")[0] for own in lines.values() for line in own})
     return _TEXT.format(torch=" and ".join(versions), table=markdown(list(_rows(lines))))
 
@@ -40,6 +40,10 @@ def _rows(lines: Mapping[str, Sequence[Line]]) -> Iterator[Line]:
     losses = _pairs(lines["linear_losses"], lambda line: line["size"], "subject", "Liger", "fused, chunk: auto")
     yield _row("Liger", "a step of a vocabulary's loss in chunks", losses, lines["linear_losses"], "ms")
     yield _row("Liger", "the same: its memory", losses, lines["linear_losses"], "peak_mib")
+    for run, name in (("step", "a step"), ("forward", "a forward pass")):
+        own = [line for line in lines["row_peers"] if line["run"] == run and line["liger_ms"]]
+        found = [float(line["liger_ms"]) / float(line["fusegen_ms"]) for line in own]
+        yield _gains("Liger", f"{name} of softmax and norms alone", found, lines["row_peers"])
     pairs = _routes(lines["models"], "bf16", "liger", "fusegen")
     yield _row("Liger", "a step of four layers of a Llama, bfloat16", pairs, lines["models"], "device_ms")
     for memory in ("channels_last", "contiguous_format"):

@@ -263,7 +263,7 @@ def readme_of(results: Path, readme: str) -> str:
 
 def comparison_of(results: Path, text: str) -> str:
     """docs/comparison.md with the figures of the CSVs in `results`."""
-    names = ("models", "model_starts", "chains", "images", "linear_losses", "cudnn_patterns")
+    names = ("models", "model_starts", "chains", "images", "linear_losses", "row_peers", "cudnn_patterns")
     paths = {name: sorted(results.glob(f"{name}_*.csv")) for name in names}
     found = {name: [line for path in own for line in read_lines(path)] for name, own in paths.items()}
     return with_headline(text, comparison(found, _markdown))

@@ -137,7 +137,7 @@ inline WriteTo to(void* at, int64_t offset = 0) { return {at, offset}; }
 template <typename Acc>
 struct SampleFactors;  // dropout.cuh
 template <typename E, Pooling kPooling>
-struct PooledPointer;  // windows.cuh
+struct PooledPointer;  // window_gradients.cuh
 
 // Checks whether pointers are multiples of 16 bytes; null is one, and scalars are not checked.
 // parts: of parts, whose elements vectors move only where all vectors are packed.

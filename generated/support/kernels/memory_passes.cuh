@@ -115,13 +115,14 @@ class MemoryPasses {
     if constexpr (P::kPooling != Pooling::kNone && kPass == kLast) {
       explain_next("pooled", kPass, kPass);
       return launch_pooled<kPass, kPacked ? kVec : 1>(p_, context_);
+    } else {
+      if constexpr (kMayMeetTiles<kPass>) {
+        if (p_.positions > 0) return over_tiles<kPass>();
+      }
+      explain_next("pointwise", kPass, kPass);
+      return launch_pointwise<kPass, kOwnVec<kPass>, kPacked>(
+          p_, pointwise_shape_of<kPass>(), context_.vector_end, context_.stream);
     }
-    if constexpr (kMayMeetTiles<kPass>) {
-      if (p_.positions > 0) return over_tiles<kPass>();
-    }
-    explain_next("pointwise", kPass, kPass);
-    return launch_pointwise<kPass, kOwnVec<kPass>, kPacked>(
-        p_, pointwise_shape_of<kPass>(), context_.vector_end, context_.stream);
   }
 
   // What is behind a pass that leaves partial results.

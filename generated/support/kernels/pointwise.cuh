@@ -27,8 +27,14 @@ constexpr int kPointwiseThreads = 256;
 // Blocks of a multiprocessor at least, for which registers are left.
 template <class P, int kPass>
 constexpr int pointwise_blocks() {
-  return kBySamples<P, kPass> && Terms<P, kPass>::kFields > 0 ? kPointwiseBlocksOfSamples : 1;
+  const bool sums_samples = kBySamples<P, kPass> && Terms<P, kPass>::kFields > 0;
+  return sums_samples || reads_pooled<P>() ? kPointwiseBlocksOfSamples : 1;
 }
+
+// Tiles that a thread loads before it uses the first. Each row of gradients that come back through
+// windows has several loads in flight.
+template <class P>
+constexpr int kTilesInFlight = reads_pooled<P>() ? 1 : kRowsInFlight;
 
 // kPacked: every row, and group of it, begins at a multiple of a vector, and a tile is a row.
 // vector_end: see load_pack().
@@ -169,18 +175,18 @@ __global__ void __launch_bounds__(kPointwiseThreads, pointwise_blocks<P, kPass>(
   const auto run_full = [&](auto one) {
     constexpr bool kLoads = (kEarly || decltype(one)::value) && (kRows || kGroups);
     for (int64_t tile = begin + threadIdx.y; active && tile < full_end;
-         tile += kRowsInFlight * blockDim.y) {
-      Vectors in[kRowsInFlight];
-      Values values[kRowsInFlight];
+         tile += kTilesInFlight<P> * blockDim.y) {
+      Vectors in[kTilesInFlight<P>];
+      Values values[kTilesInFlight<P>];
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kTilesInFlight<P>; ++u) {
         const int64_t at = tile + u * blockDim.y;
         if (at >= full_end) break;
         if constexpr (kLoads) values[u] = values_of(at, 0);
         each(LoadVectors<kReads, Packed>{packed, element_of(at), vector_end}, in[u], p.reads);
       }
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kTilesInFlight<P>; ++u) {
         const int64_t at = tile + u * blockDim.y;
         if (at >= full_end) break;
         take(one, packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);

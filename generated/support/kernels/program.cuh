@@ -107,6 +107,24 @@ struct Sizes {
 // those that are NaN the last, as PyTorch has it.
 enum class Pooling { kNone, kMean, kMax };
 
+// Stands for the element type of the gradient of what windows became: window_gradients.cuh.
+template <typename E, Pooling kPooling>
+struct Pooled;
+template <typename E>
+struct IsPooled : std::false_type {};
+template <typename E, Pooling kPooling>
+struct IsPooled<Pooled<E, kPooling>> : std::true_type {};
+
+// Whether a program reads gradients that come back through windows.
+template <class P>
+__host__ __device__ constexpr bool reads_pooled() {
+  typename P::template Reads<IsPooled> fields{};
+  bool any = false;
+  P::template Reads<IsPooled>::each(
+      [&](auto, const auto& field) { any = any || std::decay_t<decltype(field)>::value; }, fields);
+  return any;
+}
+
 template <unsigned kPasses>
 struct Uses {
   static constexpr unsigned passes = kPasses;
@@ -181,6 +199,12 @@ __host__ __device__ constexpr int combined_values() {
 // Declarations of the functions of programs.
 #define FUSEGEN_DEVICE __device__ __forceinline__
 #define FUSEGEN_BOTH __host__ __device__ __forceinline__
+// A function of the device that is not in line. The emulator's compiler decides by itself.
+#ifdef __CUDACC__
+#define FUSEGEN_CALLED __device__ __noinline__
+#else
+#define FUSEGEN_CALLED inline
+#endif
 
 // The defaults of programs.
 struct Program : Sizes {
