@@ -40,27 +40,30 @@ class ModuleBuilder(ViewBuilder):
 
     # Parameters and buffers
 
-    def parameter(self, name: str, shape: object, init: object) -> Node:
-        """A parameter of the module itself. A second use of it has neither a shape nor an init."""
+    def parameter(self, name: str, shape: object, init: object, learnt: bool = True) -> Node:
+        """A parameter of the module itself. A second use of it has neither a shape nor an init. learnt: False for a
+        buffer, to which no gradient flows."""
         if shape is None:
-            return self._again(name, init)
+            return self._again(name, init, learnt)
         hint = "a parameter that is used again is only named" if name in self.parameters else None
         self.own(name, "parameter", hint=hint)
         if init is None:
             self.refuse("FG202", f"parameter '{name}' needs an init", "parameter")
-        elif isinstance(init, str) and init not in INITS:
-            self.symbols.argument(init, "init", ("float", "int"), INITS)
+        self.check_init(init)
         dims = self.sizes_of(shape)
         axes = None if dims is None else self.axes_of(dims, "shape")
         if dims is None or axes is None:
             return self.stand_in(name)
         self.symbols.constructed(dims, "shape")
         of_trailing = bool(self.trailing) and axes == CHANNEL
-        made = Parameter(name, name, tuple(map(certain, dims)), axes, trailing=of_trailing)
-        self._declare(self.parameters, made, "parameter")
-        return self.graph.tensor(name, axes)
+        made = Parameter(name, name, tuple(map(certain, dims)), axes, trailing=of_trailing, learnt=learnt)
+        return self.declare_parameter(made, "parameter")
 
-    def _again(self, name: str, init: object) -> Node:
+    def check_init(self, init: object) -> None:
+        if isinstance(init, str) and init not in INITS:
+            self.symbols.argument(init, "init", ("float", "int"), INITS)
+
+    def _again(self, name: str, init: object, learnt: bool) -> Node:
         """A parameter that an earlier step has made."""
         if name in self.parameters:
             if self.parameters[name].in_product:  # kernels have no values of it where the product adds it
@@ -68,7 +71,9 @@ class ModuleBuilder(ViewBuilder):
                 self.refuse("FG307", message, "parameter", "give the step a parameter of its own")
             if init is not None:
                 self.refuse("FG205", f"parameter '{name}' has its init where its shape is given", "init")
-            return self.graph.tensor(name, self.parameters[name].axes)
+            if not learnt:
+                self.refuse("FG205", f"parameter '{name}' is told learnt or not where its shape is given", "learnt")
+            return self._leaf(self.parameters[name])
         if name not in self._stand_ins and not self.diagnostics.missing_keys:
             hint = self.symbols.references.missing("parameter", name, [*self.parameters, *sorted(self._stand_ins)])
             self.refuse("FG301", f"parameter '{name}' is used here before a step gives its shape", "parameter", hint)
@@ -97,8 +102,16 @@ class ModuleBuilder(ViewBuilder):
         self._declare(self.parameters, made, "name")
         return self.graph.tensor(name, axes)
 
-    def declare_parameter(self, parameter: Parameter, field: str) -> None:
+    def declare_parameter(self, parameter: Parameter, field: str) -> Node:
+        """Adds a parameter, and returns what steps take of it."""
         self._declare(self.parameters, parameter, field)
+        return self._leaf(parameter)
+
+    def _leaf(self, parameter: Parameter) -> Node:
+        node = self.graph.tensor(parameter.name, parameter.axes)
+        if parameter.learnt:
+            return node
+        return self.graph.add("detach", node, name=f"{parameter.name}_detached")
 
     def buffer(self, module: str, key: str, axes: Axes = CHANNEL) -> Node:
         name = self.name_of(module, key)

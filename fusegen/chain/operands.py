@@ -9,6 +9,7 @@ from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.module import ModuleBuilder
 from fusegen.chain.result import Loss
 from fusegen.chain.shape import Broadcast, Role, certain
+from fusegen.chain.state import Parameter
 from fusegen.chain.transpose import transpose
 from fusegen.chain.view import shape_text
 from fusegen.ir.axes import CHANNEL, Axes, Dim
@@ -27,8 +28,8 @@ class OperandBuilder(ModuleBuilder):
         self._saved: dict[str, Node] = {}
         self._without_channels: set[str] = set()
 
-    def parameter(self, name: str, shape: object, init: object) -> Node:
-        found = super().parameter(name, shape, init)
+    def parameter(self, name: str, shape: object, init: object, learnt: bool = True) -> Node:
+        found = super().parameter(name, shape, init, learnt)
         if self.dropped_channels and name in self.parameters and len(self.parameters[name].shape) > 1:
             shape = shape_text(self.parameters[name].shape)
             self.refuse("FG309", f"the running value is [rows], parameter '{name}' is {shape}", "parameter", KEEP)
@@ -131,6 +132,14 @@ class OperandBuilder(ModuleBuilder):
             return node
         node = self._take(name, "numbers", CHANNEL)
         return self.graph.add("detach", node, name=f"{name}_detached")
+
+    def buffer_of_weights(self, name: str, init: object) -> Node:
+        """A buffer of the module that has a value of each channel."""
+        self.own(name, "buffer")
+        self.check_init(init)
+        self.symbols.constructed((self.channels,), None)
+        made = Parameter(name, name, (certain(self.channels),), CHANNEL, learnt=False)
+        return self.declare_parameter(made, "buffer")
 
     def target(self, name: str, loss: Loss) -> Node:
         """An input of the module that has the number of a channel for each row. loss: what is made of their losses."""

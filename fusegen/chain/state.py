@@ -10,7 +10,7 @@ from fusegen.ir.graph import Node
 
 @dataclass(frozen=True)
 class Parameter:
-    """A learnable tensor that the tail reads.
+    """A tensor of the module that the tail reads, and that no call changes.
 
     attribute: where the module holds it, such as "bn.weight". in_product: it is a linear layer's bias. In 16-bit
     dtypes the library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product
@@ -19,6 +19,7 @@ class Parameter:
     repeated: it has a value for each channel of a block, and the ops take it repeated for all blocks.
     trailing: it varies over the dimensions that are the chain's channels, or some of them, and the ops take it with a
     value for each channel.
+    learnt: a gradient flows to it. The module has one that is not as a buffer.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Parameter:
     in_product: bool = False
     repeated: bool = False
     trailing: bool = False
+    learnt: bool = True
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,8 @@ def _names(spec: AnySpec) -> frozenset[str]:
     """What the spec calls its tensors and constants."""
     steps = [step for step in spec.chain if step is not None]
     operands = [step.parameter or step.name for step in steps if hasattr(step, "parameter")]
-    operands += [step.bias for step in steps if isinstance(getattr(step, "bias", None), str)]
+    owned = [getattr(step, key, None) for step in steps for key in ("bias", "buffer")]
+    operands += [name for name in owned if isinstance(name, str)]
     # An argument of a norm is its attribute, not the module's.
     constants = [value for step in steps if not step.module for value in vars(step).values() if isinstance(value, str)]
     return frozenset({*spec.inputs, *operands, *spec.arguments.keys() & constants} - {None})

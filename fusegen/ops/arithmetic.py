@@ -50,6 +50,7 @@ class Arithmetic(Step):
     init: Annotated[
         Given[Init], meaning("what the parameter begins with: a filling, a number or a float argument", "ones")
     ] = None
+    learnt: Annotated[bool, meaning("whether gradients flow to the parameter; if not, it is a buffer", False)] = True
     dim: Annotated[
         Given[Literal[1]], meaning("1: the parameter [channels] is along the channels of images, dimension 1", 1)
     ] = None
@@ -120,6 +121,7 @@ class Arithmetic(Step):
             chain.refuse("FG307", f"mask goes with mul and masked_fill, not with {self.op}", "mask")
         keys = {"shape": self.shape is not None, "init": self.init is not None, "detach": self.detach}
         keys |= {
+            "learnt": not self.learnt,
             "dim": self.dim is not None,
             "function": self.function is not None,
             "times": self.times is not None,
@@ -127,7 +129,7 @@ class Arithmetic(Step):
         }
         own, numbers = ["parameter"], ["parameter", "value", "input"]
         owned = {"shape": own, "init": own, "dim": own, "function": own, "detach": ["value", "input"]}
-        owned |= {"times": numbers, "plus": numbers}
+        owned |= {"times": numbers, "plus": numbers, "learnt": own}
         for key, owners in owned.items():
             if keys[key] and not set(owners) & set(given):
                 chain.refuse("FG307", f"{key} goes with {alternatives(owners)}, not with {given[0]}", key)
@@ -140,7 +142,7 @@ class Arithmetic(Step):
         """The operand; of several that were given, each is looked up."""
         found = []
         if self.parameter is not None:
-            found.append(chain.parameter(self.parameter, self.shape, self.init))
+            found.append(chain.parameter(self.parameter, self.shape, self.init, self.learnt))
         if self.constant is not None:
             found.append(chain.constant(self.constant, self.name))
         if self.value is not None:
@@ -167,10 +169,12 @@ class Arithmetic(Step):
             return [f"self.{self.name} = {float(self.constant)!r}"]
         if self.parameter is None or self.shape is None or self.init is None:
             return []
-        return [parameters.made(self.parameter, self.shape, self.init)]
+        return [parameters.made(self.parameter, self.shape, self.init, self.learnt)]
 
     def reset(self) -> list[str]:
-        return [] if self.parameter is None or self.init is None else [parameters.drawn(self.parameter, self.init)]
+        if self.parameter is None or self.init is None or not self.learnt:
+            return []
+        return [parameters.drawn(self.parameter, self.init)]
 
     def eager(self, x: str) -> str:
         operand = self.value or self.input or self.mask

@@ -8,12 +8,14 @@ from pydantic import Field, PrivateAttr
 
 from fusegen.chain.builder import ChainBuilder
 from fusegen.chain.result import Loss
-from fusegen.ir.axes import CHANNEL
+from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.functions import losses
 from fusegen.ir.graph import Node
+from fusegen.ops import parameters
+from fusegen.ops.parameters import Init
 from fusegen.ops.step import Step
 from fusegen.spec.base import Given, Plain, meaning
-from fusegen.spec.names import Identifier
+from fusegen.spec.names import AttributeName, Identifier
 
 
 class CrossEntropy(Step):
@@ -39,6 +41,12 @@ class CrossEntropy(Step):
     weight: Annotated[
         Given[Identifier],
         meaning("the input [channels] that has a weight of each channel, by which a mean is divided, too", "weights"),
+    ] = None
+    buffer: Annotated[
+        Given[AttributeName], meaning("the module's buffer [channels] that has them, in place of an input", "weights")
+    ] = None
+    init: Annotated[
+        Given[Init], meaning("what the buffer begins with: a filling, a number or a float argument", "ones")
     ] = None
     z_loss: Annotated[
         Annotated[float, Field(ge=0, allow_inf_nan=False), Plain("a number from 0 on")],
@@ -73,19 +81,35 @@ class CrossEntropy(Step):
         return True
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
-        if self.z_loss and self.weight is not None:
+        if self.z_loss and self._weights:
             chain.refuse("FG205", "z_loss has no weights of classes: leave one of both out", "z_loss")
+        if self.weight is not None and self.buffer is not None:
+            chain.refuse("FG307", "the weights of classes are an input or a buffer, not both", "buffer")
+        if (self.buffer is None) != (self.init is None):
+            chain.refuse("FG307", "buffer and init go together", "init" if self.buffer is None else "buffer")
         weight = None if self.weight is None else chain.class_weights(self.weight)
-        target = chain.target(
-            self.target, Loss(self.reduction, self.target, self.ignore_index, self.chunk, self.weight)
-        )
+        if self.buffer is not None:
+            weight = chain.buffer_of_weights(self.buffer, self.init)
+        held = self.buffer is not None
+        loss = Loss(self.reduction, self.target, self.ignore_index, self.chunk, self.weight or self.buffer, held)
+        target = chain.target(self.target, loss)
         over = chain.graph.view - CHANNEL
         ignored, smoothing = float(self.ignore_index), self.label_smoothing
         name = f"{self.op}_value"
         return losses.cross_entropy(chain.graph, x, target, over, name, ignored, smoothing, weight, self.z_loss)
 
+    @property
+    def _weights(self) -> str:
+        """The weights of channels, as an expression of a method; empty where there are none."""
+        return self.weight or (f"self.{self.buffer}" if self.buffer else "")
+
+    def construct_own(self, channels: Dim) -> list[str]:
+        if self.buffer is None or self.init is None:
+            return []
+        return [parameters.made(self.buffer, [channels], self.init, learnt=False)]
+
     def eager(self, x: str) -> str:
-        options = [f"weight={self.weight}"] if self.weight else []
+        options = [f"weight={self._weights}"] if self._weights else []
         options += [f'reduction="{self.reduction}"'] if self.reduction != "mean" else []
         options += [f"ignore_index={self.ignore_index}"] if self.ignore_index != -100 else []
         options += [f"label_smoothing={self.label_smoothing!r}"] if self.label_smoothing else []

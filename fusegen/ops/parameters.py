@@ -13,13 +13,15 @@ Init = Literal["randn", "rand", "ones", "zeros"] | Number | Identifier
 _DRAWN = {"randn": "normal_", "rand": "uniform_", "ones": "ones_", "zeros": "zeros_"}
 
 
-def made(name: str, shape: str | Sequence[Dim], init: str | float) -> str:
-    """The constructor's line. shape: a list, or the name of a shape argument."""
+def made(name: str, shape: str | Sequence[Dim], init: str | float, learnt: bool = True) -> str:
+    """The constructor's line. shape: a list, or the name of a shape argument. learnt: False for a buffer."""
     text = shape if isinstance(shape, str) else f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
     if init in _DRAWN:
-        return f"self.{name} = nn.Parameter(torch.{init}({text}, **_factory))"
-    fill = init if isinstance(init, str) else repr(float(init))
-    return f"self.{name} = nn.Parameter(torch.full({text}, float({fill}), **_factory))"
+        values = f"torch.{init}({text}, **_factory)"
+    else:
+        fill = init if isinstance(init, str) else repr(float(init))
+        values = f"torch.full({text}, float({fill}), **_factory)"
+    return f"self.{name} = nn.Parameter({values})" if learnt else f'self.register_buffer("{name}", {values})'
 
 
 def drawn(name: str, init: str | float) -> str:

@@ -15,7 +15,7 @@ from fusegen.spec.document import Document
 _PATH = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 _MAX_LENGTH = 256
 # What of a step is an attribute of the module with a state.
-_KEYS = ("name", "parameter", "bias")
+_KEYS = ("name", "parameter", "bias", "buffer")
 
 
 def _path(value: str) -> str:

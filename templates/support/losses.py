@@ -7,6 +7,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from .op_schemas import describe
+from .stand_in import tensor
 
 _MOST_ROWS = 1 << 15  # that the one block of the kernel is fast with
 
@@ -16,34 +17,37 @@ class Loss(NamedTuple):
 
     reduction: "mean" or "sum". target: which of the module's inputs has the numbers of the wanted
     channels. ignored: the number of rows without a loss, which has left 0 there. weight: which of
-    the inputs has a weight of each channel, None for 1: a mean is divided by those of the targets.
+    the inputs has a weight of each channel, or the module's buffer, None for 1: a mean is divided
+    by those of the targets.
     """
 
     reduction: str
     target: int
     ignored: int
     chunk: int | None = None  # see losses_in_chunks.py
-    weight: int | None = None
+    weight: int | str | None = None
 
     def is_divided(self, module, arguments):
         """Whether a call makes the losses some rows at a time."""
         return False
 
-    def of_results(self, package, results, place, inputs):
+    def of_results(self, module, package, results, place, inputs):
         """What a call returns, a tuple where that is several. place: of the losses among these."""
         if not isinstance(results, tuple):
-            return self(package, results, inputs)
-        return (*results[:place], self(package, results[place], inputs), *results[place + 1 :])
+            return self.reduced(module, package, results, inputs)
+        made = self.reduced(module, package, results[place], inputs)
+        return (*results[:place], made, *results[place + 1 :])
 
-    def __call__(self, package, losses, inputs):
+    def reduced(self, module, package, losses, inputs):
         """A tensor without dimensions, of the losses' dtype."""
-        return self.reduce(package, losses, inputs[self.target], self.weights(inputs))
+        return self.reduce(package, losses, inputs[self.target], self.weights(module, inputs))
 
-    def weights(self, inputs):
+    def weights(self, module, inputs):
         """Of the channels, in a dtype to add them up in; None for 1."""
         if self.weight is None:
             return None
-        given = inputs[self.weight].detach()
+        is_held = isinstance(self.weight, str)
+        given = (tensor(module, self.weight) if is_held else inputs[self.weight]).detach()
         return given.to(torch.promote_types(given.dtype, torch.float32))
 
     def reduce(self, package, losses, target, weights):

@@ -43,7 +43,7 @@ class ChunkedLoss(Loss):
     def in_chunks(self, module, operator, arguments, inputs):
         """The loss, of the losses' dtype: without dimensions, or of the targets' shape where losses
         stay apart. inputs: of the call."""
-        given, target, weights = list(arguments), inputs[self.target], self.weights(inputs)
+        given, target, weights = list(arguments), inputs[self.target], self.weights(module, inputs)
         for i in operator.with_rows:
             given[i] = as_rows(given[i])
         how, flat = (operator, self, self.rows(module, arguments)), target.flatten()

@@ -23,4 +23,4 @@ def result_of(module, part, operator, arguments, inputs, last):
         result = transposed(result, module._fusegen_transposed)
     if loss is None or loss.reduction == "none":
         return result
-    return loss.of_results(part._fusegen_package, result, operator.dropped, inputs)
+    return loss.of_results(module, part._fusegen_package, result, operator.dropped, inputs)

@@ -84,6 +84,7 @@ RMS_NORM_AS_IT_IS = Eager("autocast runs rms_norm in float32 from torch 2.12 on,
 REFUSED = Eager("PyTorch refuses the call", expected=True)
 ONE_ROW = REFUSED  # which has no variance
 UNEQUAL_PARTS = Eager("the channels have no equal parts")
+WANTS_GRADIENT = Eager("a buffer of the module wants a gradient")
 COMPUTED = Eager("a tensor is computed by a parametrization")  # FusedModule makes the call anew
 
 

@@ -23,15 +23,21 @@ chain:
 """
 
 
-def test_a_mean_by_weights(emulated, tmp_path: Path) -> None:
-    spec = tmp_path / "weighted_loss.yaml"
-    spec.write_text(SPEC)
+HELD = SPEC.replace("weighted_loss", "held_weights").replace(", weights: [classes]", "")
+HELD = HELD.replace("weight: weights", "buffer: weights, init: ones")
+
+
+@pytest.mark.parametrize("text", [SPEC, HELD], ids=["input", "buffer"])
+def test_a_mean_by_weights(emulated, tmp_path: Path, text: str) -> None:
+    spec = tmp_path / f"{'weighted_loss' if text is SPEC else 'held_weights'}.yaml"
+    spec.write_text(text)
     (names,) = emulated.run((spec, None))
     model = names["ModelNew"](*names["get_init_inputs"]())
-    x, labels, weights = names["get_inputs"]()
+    x, labels, *given = names["get_inputs"]()
+    weights = given[0] if given else model.state_dict()["weights"].copy_(torch.rand(9) + 0.5)
     assert weights.shape == (9,) and weights.min() >= 0.5
     labels[0, :3] = -100
-    loss = model(x.requires_grad_(), labels, weights)
+    loss = model(x.requires_grad_(), labels, *given)
     wide = x.detach().double().requires_grad_()
     logits = torch.nn.functional.linear(wide, model.head.weight.double(), model.head.bias.double())
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.double())

@@ -119,7 +119,7 @@ REFUSED = {
     "the number of rows": (Source("", "return y / x.shape[0]"), "FG703", "a size that changes", "x.shape[0]"),
     "infinity": (Source("", "return y.clamp(max=float('inf')) * 2"), "FG703", "inf", "y.clamp"),
     "a buffer": (
-        Source("self.register_buffer('b', torch.ones(m))", "return y * self.b"),
+        Source("self.register_buffer('b', torch.ones(m), persistent=False)", "return y * self.b"),
         "FG706",
         "the buffer 'b' is part",
         "y * self.b",

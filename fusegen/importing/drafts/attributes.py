@@ -15,7 +15,7 @@ from fusegen.importing.steps.chain import StepDraft
 from fusegen.importing.steps.new_names import NewNames
 from fusegen.spec.names import MAX_NAME_LENGTH, check_attribute, passes
 
-_KEYS = ("name", "parameter", "bias")
+_KEYS = ("name", "parameter", "bias", "buffer")
 
 
 def name_attributes(
@@ -23,7 +23,7 @@ def name_attributes(
 ) -> dict[str, str]:
     """Gives steps names that a spec can have, and returns the module's for those that are others. arguments: numbers of
     the spec, which no layer can be called like. taken: names of inputs, sizes and values."""
-    own = {path for path, _ in [*module.named_modules(), *module.named_parameters()]}
+    own = {path for path, _ in [*module.named_modules(), *module.named_parameters(), *module.named_buffers()]}
     names = NewNames(taken | {path for path in own if "." not in path})
     known: dict[str, str] = {}
     for draft in drafts:

@@ -30,7 +30,7 @@ def facts_of_rows(drafts: list[StepDraft], tensors: dict[str, Any], arguments: A
 
 def facts_of_trailing(drafts: list[StepDraft], module: nn.Module, behind: int) -> list[str]:
     """The sizes of norms and parameters that are the dimension with so many behind it, itself included."""
-    tensors, found = dict(module.named_parameters()), []
+    tensors, found = {**dict(module.named_parameters()), **dict(module.named_buffers())}, []
     for draft in drafts:
         name, shape = draft.data.get("name"), draft.data.get("normalized_shape", ())
         held = [f"{name}.{key}" for key in ("weight", "bias") if f"{name}.{key}" in tensors]

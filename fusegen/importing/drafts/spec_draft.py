@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from fusegen.importing.drafts.symbols import Size, Sizes
 from fusegen.importing.reading.shapes import first_layout, is_exchanged, spatial_of
 from fusegen.importing.reading.values import CHANNELS, Value, walk
 from fusegen.importing.steps.chain import MODELS, StepDraft, Steps, entries, inputs_of
-from fusegen.importing.traces.arguments import Arguments, is_name
+from fusegen.importing.traces.arguments import Arguments, is_name, own_tensor
 from fusegen.importing.traces.constructor import Constructor
 from fusegen.importing.traces.source_locations import refusal
 from fusegen.importing.traces.trace import Trace, forward_of
@@ -80,6 +81,7 @@ def _keep_attributes(drafts: list[StepDraft], arguments: Arguments) -> None:
 def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> None:
     """Puts sizes into steps, and shapes and initial values to the first use of each parameter."""
     seen: set[str] = set()
+    buffers = dict(arguments.module.named_buffers())
     for draft in drafts:
         for key, value in draft.data.items():
             if value == CHANNELS and key in ("out_features", "out_channels", "num_parameters"):
@@ -90,6 +92,9 @@ def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> No
                 draft.data[key] = arguments.shape(f"{draft.data['name']}.weight") or sizes.trailing_of(draft)
         if sizes.is_named(draft):
             draft.data[MODELS[draft.data["op"]].width_key] = sizes.behind(draft)
+        _check_products(draft, buffers)
+        if "buffer" in draft.data:
+            draft.data["init"] = arguments.initial(draft.data["buffer"])
         name = draft.data.get("parameter")
         if name is None or name in seen:
             continue
@@ -97,8 +102,7 @@ def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> No
         if draft.data["op"] == "matmul":
             _complete_product(draft, arguments, sizes)
             continue
-        tensor = arguments.module.get_parameter(name)
-        dims = list(tensor.shape)
+        dims = list(own_tensor(arguments.module, name).shape)
         if not _lies_as_written(dims, draft.value, name, sizes):
             form = "[batch, channels, positions]" if sizes.spatial else "[rows, channels]"
             hint = f"a parameter of a chain broadcasts to {form} as it is"
@@ -109,6 +113,17 @@ def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> No
         if _is_by_channel(dims, sizes, draft.value, name) and not sizes.over_channels:
             draft.data["dim"] = 1
         draft.data["init"] = arguments.initial(name)
+        draft.data["learnt"] = name not in buffers
+
+
+def _check_products(draft: StepDraft, buffers: Collection[str]) -> None:
+    """Raises SpecError for a layer whose weight or bias is no parameter."""
+    for key in ("parameter", "bias") if draft.data["op"] == "matmul" else ():
+        name = draft.data.get(key)
+        if name in buffers:
+            hint = "make it an nn.Parameter"
+            what = "weight" if key == "parameter" else key
+            raise refusal("FG706", f"the buffer '{name}' is the {what} of a product", draft.place, hint)
 
 
 def _complete_product(draft: StepDraft, arguments: Arguments, sizes: Sizes) -> None:
@@ -123,7 +138,7 @@ def _shape_of(draft: StepDraft, arguments: Arguments, sizes: Sizes) -> list[Size
     if draft.data["op"] == "matmul":
         dims = [sizes.before(draft), sizes.behind(draft)]
         return dims[::-1] if draft.data.get("transposed") else dims
-    return _shape(list(arguments.module.get_parameter(draft.data["parameter"]).shape), sizes, draft)
+    return _shape(list(own_tensor(arguments.module, draft.data["parameter"]).shape), sizes, draft)
 
 
 def _shape(dims: list[int], sizes: Sizes, draft: StepDraft) -> list[Size]:
@@ -259,7 +274,7 @@ def _check_state(module: nn.Module, drafts: list[StepDraft]) -> None:
         if parameter._backward_hooks:
             raise refusal("FG706", f"the parameter '{name}' has a hook on its gradient", forward_of(module), hint)
     held = [name for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]]
-    used = {draft.data.get(key) for draft in drafts for key in ("parameter", "bias")}
+    used = {draft.data.get(key) for draft in drafts for key in ("parameter", "bias", "buffer")}
     parts = {draft.data.get("name") for draft in drafts}
     left = [name for name in held if name not in used and name.rpartition(".")[0] not in parts]
     if left:

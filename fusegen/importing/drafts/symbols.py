@@ -61,7 +61,7 @@ class Sizes:
         elif self.spread:
             self.leading = self._several(trace, drafts, first)
         else:
-            tensors = dict(trace.module.named_parameters())
+            tensors = {**dict(trace.module.named_parameters()), **dict(trace.module.named_buffers())}
             of_rows = facts_of_rows(drafts, tensors, arguments)
             self.leading = [self._rows(first[:-1], arguments.shapes[0], of_rows, arguments)]
         self.rows = self.leading[0]

@@ -10,7 +10,7 @@ from fusegen.aten import table as aten
 from fusegen.importing.reading.values import CHANNELS, SIZES, Layout, Number, Value
 from fusegen.importing.traces.arguments import Arguments
 from fusegen.importing.traces.source_locations import refusal
-from fusegen.importing.traces.trace import Trace
+from fusegen.importing.traces.trace import Leaf, Trace
 
 # Modules of several dimensions, by what they call.
 _CLASSES: dict[str, tuple[type, ...]] = {
@@ -35,6 +35,14 @@ class Layers:
         """Whether the buffer is the count of a batch norm, which training moves."""
         path, _, key = name.rpartition(".")
         return key == "num_batches_tracked" and isinstance(self.part(path), nn.modules.batchnorm._NormBase)
+
+    def is_held(self, leaf: Leaf) -> bool:
+        """Whether it is a buffer that a chain can have as one: of the state_dict, and no statistic of a norm."""
+        path, _, key = leaf.name.rpartition(".")
+        part = self.part(path)
+        if leaf.kind != "buffer" or part is None or isinstance(part, nn.modules.batchnorm._NormBase):
+            return False
+        return key not in part._non_persistent_buffers_set
 
     def owner(self, node: fx.Node, op: str) -> str | None:
         """The path of the submodule whose tensors, all of them, the operator takes; None if there is none."""

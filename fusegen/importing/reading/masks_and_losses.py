@@ -54,9 +54,7 @@ class MasksAndLosses(Operands):
         if target.op != "input" or target.keys.get("kind") != "target":
             hint = "its target is an input of int64, the number of a channel for each row"
             raise refusal("FG703", "cross_entropy with another target", where, hint)
-        if self._argument(node, 2, "weight") is not None:
-            hint = "an import leaves them out: add 'weight' to the spec, an input [classes]"
-            raise refusal("FG703", "cross_entropy with weights of classes", where, hint)
+        weights = self._class_weights(node)
         flat = ((ROWS, CHANNELS), (ROWS,))  # of images no view makes these
         if (x.layout, target.layout) not in ((("0", CHANNELS), ("0",)), flat):
             raise refusal("FG707", "cross_entropy of values and targets that lie differently", where, FLATTEN)
@@ -69,5 +67,19 @@ class MasksAndLosses(Operands):
         }
         if x.op == "linear" and _LINEAR_LOSS in str(node.meta.get("torch_fn")):
             keys["chunk"] = "auto"
+        if weights is not None:
+            keys["buffer"] = weights.name
         layout = target.layout if keys["reduction"] == "none" else ()
-        return self._make(node, "cross_entropy", (x, target), keys, layout=layout)
+        taken = (x, target) if weights is None else (x, target, weights)
+        return self._make(node, "cross_entropy", taken, keys, layout=layout)
+
+    def _class_weights(self, node: fx.Node) -> Value | None:
+        """A buffer of the module; None without weights of classes."""
+        given = self._argument(node, 2, "weight")
+        if given is None:
+            return None
+        found, leaf = self._found.get(given), self.trace.leaves.get(given)
+        if leaf is None or leaf.kind != "buffer" or not isinstance(found, Value):
+            hint = "register them as a buffer of the module, or add 'weight' to the spec, an input [classes]"
+            raise refusal("FG703", "cross_entropy with weights of classes", self.trace.place(node), hint)
+        return found

@@ -60,7 +60,7 @@ class Operands:
             layout = leaf_layout(sizes, self._layout, self._first)
             kind = KINDS.get(node.meta["val"].dtype)
             return self.values.make("input", (), {"kind": kind} if kind else {}, leaf.name, layout)
-        if leaf.kind == "parameter":
+        if leaf.kind == "parameter" or self.owners.is_held(leaf):
             return self.values.make("parameter", name=leaf.name, layout=leaf_layout(sizes))
         return None
 
@@ -128,8 +128,8 @@ class Operands:
         where, leaf = self.trace.place(node), self.trace.leaves.get(self._root(given))
         constants = "numbers of a chain are constants"
         if leaf is not None:
-            what = f"the {leaf.kind} '{leaf.name}'" if leaf.kind == "buffer" else "a tensor made in forward"
-            hint = "make it an nn.Parameter, a number, or an input"
+            what = f"the {leaf.kind} '{leaf.name}'" if leaf.kind == "buffer" else "a tensor that no state_dict has"
+            hint = "make it an nn.Parameter, a persistent buffer, a number, or an input"
             return refusal("FG706", f"{what} is part of the chain", where, hint)
         if aten.names(given.target)[1] == "item":
             return refusal("FG703", "a number read from a tensor is an operand", where, constants)

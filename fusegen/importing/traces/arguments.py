@@ -6,6 +6,7 @@ An attribute is found by changing it and tracing again: the numbers that change 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -145,16 +146,18 @@ class Arguments:
 
     def initial(self, parameter: str) -> str | float:
         """What a parameter begins with: a filling, a number, or an argument."""
-        values = self._fresh(0).get_parameter(parameter).detach()
+        values = own_tensor(self._fresh(0), parameter)
         first = float(values.flatten()[0]) if values.numel() else 0.0
         if not bool((values == first).all()) or (values.numel() == 1 and self._is_random(parameter, first)):
-            return self._filling(parameter)
+            # What a buffer holds that is drawn from no generator comes with the state_dict.
+            is_table = not self._is_random(parameter, first) and parameter in dict(self.module.named_buffers())
+            return "ones" if is_table else self._filling(parameter)
         for name, value in (self.constructor.values if self.constructor else {}).items():
             if name in self.fixed or not isinstance(value, float) or not is_name(name):
                 continue
             if float(torch.tensor(value, dtype=values.dtype)) == first:
                 other = next(changed(value))
-                after = self.constructor.instance({name: other}).get_parameter(parameter)  # type: ignore[union-attr]
+                after = own_tensor(self.constructor.instance({name: other}), parameter)  # type: ignore[union-attr]
                 if bool((after == torch.tensor(other, dtype=values.dtype)).all()):
                     self.used.add(name)
                     return name
@@ -164,7 +167,7 @@ class Arguments:
         """`rand` if no number that was drawn lies outside [0, 1)."""
         drawn = 0
         for seed in range(_DRAWS):
-            values = self._fresh(seed).get_parameter(parameter).detach()
+            values = own_tensor(self._fresh(seed), parameter)
             if not bool((values >= 0).all() and (values < 1).all()):
                 return "randn"
             drawn += values.numel()
@@ -173,8 +176,8 @@ class Arguments:
         return "rand"
 
     def _is_random(self, parameter: str, value: float) -> bool:
-        """Whether a single element is another one from another seed."""
-        return float(self._fresh(1).get_parameter(parameter).detach().flatten()[0]) != value
+        """Whether the first element is another one from another seed."""
+        return float(own_tensor(self._fresh(1), parameter).flatten()[0]) != value
 
     def _fresh(self, seed: int) -> nn.Module:
         """The module as its constructor makes it, where that is known."""
@@ -245,6 +248,12 @@ def _numbers(trace: Trace) -> dict[Position, float]:
         arguments: list[tuple[int | str, Any]] = [*enumerate(node.args), *node.kwargs.items()]
         found |= {(node.name, key): value for key, value in arguments if is_number(value)}
     return found
+
+
+def own_tensor(module: nn.Module, path: str) -> Tensor:
+    """The parameter or buffer of this path."""
+    found: Tensor = attrgetter(path)(module)
+    return found.detach()
 
 
 def is_name(name: str) -> bool:

@@ -125,12 +125,11 @@ def _refusals(spec: SpecModel, regions: Sequence[Region], document: Document) ->
         parameters.add(parameter)
         if getattr(step, "constant", None) is not None and getattr(step, "name", None) is not None:
             owned.append(step.name)
-        if isinstance(getattr(step, "bias", None), str):
-            owned.append(step.bias)
+        owned += [getattr(step, key) for key in ("bias", "buffer") if isinstance(getattr(step, key, None), str)]
         for name in owned:
             if owners.setdefault(name, index) != index:
                 message = f"two steps would own the attribute '{name}'"
-                key = next((key for key in ("bias", "parameter") if getattr(step, key, None) == name), "name")
+                key = next((key for key in ("bias", "buffer", "parameter") if getattr(step, key, None) == name), "name")
                 yield document.diagnostic("FG305", message, ("chain", index, key))
     for region in regions:
         source, shape = next(iter(region.inputs.items()))

@@ -212,7 +212,8 @@ class Partition:
             now.inputs.setdefault(given, self._shape(given))
         name = getattr(step, "parameter", None)
         if name is not None and getattr(step, "shape", None) is not None and not step.anchor:
-            self._parameters.setdefault(name, {key: getattr(step, key, None) for key in ("shape", "init")})
+            known = {key: getattr(step, key) for key in ("shape", "init", "learnt") if hasattr(step, key)}
+            self._parameters.setdefault(name, known)
         elif name in self._parameters and not any(getattr(each, "parameter", None) == name for each in now.steps):
             changes |= self._parameters[name]
         return step.model_copy(update=changes) if changes else step

@@ -38,11 +38,20 @@ def tensors_fit(call: CallNames) -> list[str]:
 
 
 def _weights_fit(call: CallNames) -> list[str]:
-    """PyTorch's losses have no gradient of the weights of channels, and refuse to be asked for one."""
+    """Kernels have no gradient of buffers. PyTorch's losses have none of the weights of channels, and refuse to be
+    asked for one."""
     loss = call.chain.result.loss
-    if loss is None or loss.weight is None:
-        return []
-    return [f"if {loss.weight}.requires_grad and torch.is_grad_enabled():", "    return None, _support.REFUSED"]
+    fixed = {p.name: "WANTS_GRADIENT" for p in call.chain.parameters.values() if not p.learnt}
+    if loss is not None and loss.weight is not None:
+        fixed[loss.weight] = "REFUSED"
+    return [
+        line
+        for name, why in fixed.items()
+        for line in (
+            f"if {name}.requires_grad and torch.is_grad_enabled():",
+            f"    return None, _support.{why}",
+        )
+    ]
 
 
 def _blocks(call: CallNames) -> list[str]:

@@ -86,6 +86,12 @@ def in_double(inputs: Sequence[Tensor]) -> list[Tensor]:
     return [wanting(x.detach().double(), x.requires_grad) if x.is_floating_point() else x for x in inputs]
 
 
+def unequal(x: Tensor) -> Tensor:
+    """The values of a tensor, each times a number from 0.5 to 1.5: of ones, no dtype rounds these, nor a sum of not too
+    many."""
+    return x * ((2 + torch.arange(x.numel(), device=x.device) * 3 % 5) / 4).to(x.dtype).view_as(x)
+
+
 def drawn_like(x: Tensor) -> Tensor:
     """Random values of the shape and dtype of `x`: normal ones, or for a mask true and false."""
     return torch.randn_like(x) if x.is_floating_point() else torch.rand(x.shape, device=x.device) < 0.5

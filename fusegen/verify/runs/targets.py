@@ -15,6 +15,7 @@ from fusegen.chain.model import Chain
 from fusegen.chain.shape import KnownSizes, Shape
 from fusegen.ops.called_layer import CalledLayer
 from fusegen.plan.modules.module import ModulePlan
+from fusegen.verify.runs.run import unequal
 
 Made = TypeVar("Made", bound=Callable[..., nn.Module])
 _BITS = 12
@@ -57,7 +58,7 @@ def loss_inputs(plan: ModulePlan) -> list[str]:
     """The names of the targets of the loss, and of its weights of channels."""
     chain = loss_chain(plan)
     weight = chain.result.loss and chain.result.loss.weight
-    return [*chain.targets, *([weight] if weight else [])]
+    return [*chain.targets, *([weight] if weight in plan.spec.inputs else [])]
 
 
 def make_loss_inputs(plan: ModulePlan, module: nn.Module, x: Tensor) -> dict[str, Tensor]:
@@ -65,14 +66,13 @@ def make_loss_inputs(plan: ModulePlan, module: nn.Module, x: Tensor) -> dict[str
     found = dict.fromkeys(loss_chain(plan).targets, make_targets(plan, module, x))
     loss = loss_chain(plan).result.loss
     assert loss is not None
-    if loss.weight is not None:
+    if loss.weight is not None and not loss.held:
         found[loss.weight] = _class_weights(_shape_in_front(plan, module, x.detach())[1], x)
     return found
 
 
 def _class_weights(channels: int, x: Tensor) -> Tensor:
-    """Unequal ones, which no dtype rounds, nor a sum of not too many."""
-    return (2 + torch.arange(channels, device=x.device) * 3 % 5).to(x.dtype) / 4
+    return unequal(torch.ones(channels, device=x.device, dtype=x.dtype))
 
 
 def make_targets(plan: ModulePlan, module: nn.Module, x: Tensor) -> Tensor:
@@ -107,7 +107,11 @@ def rows_of_mean(plan: ModulePlan, module: nn.Module) -> Callable[[Tensor], floa
         made = make_loss_inputs(plan, module, x)
         targets = made[known.target]
         targets = targets[targets != known.ignored]
-        return len(targets) if known.weight is None else float(made[known.weight][targets].sum())
+        if known.weight is None:
+            return len(targets)
+        path = plan.spec.state_dict.get(known.weight, known.weight)
+        weights = module.state_dict()[path] if known.held else made[known.weight]
+        return float(weights[targets].sum())
 
     return counted
 

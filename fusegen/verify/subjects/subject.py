@@ -26,7 +26,7 @@ from fusegen.verify.judgement.policy import Comparison
 from fusegen.verify.references.reference import ANCHORS
 from fusegen.verify.runs.concat_outputs import concat_outputs, eager_class, of_several_widths
 from fusegen.verify.runs.dropout_replay import replay_all
-from fusegen.verify.runs.run import drawn_like, mark_images, wanting
+from fusegen.verify.runs.run import drawn_like, mark_images, unequal, wanting
 from fusegen.verify.runs.targets import Made, loss_inputs, make_loss_inputs, with_targets
 
 _LOWER_BOUNDS = ("min", "min_val")
@@ -192,11 +192,15 @@ class Subject:
 
 @torch.no_grad()
 def spread_out(module: nn.Module) -> None:
-    """Away from ones and zeros, at which a forgotten weight, bias or running statistic would not show."""
+    """Away from ones and zeros, at which a forgotten weight, bias, buffer or running statistic would not show."""
     for part in module.modules():
         if not isinstance(part, ANCHORS):
             for parameter in part.parameters(recurse=False):
                 parameter.add_(torch.randn_like(parameter), alpha=0.3)
+        if not isinstance(part, nn.modules.batchnorm._NormBase):
+            for buffer in part.buffers(recurse=False):
+                if buffer.is_floating_point():
+                    buffer.copy_(unequal(buffer if buffer.any() else torch.ones_like(buffer)))
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:
             assert part.running_var is not None and part.num_batches_tracked is not None
             part.running_mean.normal_(0.0, 0.2)
