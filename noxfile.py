@@ -27,6 +27,12 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def site(session: nox.Session) -> None:
+    """docs/ as a site in build/site; a broken link or anchor is an error. It needs the extra `site`."""
+    session.run(sys.executable, "-m", "mkdocs", "build", "--strict")
+
+
+@nox.session
 def fast(session: nox.Session) -> None:
     """The tests of specs, plans and rendering."""
     session.run(sys.executable, "-m", "pytest", *PARALLEL, *QUICK, *session.posargs)

@@ -60,15 +60,13 @@ def scale_lines(rows: Sequence[ScaleRow]) -> Iterator[dict[str, str]]:
 def report(rows: Sequence[ScaleRow], most: int = 5) -> str:
     """The worst choices and jumps, in words. most: of each."""
     choices, cliffs = poor_choices(rows), jumps(rows)
-    lines = [f"The automatic choice is more than {MOST_OVER_BEST:g} times the best at {len(choices)} size(s)."]
+    lines = [f"The automatic choice is more than {MOST_OVER_BEST:g} times the best at {len(choices)} size(s).", ""]
     for choice in choices[:most]:
         row, best = choice.automatic, choice.best
         times = f"{row.microseconds:.1f} us, {best.schedule} {best.microseconds:.1f} us"
         lines.append(f"- {choice.ratio:.2f}: {row.what}, {row.size}: {times}")
-    lines.append("")
-    lines.append(
-        f"An element takes more than {MOST_JUMP:g} times what it takes beside at {len(cliffs)} pair(s) of sizes."
-    )
+    jumping = f"An element takes more than {MOST_JUMP:g} times what it takes beside at {len(cliffs)} pair(s) of sizes."
+    lines += ["", jumping, ""]
     for jump in cliffs[:most]:
         times = f"{jump.at.picoseconds_per_element:.2f} ps, at {jump.beside.size} "
         times += f"{jump.beside.picoseconds_per_element:.2f} ps; the copies {jump.copy:.2f}"

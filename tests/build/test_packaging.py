@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = ("test", "nvcc", "wheel", "dev")  # of CI
+EXTRAS = ("test", "nvcc", "wheel", "site", "dev")  # of CI
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:
