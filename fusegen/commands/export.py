@@ -46,3 +46,4 @@ def export(
         sys.stdout.write(text)
     else:
         write_output(output, text, inputs=inputs, overwrite=overwrite)
+        print(f"wrote {output}")

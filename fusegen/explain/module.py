@@ -75,7 +75,7 @@ def written(
     if format_ == "svg":
         return picture_of_regions(whole, reports)
     sizes = {} if any(report.chosen for report in reports) else planned.spec.dims
-    lines = [f"{whole.name}: {whole.about}", *verdict(reports, whole.totals, sizes, whole.left_out)]
+    lines = [f"{whole.name}: {whole.about}", *verdict(reports, whole.totals, sizes, whole.besides)]
     lines += ["", "  regions, in order:"]
     width = max(len(region["name"]) for region in whole.regions)
     for region in whole.regions:
@@ -94,7 +94,7 @@ def expected(planned: ModulePlan) -> str:
     whole, reports = reported(planned, None, None)
     if whole is None:
         return one_line(reports, reports[0].variants[0].totals, reports[0].sizes)
-    return one_line(reports, whole.totals, planned.spec.dims, whole.left_out)
+    return one_line(reports, whole.totals, planned.spec.dims, whole.besides)
 
 
 def _text(report: Report, full: bool) -> str:

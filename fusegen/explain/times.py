@@ -92,11 +92,28 @@ def of_products(plan: Plan, device: Device, mode: Mode, size: Sizes, *, training
         "rounded": [sum(each) for each in zip(route.library_times(speed.tensor_cores, *sizes), rounding, strict=True)],
     }
     fused = ways.get(forward, ways["rounded"])[0], ways.get(backward, ways["rounded"])[1]
-    # Of few rows, reading the weight takes longer than multiplying.
-    moved = WIDTH[mode.roles["activation"]] * (rows * features + channels * features + rows * channels)
-    least = max(LEAST, moved / device.bandwidth * 1e-3)
-    eager, fused = ((max(first, least), max(second, 2 * least)) for first, second in (eager, fused))
+    eager, fused = (_least(each, device, mode.roles["activation"], sizes) for each in (eager, fused))
     return Products(eager, library), Products(fused, makers)
+
+
+def of_library(device: Device, dtype: str, sizes: tuple[int, int, int]) -> tuple[float, float] | None:
+    """Microseconds of a product of the vendor library, forward and backward; None where no speed is known. sizes: as of
+    product_sizes()."""
+    route = product_route()
+    speed = route.SPEEDS.get(capability(device))
+    if speed is None:
+        return None
+    return _least(
+        route.library_times(speed.float32 if dtype == "float32" else speed.tensor_cores, *sizes), device, dtype, sizes
+    )
+
+
+def _least(taken: tuple[float, float], device: Device, dtype: str, sizes: tuple[int, int, int]) -> tuple[float, float]:
+    """Of few rows, reading the weight takes longer than multiplying."""
+    rows, channels, features = sizes
+    moved = WIDTH[dtype] * (rows * features + channels * features + rows * channels)
+    least = max(LEAST, moved / device.bandwidth * 1e-3)
+    return max(taken[0], least), max(taken[1], 2 * least)
 
 
 def _precision(

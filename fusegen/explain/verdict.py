@@ -20,7 +20,7 @@ def verdict(
     """Two lines, of a training step and of its forward pass, behind one that says for what.
 
     reports: of the regions that have kernels. totals: of the whole, forward and backward. sizes: at which they are.
-    left_out: regions whose time is not known.
+    left_out: what has a time that is not known, such as regions.
     """
     head, step, forward = _answer(reports, totals, _at(sizes), left_out)
     return [f"  {head}:", f"    step     {step}", f"    forward  {forward}"]
@@ -77,7 +77,7 @@ def _besides(reports: Sequence[model.Report], total: model.Total, left_out: Sequ
     """What both sides have and no figure has, as the end of a sentence."""
     products = any(report.contraction for report in reports) and total.eager_product is None
     left = [*(["the products"] if products else []), *(["the convolutions"] if _convolved(reports) else []), *left_out]
-    return f", without {enumeration(left)}" if left else ""
+    return f", without {enumeration(list(dict.fromkeys(left)))}" if left else ""
 
 
 def _convolved(reports: Sequence[model.Report]) -> bool:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusegen.explain import model
-from fusegen.explain.times import of_bytes
+from fusegen.explain.times import of_bytes, of_library
 from fusegen.explain.wording import enumeration, size, time
+from fusegen.ir.multiples import value_of
+from fusegen.ops.linear import Linear
+from fusegen.ops.matmul import Matmul
 from fusegen.plan.launches.devices import Device
 from fusegen.plan.modules.module import ModulePlan
 from fusegen.plan.sizes.called_bytes import called_bytes
 from fusegen.plan.sizes.module_sizes import module_typical
 from fusegen.render.python.regions import module_summary
+
+# Regions of one step that the vendor library makes.
+_LIBRARY = dict.fromkeys((each for step in (Linear, Matmul) for each in step.ops()), "the products")
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,12 @@ class Whole:
         return [*lines, *([f"{self.omission}."] if self.left_out else [])]
 
     @property
+    def besides(self) -> list[str]:
+        """What both sides have and no total has, in words."""
+        ops = {region["name"]: region["ops"] for region in self.regions}
+        return list(dict.fromkeys(_LIBRARY.get(" ".join(ops[name]), name) for name in self.left_out))
+
+    @property
     def omission(self) -> str:
         return f"What PyTorch makes of {enumeration(self.left_out)} is left out"
 
@@ -60,8 +73,10 @@ def whole_of(planned: ModulePlan, reports: Sequence[model.Report], device: Devic
     found = [report.variants[0].totals for report in reports]
     called = _called(planned, device, reports[0].dtype) if typical else {}
     has_kernels = {region["name"] for region in data["regions"] if region["package"] is not None}
-    left_out = [region["name"] for region in data["regions"] if region["name"] not in {*has_kernels, *called}]
-    makers = ["the products"] if any(report.contraction is not None for report in reports) else []
+    library = _library(planned, device, reports[0].dtype) if typical else {}
+    known = {*has_kernels, *called, *library}
+    left_out = [region["name"] for region in data["regions"] if region["name"] not in known]
+    makers = ["the products"] if library or any(report.contraction is not None for report in reports) else []
     makers += ["the convolutions"] if any(report.convolution is not None for report in reports) else []
     return Whole(
         name=data["name"],
@@ -70,7 +85,11 @@ def whole_of(planned: ModulePlan, reports: Sequence[model.Report], device: Devic
         returns=data["returns"],
         called=called,
         totals=[
-            summed(each, [moves[side] for moves in called.values()], reports, whole=not left_out)
+            summed(
+                *(each, [moves[side] for moves in called.values()], reports),
+                whole=not left_out,
+                library=[times[side] for times in library.values()],
+            )
             for side, each in enumerate(zip(*found, strict=True))
         ],
         left_out=left_out,
@@ -94,20 +113,40 @@ def _called(planned: ModulePlan, device: Device, dtype: str) -> dict[str, tuple[
     }
 
 
+def _library(planned: ModulePlan, device: Device, dtype: str) -> dict[str, tuple[float, float]]:
+    """Of each product that is a region alone, its microseconds forward and backward, where these are known."""
+    symbols, found = module_typical(planned).symbols, {}
+    for region in planned.regions:
+        if region.plan is None and isinstance(region.steps[0], Linear | Matmul):
+            given, made = (
+                [value_of(dim, symbols) for dim in planned.shapes[name]]
+                for name in (next(iter(region.inputs)), region.results[0])
+            )
+            times = of_library(device, dtype, (math.prod(made[:-1]), made[-1], given[-1]))
+            if times is not None:
+                found[region.name] = times
+    return found
+
+
 def _moves(device: Device, count: int) -> model.Moves:
     return model.Moves(bytes=count, microseconds=round(of_bytes(device, count), 3), saved_bytes=0)
 
 
 def summed(
-    totals: Sequence[model.Total], called: Sequence[model.Moves], reports: Sequence[model.Report], *, whole: bool
+    totals: Sequence[model.Total],
+    called: Sequence[model.Moves],
+    reports: Sequence[model.Report],
+    *,
+    whole: bool,
+    library: Sequence[float] = (),
 ) -> model.Total:
     """One direction of all regions. called: what PyTorch moves besides. whole: whether there is nothing else: products
-    are in it where that is so, and the times of all are known."""
+    are in it where that is so, and the times of all are known. library: those of products without kernels."""
     moved, taken = sum(each.bytes for each in called), sum(each.microseconds for each in called)
     products = [each for each, report in zip(totals, reports, strict=True) if report.contraction is not None]
-    known = whole and products and all(each.eager_product is not None for each in products)
+    known = whole and (products or library) and all(each.eager_product is not None for each in products)
     eager, fused = (
-        [getattr(each, key) or 0.0 for each in products] if known else None
+        [*library, *(getattr(each, key) or 0.0 for each in products)] if known else None
         for key in ("eager_product", "fused_product")
     )
     return model.Total(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,7 +19,7 @@ from fusegen.explain.page import page
 from fusegen.explain.picture import drawing_of, drawing_of_regions
 from fusegen.explain.whole import Whole, whole_of
 from fusegen.explain.wording import size
-from fusegen.plan.load import planned_files
+from fusegen.plan.load import planned_file, planned_files
 from tests.explain.test_page import Reader
 
 SPEC = Path(__file__).resolve().parents[2] / "specs" / "transformer_mlp_prenorm.yaml"
@@ -141,13 +142,25 @@ def test_a_picture_of_all_regions(capsys, regions) -> None:
 
 
 def test_of_a_layer_that_pytorch_makes(capsys, tmp_path: Path) -> None:
-    """A region without kernels has no bytes: the page says that it is left out."""
-    (tmp_path / "alone.yaml").write_text(ALONE)
+    """A region without kernels has no bytes: where nobody has measured products, the page says that it is left out."""
+    (tmp_path / "alone.yaml").write_text(f"{ALONE}targets: [sm_75]\n")
+    assert " hidden 64, without the products:" in said(capsys, "plan", tmp_path / "alone.yaml")[1]
     code, out, err = said(capsys, "plan", tmp_path / "alone.yaml", "--format", "html")
     assert code == 0, err
     text = Reader(out).text
     assert "What PyTorch makes of first is left out" in text and "; with them" not in text
     assert said(capsys, "plan", tmp_path / "alone.yaml", "--format", "svg")[1].startswith("<svg")
+
+
+def test_the_product_of_such_a_layer_is_in_both_times(tmp_path: Path) -> None:
+    """As long as that of the same layer in front of kernels."""
+    (tmp_path / "alone.yaml").write_text(re.sub(r"(batch|width|hidden): \d+", r"\1: 4096", ALONE))
+    planned = planned_file(tmp_path / "alone.yaml")
+    report = build(planned.plans[0])
+    whole = whole_of(planned, [report], device_of(planned.plans[0], None))
+    assert not whole.left_out and whole.after == ", after the products"
+    for total, own in zip(whole.totals, report.variants[0].totals, strict=True):
+        assert total.eager_product == total.fused_product == pytest.approx(2 * own.eager_product)
 
 
 def test_one_region_in_each_format(capsys) -> None:
