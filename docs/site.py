@@ -7,7 +7,6 @@ files that pages link to, such as specs and tables, are copied. docs/README.md i
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,10 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Pages and files by their paths in the repository."""
     pages = [path for pattern in _PAGES for path in sorted(ROOT.glob(pattern))]
-    listed = subprocess.run(["git", "ls-files", "-z", *_FILES], cwd=ROOT, capture_output=True, check=True, text=True)
-    copied = [ROOT / name for name in listed.stdout.split("\0") if name]
+    copied = [path for name in _FILES for path in (ROOT / name, *sorted((ROOT / name).rglob("*")))]
+    copied = [path for path in copied if path.is_file() and path.parent.name != "__pycache__"]
     made = [each for each in files if not (ROOT / "docs" / each.src_uri).is_file()]  # of the theme
-    for path in (*pages, *(path for path in copied if path.is_file() and path.suffix != ".md")):
+    for path in (*pages, *(path for path in copied if path.suffix != ".md")):
         made.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     folders = {folder for path in copied for folder in path.relative_to(ROOT).parents if folder != Path()}
     for folder in sorted(folders - {Path("docs"), Path("docs/images")}):
