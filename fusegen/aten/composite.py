@@ -1,4 +1,5 @@
-"""Operators that PyTorch makes of others, as these: `multiply` is `mul`, `special_expit` is `sigmoid`."""
+"""Operators that PyTorch makes of others, as these: `multiply` is `mul`, `special_expit` is `sigmoid`, and `mse_loss`
+without a reduction is the square of a difference."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -26,8 +28,10 @@ def write_out(graph: fx.Graph) -> None:
 
 def _is_composite(node: fx.Node) -> bool:
     """Whether PyTorch makes an operator of others, and nothing is said of it by its own name."""
-    is_composite = isinstance(node.target, torch._ops.OpOverload) and node.target._can_decompose()
-    return is_composite and aten.names(node.target)[1].replace("_", "") not in LACKING
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    name = aten.names(node.target)[1]
+    return name in aten.WRITTEN_OUT or (node.target._can_decompose() and name.replace("_", "") not in LACKING)
 
 
 def _is_read(node: fx.Node) -> bool:
@@ -49,9 +53,11 @@ def _parts(node: fx.Node) -> fx.Graph | None:
         args, kwargs = tree_unflatten(with_tensors, tree)
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
+    target: Any = node.target
+    own = {target: decomposition_table[target]} if target in decomposition_table else {}
     try:
         with values[0].fake_mode:
-            return make_fx(call)(*values).graph
+            return make_fx(call, decomposition_table=own)(*values).graph
     except Exception:  # PyTorch's, of many kinds: the operator stays, and is refused by its name
         return None
 

@@ -109,7 +109,7 @@ RANDOM = frozenset({"bernoulli", "rand"})
 # The same values in another dtype, or not even that.
 CASTS = frozenset({"to", "type_as", "_to_copy"})
 # Those that have a reader of their own.
-OTHERS = frozenset("narrow detach masked_fill where cross_entropy_loss glu pad".split())
+OTHERS = frozenset("narrow detach masked_fill where gt ge lt le cross_entropy_loss glu pad".split())
 
 # Sizes and checks, which are nothing of the result unless an operator that is takes them.
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
@@ -181,10 +181,17 @@ UPSAMPLING = {
 } | {name: (name, "") for name in ("pixel_shuffle", "pixel_unshuffle")}
 
 
+# Operators by element that are no op of a chain, and that PyTorch computes as those that are. Losses are such if they
+# reduce nothing.
+WRITTEN_OUT = frozenset("addcmul addcdiv mse_loss l1_loss margin_ranking_loss kl_div".split())
+# Losses by element that have a reader of their own.
+ELEMENT_LOSSES = frozenset("huber_loss smooth_l1_loss binary_cross_entropy_with_logits".split())
+
 # An operator that none of these has is read as those that PyTorch makes it of (`composite.py`).
 TABLES: tuple[Container[str], ...] = (
     *(FUNCTIONS, ARITHMETIC, OVER_CHANNELS, PARTS, SAME_ELEMENTS, CASTS, EXCHANGES, PRODUCTS, MODULES, CONVOLUTIONS),
-    *(POOLING, UPSAMPLING, JOINED, DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, OF_SIZES, REFUSED),
+    *(POOLING, UPSAMPLING, JOINED, DROPOUTS, FILLED, EMPTY, RANDOM, OTHERS, ELEMENT_LOSSES),
+    *(OF_SIZES, REFUSED),
 )
 
 

@@ -54,7 +54,15 @@ _FAMILIES = {
     ),
     "its function is not in the catalogue yet": (
         "docs/adding_an_op.md says how to add one",
-        "erfinv frac fmod remainder where isnan nan_to_num logit eq ne lt le gt ge",
+        "erfinv frac fmod remainder isnan nan_to_num logit",
+    ),
+    "a chain compares nothing": (
+        "relu, leaky_relu, elu, threshold, hardshrink and clamp choose by element; other masks are inputs of bool",
+        "where eq ne lt le gt ge",
+    ),
+    "its norms have a gradient where eps takes their place": (
+        "write it as the sum over the channels of the product of two 'normalize'",
+        "cosine_similarity",
     ),
     "it has two operands besides the running value": (
         "write it as 'mul', 'div' and 'add', one after the other",

@@ -6,7 +6,7 @@ import math
 
 from torch import fx
 
-from fusegen.importing.reading.operands import Operands
+from fusegen.importing.reading.choices import COMPARISONS, Choices
 from fusegen.importing.reading.shapes import broadcast
 from fusegen.importing.reading.values import CHANNELS, ROWS, Number, Value
 from fusegen.importing.traces.source_locations import refusal
@@ -14,15 +14,19 @@ from fusegen.importing.traces.source_locations import refusal
 _REDUCTIONS = ("none", "mean", "sum")
 FLATTEN = "the loss of a chain takes [rows, channels] and [rows]: flatten both in front of the loss"
 _LINEAR_LOSS = "linear_cross_entropy"  # of torch.nn.functional, in newer versions
+_BY_ELEMENT = "with reduction='none' it is a value of each element, which a reduction of the channels may follow"
 _MASK = "a mask is an input of bool as it is: give it inverted, or made, to forward"
 
 
-class MasksAndLosses(Operands):
-    """Reads masked_fill, where, and cross_entropy."""
+class MasksAndLosses(Choices):
+    """Reads masked_fill, where, cross_entropy, and losses of each element."""
 
     def _masked(self, node: fx.Node, full: str, name: str) -> Value:
         """A number where a mask is true."""
         x, mask, number = (0, 1, 2) if name == "masked_fill" else (2, 0, 1)
+        by = self._either(node, mask)
+        if isinstance(by, Value) and by.op in COMPARISONS:
+            return self._chosen(node, by, self._either(node, number), self._either(node, x))
         found, chosen = self._operand(node, x), self._found_mask(node, mask)
         value = node.args[number]
         constant = self._found.get(value) if isinstance(value, fx.Node) else value
@@ -83,3 +87,30 @@ class MasksAndLosses(Operands):
             hint = "register them as a buffer of the module, or add 'weight' to the spec, an input [classes]"
             raise refusal("FG703", "cross_entropy with weights of classes", self.trace.place(node), hint)
         return found
+
+    def _element_loss(self, node: fx.Node, name: str) -> Value:
+        """A loss of each element, written out as PyTorch computes it. The Huber loss is m * (|d| - m / 2), where d is
+        the difference, and m the lesser of |d| and the limit. The smooth L1 loss is that over the limit."""
+        x, target = self._operand(node, 0), self._operand(node, 1)
+        layout = broadcast(x.layout, target.layout)
+        is_binary = name == "binary_cross_entropy_with_logits"
+        reduction = self._argument(node, 4 if is_binary else 2, "reduction")
+        weights = (self._argument(node, at, "") for at in (2, 3)) if is_binary else ()
+        if reduction != 0 or layout is None or any(each is not None for each in weights):
+            raise refusal("FG703", f"{name} that reduces, or has weights", self.trace.place(node), _BY_ELEMENT)
+
+        def made(op: str, *operands: Value | Number, **keys: Number) -> Value:
+            return self._make(node, op, operands, keys, layout=layout)
+
+        if is_binary:
+            logarithm = self._make(node, "logsigmoid", (x,), layout=x.layout)
+            rest = self._make(node, "sub", (Number(1), target), layout=target.layout)
+            return made("sub", made("mul", rest, x), logarithm)
+        key = "delta" if name == "huber_loss" else "beta"
+        limit = self._number(node, 3, key, 1.0 if len(node.args) < 4 else node.args[3])
+        distance = made("abs", made("sub", x, target))
+        if limit.value == 0:
+            return distance
+        least = made("clamp", distance, max=limit)
+        found = made("mul", least, made("sub", distance, made("mul", least, Number(0.5))))
+        return found if key == "delta" else made("div", found, limit)

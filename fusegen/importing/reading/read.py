@@ -10,6 +10,7 @@ from torch import fx
 
 from fusegen.aten import table as aten
 from fusegen.aten.nodes import shape
+from fusegen.importing.reading.choices import COMPARISONS
 from fusegen.importing.reading.convolutions import Convolutions
 from fusegen.importing.reading.dropouts import Dropouts
 from fusegen.importing.reading.masks_and_losses import MasksAndLosses
@@ -118,6 +119,10 @@ class Reader(Convolutions, Upsamples, Products, Reductions, Dropouts, MasksAndLo
             return self._masked(node, full, name)
         if name == "cross_entropy_loss":
             return self._cross_entropy(node)
+        if name in COMPARISONS:
+            return self._compared(node, name)
+        if name in aten.ELEMENT_LOSSES:
+            return self._element_loss(node, name)
         if name == "glu":
             return self._glu(node)
         if name in aten.EMPTY or name in aten.RANDOM:
@@ -135,6 +140,10 @@ class Reader(Convolutions, Upsamples, Products, Reductions, Dropouts, MasksAndLo
         keys: dict[str, Any] = {}
         for index, (key, default) in enumerate(function.keys.items(), 1):
             given = self._argument(node, index, key)
+            known = self._found.get(given) if isinstance(given, fx.Node) else None
+            if isinstance(known, Number):  # a tensor of one number
+                keys[key] = known
+                continue
             if isinstance(given, fx.Node):
                 raise refusal(
                     "FG703", f"{key} of {function.op} is a tensor", self.trace.place(node), "a chain has numbers there"
@@ -231,6 +240,8 @@ class Reader(Convolutions, Upsamples, Products, Reductions, Dropouts, MasksAndLo
         found, source = self._either(node, 0), self._node(node, 0)
         before, after = (each.meta["val"].dtype for each in (source, node))
         is_mask = isinstance(found, Value) and found.keys.get("kind") == "mask"
+        if isinstance(found, Value) and found.op in COMPARISONS:
+            raise self._no_choice(node)
         if not isinstance(found, Number) and before != after and not ({before, after} <= self._dtypes or is_mask):
             raise self._lacking(node, "to")
         self._check_dtype(node)
