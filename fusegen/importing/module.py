@@ -100,6 +100,7 @@ def _read(module: nn.Module, inputs: Sequence[Tensor], known: Arguments, chosen:
     tell("tracing", 0, _STAGES)
     traces = trace(module, inputs, True, spatial), trace(module, inputs, False, spatial)
     _check_free(traces[0], known)
+    known.fix({leaf.name for leaf in traces[0].leaves.values() if leaf.kind == "input"})  # a spec has each name once
     origin = _origin(type(module))
     while True:
         tell("reading and planning", 1, _STAGES)

@@ -102,3 +102,34 @@ def test_rows_of_one_input_of_a_product_are_changed_alone() -> None:
     module = OfTwo(lambda m, x, other: torch.bmm(x, other.transpose(1, 2)))
     x, other = distinct_sizes(module, [torch.randn(4, 8, 16), torch.randn(4, 8, 16)])
     assert x.shape[1] != other.shape[1] and (x.shape[0], x.shape[2]) == (other.shape[0], other.shape[2]) == (4, 16)
+
+
+class GroupOfEachChannel(nn.Module):
+    def __init__(self, n: int, c: int) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(n, c, 3), nn.GroupNorm(c, c)
+
+    def forward(self, x):
+        return self.norm(self.conv(x)).relu()
+
+
+def test_channels_that_are_also_a_number_of_groups_are_fixed() -> None:
+    """The spec's module cannot be made of other ones, with the number of groups that it has."""
+    spec = plan(from_module(GroupOfEachChannel(3, 6), [torch.randn(2, 3, 9)], arguments=(3, 6))).spec
+    assert [*spec.arguments] == ["n"] and (spec.chain[0].out_channels, spec.chain[1].num_groups) == (6, 6)
+
+
+class NamesTwice(nn.Module):
+    def __init__(self, n: int, gate: int, bias: tuple[int, ...], shift: float) -> None:
+        super().__init__()
+        self.fc, self.p, self.amount = nn.Linear(n, gate), nn.Parameter(torch.zeros(bias)), shift
+
+    def forward(self, x, gate, bias, shift):
+        return self.fc(x) * gate + self.p * bias + self.amount * shift
+
+
+def test_arguments_that_are_called_as_inputs_are_numbers() -> None:
+    inputs = [torch.randn(6, 5), *(torch.randn(6, 8) for _ in range(3))]
+    text = from_module(NamesTwice(5, 8, (8,), 0.5), inputs, arguments=(5, 8, (8,), 0.5))
+    assert "which is fixed here: gate=8, bias=(8,), shift=0.5." in text
+    assert "arguments:\n  n: {type: dim}\n  amount: {" in text

@@ -40,6 +40,10 @@ _ENOUGH = 2
 _MANY = 4
 
 
+class NotMade(Exception):
+    """The spec's module cannot be made of sizes that the original takes."""
+
+
 class Variations:
     """cls: the spec's module. example: the case that was imported."""
 
@@ -142,8 +146,8 @@ class Variations:
             case = next((each for each in cases if each is not None), None)
             try:
                 if case is not None:
-                    Pair(case.original, self._fused(case), case.inputs).check(again=True)
-            except SpecError:
+                    Pair(case.original, self.fused(case), case.inputs).check(again=True)
+            except (SpecError, NotMade):
                 found.add(name)
         return found or set(self.free)
 
@@ -154,7 +158,7 @@ class Variations:
         rows = next(iter(self.spec_draft.inputs.values()))[0]
         if isinstance(rows, int) or rows in self.spec_draft.arguments:
             return []
-        pair = Pair(case.original, self._fused(case), case.inputs)
+        pair = Pair(case.original, self.fused(case), case.inputs)
         return check_rows(pair, case, self.plan, self.spec_draft, self.arguments.positions)
 
     # Values of arguments
@@ -176,7 +180,7 @@ class Variations:
             try:
                 pair = self._at(case, name, other)
                 if pair is not None:
-                    usual = usual or Pair(self._original(case), self._fused(case), case.inputs)
+                    usual = usual or Pair(self._original(case), self.fused(case), case.inputs)
                     if not differ_by(usual, pair, (value, other)):
                         return False
                     seen = pair.differs([(pair.drawn, index % 2 == 0)], refusing=True)
@@ -192,7 +196,7 @@ class Variations:
         with it."""
         try:
             original = self._original(case, name, value)
-            fused = self._fused(case, **({name: value} if name in self.spec_draft.arguments else {}))
+            fused = self.fused(case, **({name: value} if name in self.spec_draft.arguments else {}))
         except Exception:
             return None
         if name not in self.spec_draft.arguments:
@@ -211,7 +215,7 @@ class Variations:
     def _alike(self, case: Case) -> set[str]:
         """The tensors that begin with the same values in both modules."""
         if self._begun is None or self._begun[0] is not case:
-            self._begun = case, alike(self._original(case), self._fused(case))
+            self._begun = case, alike(self._original(case), self.fused(case))
         return self._begun[1]
 
     def _original(self, case: Case, name: str = "", value: float = 0.0) -> nn.Module:
@@ -222,7 +226,11 @@ class Variations:
         setattr(original, name, value)
         return original
 
-    def _fused(self, case: Case, **values: float) -> nn.Module:
+    def fused(self, case: Case, **values: float) -> nn.Module:
+        """The spec's module at the sizes of a case. values: of its arguments that are other ones. Raises NotMade."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return self.cls(**{**constructed(self.spec_draft, self.arguments, case.dims), **values})
+            try:
+                return self.cls(**{**constructed(self.spec_draft, self.arguments, case.dims), **values})
+            except Exception as error:  # PyTorch's, of many kinds: a number of groups that divides no more
+                raise NotMade from error

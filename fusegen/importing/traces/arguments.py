@@ -85,7 +85,7 @@ class Arguments:
         return attribute
 
     def fix(self, names: set[str]) -> None:
-        """Has these as numbers from now on, wherever they are."""
+        """Has arguments and attributes of these names as numbers from now on, wherever they are."""
         self.fixed |= names
         self.attributes.clear()
         self.used.clear()
@@ -142,7 +142,9 @@ class Arguments:
     def shape(self, tensor: str) -> str | None:
         """The argument that is the shape of a parameter."""
         name = self.constructor.follows.get(f"{tensor}.shape") if self.constructor else None
-        return name if name is not None and is_name(name) and not self.constructor.derived.get(name) else None  # type: ignore[union-attr]
+        if name is None or name in self.fixed or not is_name(name):
+            return None
+        return name if not self.constructor.derived.get(name) else None  # type: ignore[union-attr]
 
     def initial(self, parameter: str) -> str | float:
         """What a parameter begins with: a filling, a number, or an argument."""
