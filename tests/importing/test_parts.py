@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from fusegen.importing.module import from_module
+from fusegen.plan.load import planned_document
+from fusegen.spec.yaml import parse_yaml
 from tests.importing.modules import plan
 
 
@@ -94,3 +96,31 @@ def test_glu() -> None:
 def test_a_width_that_is_no_multiple_is_a_number() -> None:
     found = imported(Rounded)
     assert found.spec.chain[0].out_features == 12 and set(found.spec.arguments) == {"dim_in"}
+
+
+class Gated(nn.Module):
+    def forward(self, x):
+        a, b = x.chunk(2, dim=-1)
+        return F.silu(a) * b
+
+
+def test_parts_of_an_input_have_a_number_of_channels() -> None:
+    spec = plan(from_module(Gated(), [torch.randn(5, 14)])).spec
+    assert spec.inputs == {"x": ("batch", 14)}
+    assert [step.op for step in spec.chain] == ["chunk", "silu", "mul"]
+
+
+class GatedLayer(nn.Module):
+    def __init__(self, d: int, h: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(d, h)
+
+    def forward(self, x):
+        a, b, c = x.split(x.shape[-1] // 3, dim=-1)
+        return self.fc(torch.tanh(a) * b + c)
+
+
+def test_parts_of_an_input_are_arguments_of_the_layer_behind() -> None:
+    text = from_module(GatedLayer(4, 5), [torch.randn(2, 6, 12)], arguments=(4, 5))
+    spec = planned_document(parse_yaml(text, "spec.yaml")).spec
+    assert spec.inputs == {"x": ("batch", "3 * d")}

@@ -140,8 +140,8 @@ def _dynamic(inputs: Sequence[Tensor]) -> tuple[dict[int, Any], ...]:
 def _fix_shared_channels(
     exported: torch.export.ExportedProgram, dynamic: Sequence[dict[int, Any]], images: int
 ) -> bool:
-    """Makes numbers of the channels of inputs where the module has a number of all together, as behind cat, and says
-    whether there are such."""
+    """Makes numbers of the channels of inputs where the module has a number of all together, as behind cat, or divides
+    these into parts, and says whether there are such."""
     at = 1 if images or _convolution(exported.graph) else -1
     specs = exported.graph_signature.input_specs
     names = {each.arg.name for each in specs if each.kind == InputKind.USER_INPUT}
@@ -149,6 +149,10 @@ def _fix_shared_channels(
     widths: list[Any] = [x.shape[at] if x.dim() > 1 else 1 for x in inputs]
     symbols = [each.node.expr for each in widths if isinstance(each, torch.SymInt)]
     shared = {name for each in symbols if each.is_Add for name in each.free_symbols}
+    for node in exported.graph.nodes:
+        if aten.find(aten.PARTS, node.target) is not None:
+            width = node.args[0].meta["val"].shape[at]
+            shared |= width.node.expr.free_symbols if isinstance(width, torch.SymInt) else set()
     for dims, size in zip(dynamic, widths, strict=True):
         if isinstance(size, torch.SymInt) and shared & size.node.expr.free_symbols:
             dims[at % len(dims)] = torch.export.Dim.STATIC
