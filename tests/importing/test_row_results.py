@@ -8,6 +8,8 @@ from torch import nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.module import from_module
+from fusegen.plan.load import planned_document
+from fusegen.spec.yaml import parse_yaml
 from tests.importing.modules import Source, chain, imported, plan
 
 pytestmark = pytest.mark.torch
@@ -56,6 +58,33 @@ def test_rows_of_positions(keep: bool) -> None:
     found = plan(from_module(OverChannels(3, 8, keep), [torch.randn(2, 3, 6, 5)], arguments=(3, 8, keep))).spec.chain
     assert [step.op for step in found] == ["conv2d", "logsumexp", "tanh"]
     assert (found[1].keepdim, found[1].dim) == (keep, 1)
+
+
+class OneOfEachImage(nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.conv, self.function = nn.Conv2d(3, 5, 3), function
+
+    def forward(self, x):
+        return self.function(self.conv(x))
+
+
+# What follows a reduction whose dimensions stay, until a view drops them at the end.
+ONE_OF_EACH_IMAGE = {
+    "of all": (lambda y: y.mean((1, 2, 3), keepdim=True).sigmoid().view(-1), ["mean", "sigmoid", "flatten", "mean"]),
+    "one after the other": (
+        lambda y: (y.sum(1, keepdim=True).tanh().amax((2, 3), keepdim=True) * 2).flatten(),
+        ["sum", "tanh", "amax", "mul", "flatten", "mean"],
+    ),
+    "dropped at once": (lambda y: y.mean((1, 2, 3)).exp(), ["mean", "mean", "exp"]),
+}
+
+
+@pytest.mark.parametrize("function, steps", ONE_OF_EACH_IMAGE.values(), ids=ONE_OF_EACH_IMAGE)
+def test_one_value_of_each_image(function, steps) -> None:
+    text = from_module(OneOfEachImage(function), [torch.randn(4, 3, 8, 7)])
+    found = planned_document(parse_yaml(text, "spec.yaml")).spec.chain
+    assert [step.op for step in found[1:]] == steps
 
 
 class WithFactor(nn.Module):

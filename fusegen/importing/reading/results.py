@@ -75,9 +75,10 @@ class Results(Views):
         return list(map(self._of_one_channel, results, replaced(results, made)))
 
     def _of_one_channel(self, seen: Value, value: Value) -> Value:
-        """A result of rows without the dimension of its one channel. seen: with its shape in the trace."""
-        is_layers = not self._spatial and value.op != "cross_entropy" and not _last_reductions(seen)
-        if not is_layers or not self._drops_channels(seen.layout):
+        """A result without the dimension of its one channel. seen: with its shape in the trace."""
+        if value.op == "cross_entropy" or _last_reductions(seen) or not self._drops_channels(seen.layout):
+            return value
+        if self._spatial and (CHANNELS in value.layout or len(value.layout) != 2):
             return value
         keys = {"keepdim": False, **({"dim": 1} if self._rank == 2 else {})}
         return self.values.make("mean", (value,), keys, layout=value.layout, place=value.place)
@@ -90,12 +91,14 @@ class Results(Views):
 
 
 def _last_reductions(result: Value) -> set[int]:
-    """The reductions to rows that nothing else reduces before the result."""
-    found, stack = set(), [result]
+    """The reductions to rows that nothing else reduces before the result. Not one whose region ends there, or at
+    another reduction, with more behind: that takes a dimension of one channel."""
+    found, stack = set(), [(result, False, False)]
     while stack:
-        value = stack.pop()
+        value, is_behind, is_reduced = stack.pop()
         if value.reduces_channels:
-            found.add(id(value))
+            found |= set() if is_reduced or (is_behind and max(value.reduced) > 1) else {id(value)}
         elif value.op != VIEW or CHANNELS in value.layout or CHANNELS not in value.values[0].layout:
-            stack += value.values
+            is_behind, is_reduced = is_behind or value.op != VIEW, is_reduced or bool(value.reduced)
+            stack += [(each, is_behind, is_reduced) for each in value.values]
     return found
