@@ -70,8 +70,27 @@ def test_some_channels(part, start, length) -> None:
     assert narrow == {"op": "narrow", "start": start, "length": length, "dim": 1} and tanh == {"op": "tanh"}
 
 
-@pytest.mark.parametrize("joined", ["torch.cat([y, y], 2)", "torch.cat([y, y.mean(1, keepdim=True)], 1)"])
-def test_what_is_refused(joined) -> None:
+def test_one_channel_that_a_reduction_has_left() -> None:
+    """As of a spatial attention, or beside all channels."""
+    made = "self.conv, self.gate = nn.Conv2d(c, k, 3), nn.Conv2d(2, 1, 5, padding=2)"
+    joined = "torch.cat([y.mean(1, keepdim=True), y.max(1, keepdim=True)[0]], 1)"
+    found = steps(made, f"y = self.conv(x)\nreturn y * torch.sigmoid(self.gate({joined}))", (2, 4, 9, 8))
+    assert [step["op"] for step in found] == ["conv2d", "mean", "max", "cat", "conv2d", "sigmoid", "mul"]
+    assert (found[3]["dim"], found[3]["channels"]) == (1, 2)
+    lines = "y = self.conv(x)\nreturn torch.tanh(torch.cat([y, y.mean(1, keepdim=True)], 1))"
+    found = steps("self.conv = nn.Conv2d(c, k, 3)", lines, (2, 4, 9, 8))
+    assert [step["op"] for step in found] == ["conv2d", "mean", "cat", "tanh"]
+
+
+@pytest.mark.parametrize(
+    ("joined", "message"),
+    [
+        ("torch.cat([y, y], 2)", "cat of other dimensions"),
+        ("torch.cat([y, self.gate.expand(2, -1, 7, 6)], 1)", "cat of other dimensions"),
+        ("y[:, :, 1:]", "a part of a dimension of rows or positions"),
+    ],
+)
+def test_what_is_refused(joined: str, message: str) -> None:
     lines = f"y = F.relu(self.conv(x))\nreturn torch.tanh({joined})"
-    with pytest.raises(SpecError, match="cat of other dimensions"):
-        steps("self.conv = nn.Conv2d(c, k, 3)", lines, (2, 4, 9, 8))
+    with pytest.raises(SpecError, match=message):
+        steps("self.conv, self.gate = nn.Conv2d(c, k, 3), nn.Parameter(torch.ones(1, 1, 1, 1))", lines, (2, 4, 9, 8))

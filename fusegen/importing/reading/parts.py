@@ -10,7 +10,7 @@ from fusegen.aten import table as aten
 from fusegen.aten.nodes import known, shape
 from fusegen.importing.reading.operands import Operands
 from fusegen.importing.reading.shapes import is_channels
-from fusegen.importing.reading.values import MADE, Value
+from fusegen.importing.reading.values import CHANNELS, MADE, Layout, Value
 from fusegen.importing.traces.source_locations import refusal
 
 
@@ -70,8 +70,9 @@ class Parts(Operands):
         given, dim = node.args[0], self._argument(node, 1, "dim") or 0
         found = [self._found.get(each) for each in given if isinstance(each, fx.Node)]  # type: ignore[union-attr]
         values = [each for each in found if isinstance(each, Value)]
-        first = values[0].layout if values else ()
-        if len(values) < len(found) or not is_channels(first, dim) or any(each.layout != first for each in values):
+        layouts = [self._with_channels(each, dim) for each in given]  # type: ignore[union-attr]
+        first = layouts[0]
+        if len(values) < len(found) or not is_channels(first, dim) or any(each != first for each in layouts):
             hint = (
                 f"a chain joins channels, {'dimension 1' if self._spatial else 'the last dimension'}, of whole values"
             )
@@ -79,6 +80,13 @@ class Parts(Operands):
                 "FG703", "cat of other dimensions, or of values that lie otherwise", self.trace.place(node), hint
             )
         return self._make(node, "cat", tuple(values), {MADE: known(shape(node)[dim])}, layout=first)
+
+    def _with_channels(self, given: Any, dim: int) -> Layout:
+        """The layout of a value of images that is joined to others, also of one channel, as reductions leave it."""
+        found = self._found.get(given)
+        layout = found.layout if isinstance(found, Value) else ()
+        is_one = self._spatial and len(layout) == len(self._layout) and dim % len(layout) == 1 and layout[1] is None
+        return (layout[0], CHANNELS, *layout[2:]) if is_one else layout
 
     def _part(self, node: fx.Node, source: fx.Node, index: int) -> Value:
         x, count = self._operand(node, 0), self._counts[source]
