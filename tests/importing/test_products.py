@@ -61,12 +61,18 @@ def test_a_bias_behind_it_and_more_dimensions() -> None:
     assert chain(text) == [{"op": "add", "parameter": "bias", "shape": ["m"], "init": "zeros"}, {"op": "relu"}]
 
 
+def test_addmm_is_a_product_and_a_sum() -> None:
+    product, bias, _ = plan_data(spec_of("torch.addmm(self.bias, x, self.weight.T)"))["chain"]
+    assert (product["op"], product["parameter"], bias["op"], bias["parameter"]) == ("matmul", "weight", "add", "bias")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("self.weight @ x.T", "FG70"),
         ("x @ (2 * self.weight).T", "FG70"),
         ("x @ x.T", "FG70"),
+        ("x @ self.weight.T @ self.weight", "a second product with the parameter 'weight'"),
         ("F.silu(self.weight.T)", "FG70"),
     ],
 )

@@ -82,7 +82,34 @@ REFUSED = {
     "mixed tokens": (
         Of(lambda m, x: m.fc(x.transpose(1, 2)).transpose(1, 2) + x, fc=nn.Linear(16, 16)),
         [(4, 16, 16)],
-        "linear over other dimensions than the channels",
+        "linear over other dimensions than the channels.*import what is over another one by itself",
+    ),
+    "rows of pooled tokens": (
+        Of(lambda m, x: m.fc(m.norm(x).mean(1)), norm=nn.LayerNorm(6), fc=nn.Linear(6, 8)),
+        [(3, 4, 6)],
+        "linear over other dimensions than the channels.*dimension 1 of the first input",
+    ),
+    "rows as one dimension": (
+        Of(
+            lambda m, x: m.norm(m.fc(x).reshape(-1, 8)).view(x.shape[0], x.shape[1], 8),
+            fc=nn.Linear(6, 8),
+            norm=nn.BatchNorm1d(8),
+        ),
+        [(3, 4, 6)],
+        "batch_norm over other dimensions than the channels.*flatten the rows in front",
+    ),
+    "a parameter of tokens": (
+        Of(lambda m, x: m.fc(x) * m.p, fc=nn.Linear(6, 8), p=nn.Parameter(torch.ones(4, 1))),
+        [(3, 4, 6)],
+        "for a dimension of 4 alone, as 'p' has it",
+    ),
+    "a parameter of channels that are last": (
+        Of(
+            lambda m, x: m.fc(m.conv(x).permute(0, 2, 3, 1)).mul(m.p).permute(0, 3, 1, 2),
+            **{"conv": nn.Conv2d(3, 5, 3), "fc": nn.Linear(5, 6), "p": nn.Parameter(torch.ones(1, 1, 1, 6))},
+        ),
+        [(2, 3, 7, 8)],
+        "one for each channel has the shape",
     ),
     "a view of so many positions": (
         Of(lambda m, x: m.fc(x).view(16, 16, 8).relu(), fc=nn.Linear(8, 8)),

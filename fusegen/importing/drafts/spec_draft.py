@@ -96,6 +96,9 @@ def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> No
         if "buffer" in draft.data:
             draft.data["init"] = arguments.initial(draft.data["buffer"])
         name = draft.data.get("parameter")
+        if name in seen and draft.data["op"] == "matmul":
+            message = f"a second product with the parameter '{name}'"
+            raise refusal("FG706", message, draft.place, "a chain multiplies by each once")
         if name is None or name in seen:
             continue
         seen.add(name)
@@ -105,7 +108,9 @@ def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> No
         dims = list(own_tensor(arguments.module, name).shape)
         if not _lies_as_written(dims, draft.value, name, sizes):
             form = "[batch, channels, positions]" if sizes.spatial else "[rows, channels]"
+            is_by_channel = _operand(draft.value, name).layout == (CHANNELS,)
             hint = f"a parameter of a chain broadcasts to {form} as it is"
+            hint = "one for each channel has the shape [channels], or [channels, 1, 1]" if is_by_channel else hint
             raise refusal(
                 "FG706", f"the parameter '{name}' of shape {dims} is used in another shape", draft.place, hint
             )

@@ -162,8 +162,11 @@ class Sizes:
         for size in sizes[:-1]:
             rows *= size
         if fixed and len(leading) > 1:
-            message = f"the module works for a dimension of {fixed[0]} alone"
-            raise refusal("FG705", message, None, "leading dimensions of an input have any size")
+            having = [name for name, each in self._widths.tensors.items() if fixed[0] in each.shape[:-1]]
+            of = f", as '{having[0]}' has it" if having else ""
+            message = f"the module works for a dimension of {fixed[0]} alone{of}"
+            where = forward_of(arguments.module)
+            raise refusal("FG705", message, where, "leading dimensions of an input have any size")
         if facts:
             return self._symbol(arguments.sizes(facts), rows)
         return rows if fixed else self._free("batch", rows)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import fx, nn
 
 from fusegen.aten import table as aten
-from fusegen.importing.reading.values import CHANNELS, SIZES, Layout, Number, Value
+from fusegen.importing.reading.values import CHANNELS, ROWS, SIZES, Layout, Number, Value
 from fusegen.importing.traces.arguments import Arguments
 from fusegen.importing.traces.source_locations import refusal
 from fusegen.importing.traces.trace import Leaf, Trace
@@ -23,6 +23,10 @@ _FUNCTIONAL: dict[str, tuple[int | None, int | None, int]] = {
     "rms_norm": (2, None, 3),
     "instance_norm": (None, None, 7),
 }
+
+_FLATTENED = "flatten the rows in front of the module"
+_LAST = "the channels are the last dimension of the first input: import what is over another one by itself"
+_SECOND = "where a module reduces another dimension than the last, the channels are dimension 1 of the first input"
 
 
 class Layers:
@@ -150,7 +154,8 @@ class Layers:
             fits = x.layout[-1:] == (CHANNELS,) or over_positions
         if not fits:
             if not is_image:
-                raise refusal("FG707", f"{op} over other dimensions than the channels", where)
+                hint = _FLATTENED if ROWS in x.layout else _LAST if first[-1] == CHANNELS else _SECOND
+                raise refusal("FG707", f"{op} over other dimensions than the channels", where, hint)
             hint = "the channels are dimension 1: permute these to the end in front of it, and back behind"
             raise refusal("FG707", f"{op} over positions", where, hint)
         if is_image and not all(isinstance(size, int) for size in given):

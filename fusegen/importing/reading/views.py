@@ -16,6 +16,8 @@ from fusegen.importing.reading.shapes import is_one, merged, same_sizes, viewed,
 from fusegen.importing.reading.values import CHANNELS, MADE, POSITIONS, VIEW, Layout, Number, Value
 from fusegen.importing.traces.source_locations import refusal
 
+_WHOLE = "a chain takes parts of the channels: cut the others in front of the module, or in its result"
+
 
 class Views(Operands):
     """Reads view, flatten, squeeze, permute and so on. Where a value of images gets another number of dimensions, the
@@ -30,8 +32,8 @@ class Views(Operands):
         before, sizes = shape(self._node(node, 0)), shape(node)
         if node.meta["val"].dtype != self._node(node, 0).meta["val"].dtype:
             raise self._lacking(node, "to")
-        if name == "slice" and sizes != before:
-            raise self._lacking(node, "narrow")
+        if name in ("narrow", "slice") and sizes != before:
+            raise refusal("FG703", "a part of a dimension of rows or positions", self.trace.place(node), _WHOLE)
         if name == "select" and not is_one(before[self._argument(node, 1, "dim")]):
             raise self._lacking(node, name)
         layout = viewed(found.layout, before, sizes, expands=found.op == "parameter" or name in aten.EXPANSIONS)
