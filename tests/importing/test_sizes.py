@@ -59,6 +59,11 @@ IMPORTED = {
         [(8, 8), (8, 8)],
         dict.fromkeys(("x", "other"), ("batch", "channels")),
     ),
+    "a parameter with dimensions of one": (
+        Of(lambda m, x: m.fc(x).relu() * m.p, fc=nn.Linear(6, 8), p=nn.Parameter(torch.ones(1, 1, 8))),
+        [(3, 4, 6)],
+        {"x": ("batch", "positions", 6)},
+    ),
     "FiLM": (
         OfTwo(lambda m, x, other: x * other[:, None]),
         [(8, 8, 8), (8, 8)],

@@ -108,7 +108,7 @@ def _complete(drafts: list[StepDraft], arguments: Arguments, sizes: Sizes) -> No
         dims = list(own_tensor(arguments.module, name).shape)
         if not _lies_as_written(dims, draft.value, name, sizes):
             form = "[batch, channels, positions]" if sizes.spatial else "[rows, channels]"
-            is_by_channel = _operand(draft.value, name).layout == (CHANNELS,)
+            is_by_channel = sizes.spatial > 0 and _operand(draft.value, name).layout == (CHANNELS,)
             hint = f"a parameter of a chain broadcasts to {form} as it is"
             hint = "one for each channel has the shape [channels], or [channels, 1, 1]" if is_by_channel else hint
             raise refusal(

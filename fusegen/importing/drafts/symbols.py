@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from fusegen.importing.drafts.facts import facts_of_rows, facts_of_trailing
 from fusegen.importing.drafts.widths import Width, Widths
 from fusegen.importing.reading.shapes import first_layout, leaf_layout
@@ -47,7 +49,8 @@ class Sizes:
         self.labels = {name: leaf_layout(each, of_first, first) for name, each in inputs.items()}
         self.targets = {str(draft.data["target"]) for draft in drafts if "target" in draft.data}
         partial = not self.spatial and any(_is_partial(each[:-1], len(first) - 1) for each in self.labels.values())
-        self.spread = drafts[0].data["op"] == "bmm" or partial or self.trailing > 1
+        of_several = not self.spatial and any(_has_dimensions(draft, trace.module) for draft in drafts)
+        self.spread = drafts[0].data["op"] == "bmm" or partial or of_several or self.trailing > 1
         self._shapes = dict(zip(inputs, arguments.shapes, strict=True))
         at = {name: 1 if self.spatial and len(shape) > 2 else -1 for name, shape in self._shapes.items()}
         counts = {name: int(shape[at[name]]) for name, shape in self._shapes.items() if shape}
@@ -183,6 +186,12 @@ class Sizes:
         self.taken.add(name)
         self.dims[name] = int(size)
         return name
+
+
+def _has_dimensions(draft: StepDraft, module: nn.Module) -> bool:
+    """Whether a step has a parameter that broadcasts to rows of several dimensions as it is."""
+    name = draft.data.get("parameter")
+    return name is not None and draft.data["op"] != "matmul" and module.get_parameter(name).dim() > 2
 
 
 def _is_partial(labels: Layout, rank: int) -> bool:
