@@ -84,7 +84,7 @@ OVER_CHANNELS = {
 }
 
 # The channels in equal parts: what the argument behind the value is, their number, the size of one or of each.
-PARTS = {"chunk": "count", "split.Tensor": "size", "split_with_sizes": "sizes"}
+PARTS = {"chunk": "count", "tensor_split.sections": "count", "split.Tensor": "size", "split_with_sizes": "sizes"}
 
 # The same elements in another shape, or not even that.
 SAME_ELEMENTS = frozenset(

@@ -279,3 +279,12 @@ def test_a_weight_beside_another_reduction_is_no_norms() -> None:
             "self.w = nn.Parameter(torch.ones(m))", f"return {line.format('y.pow(2).mean(-1, keepdim=True)')}"
         )
         assert "norm" not in {step["op"].rpartition("_")[2] for step in chain(imported(source))}
+
+
+def test_the_reciprocal_of_a_parameter_is_divided_by() -> None:
+    """As the periodic activation of a vocoder has it."""
+    text = imported(Source("self.w = nn.Parameter(torch.ones(m))", "return y.sin() * (self.w + 0.5).reciprocal()"))
+    assert chain(text)[-1] == {
+        **{"op": "div", "parameter": "w", "shape": ["m"], "init": "ones"},
+        "plus": 0.5,
+    }

@@ -99,13 +99,18 @@ def test_a_width_that_is_no_multiple_is_a_number() -> None:
 
 
 class Gated(nn.Module):
+    def __init__(self, divided) -> None:
+        super().__init__()
+        self.divided = divided
+
     def forward(self, x):
-        a, b = x.chunk(2, dim=-1)
+        a, b = self.divided(x)
         return F.silu(a) * b
 
 
-def test_parts_of_an_input_have_a_number_of_channels() -> None:
-    spec = plan(from_module(Gated(), [torch.randn(5, 14)])).spec
+@pytest.mark.parametrize("divided", [lambda x: x.chunk(2, dim=-1), lambda x: x.tensor_split(2, dim=-1)])
+def test_parts_of_an_input_have_a_number_of_channels(divided) -> None:
+    spec = plan(from_module(Gated(divided), [torch.randn(5, 14)])).spec
     assert spec.inputs == {"x": ("batch", 14)}
     assert [step.op for step in spec.chain] == ["chunk", "silu", "mul"]
 

@@ -89,6 +89,7 @@ REFUSED = {
     "dropout": (Source("", "return F.dropout(y, 0.5)"), "FG709", "dropout in evaluation", "F.dropout"),
     "noise": (Source("", "return y + torch.randn_like(y)"), "FG703", "randn_like", "randn_like"),
     "a transposition": (Source("", "return y.t().contiguous().t() + 1"), "FG703", "", "y.t()"),
+    "a product of transposed rows": (Source("", "return y @ y.T"), "FG703", "'transpose' is not supported", "y.T"),
     "more parts than fit": (Source("", "a, b, c, d, e = y.chunk(5, -1)\nreturn a"), "FG703", "24 channels", "y.chunk"),
     "halves of the rows": (Source("", "a, b = y.chunk(2)\nreturn a * b"), "FG703", "other dimensions", "y.chunk"),
     "halves and thirds": (

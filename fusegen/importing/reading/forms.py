@@ -111,9 +111,12 @@ def _normalized(value: Value) -> Parts | None:
 
 
 def _quotient(value: Value) -> Parts | None:
-    """A number over a value, which PyTorch computes as the value's reciprocal times the number."""
+    """A number over a value, which PyTorch computes as the value's reciprocal times the number; and a value times the
+    reciprocal of what is made of parameters alone."""
     for one, other in (value.operands, value.operands[::-1]) if value.op == "mul" else ():
-        if isinstance(one, Value) and one.op == "reciprocal" and isinstance(other, Number):
+        if not isinstance(one, Value) or one.op != "reciprocal":
+            continue
+        if isinstance(other, Number) or all(each.op == "parameter" for each in walk(one) if each.is_leaf):
             return "div", (other, one.operands[0]), {}
     return None
 

@@ -130,7 +130,7 @@ class Reader(Convolutions, Upsamples, Products, Reductions, Dropouts, MasksAndLo
         function = aten.find(aten.FUNCTIONS, node.target)
         if function is not None:
             return self._function(node, function)
-        raise self._lacking(node, name)
+        raise self._lacking(node, "transpose" if name in aten.EXCHANGES else name)
 
     def _function(self, node: fx.Node, function: aten.Function) -> Value:
         if isinstance(node.args[0], int | float):
