@@ -4,6 +4,7 @@ without a reduction is the square of a difference."""
 from __future__ import annotations
 
 import operator
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -16,22 +17,25 @@ from fusegen.aten import table as aten
 from fusegen.ops.lacking import LACKING
 
 
-def write_out(graph: fx.Graph) -> None:
-    """Replaces each operator that no table has by those that PyTorch makes it of, if the tables have all of them."""
+def write_out(graph: fx.Graph, others: Container[str] = ()) -> None:
+    """Replaces each operator that no table has by those that PyTorch makes it of, if the tables have all of them.
+
+    others: names of operators to which that is done too, though they are none that PyTorch makes of others.
+    """
     for node in list(graph.nodes):
-        if _is_composite(node) and not aten.is_known(node.target):
+        if _is_composite(node, others) and not aten.is_known(node.target):
             parts = _parts(node)
             if parts is not None and all(map(_is_read, parts.nodes)):
                 _replace(node, parts)
     graph.lint()
 
 
-def _is_composite(node: fx.Node) -> bool:
+def _is_composite(node: fx.Node, others: Container[str]) -> bool:
     """Whether PyTorch makes an operator of others, and nothing is said of it by its own name."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
     name = aten.names(node.target)[1]
-    return name in aten.WRITTEN_OUT or (node.target._can_decompose() and name.replace("_", "") not in LACKING)
+    return name in others or (node.target._can_decompose() and name.replace("_", "") not in LACKING)
 
 
 def _is_read(node: fx.Node) -> bool:
@@ -54,7 +58,8 @@ def _parts(node: fx.Node) -> fx.Graph | None:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
     target: Any = node.target
-    own = {target: decomposition_table[target]} if target in decomposition_table else {}
+    is_own = not target._can_decompose() and target in decomposition_table
+    own = {target: decomposition_table[target]} if is_own else {}
     try:
         with values[0].fake_mode:
             return _without_ones(make_fx(call, decomposition_table=own)(*values).graph)

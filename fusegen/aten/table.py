@@ -181,8 +181,8 @@ UPSAMPLING = {
 } | {name: (name, "") for name in ("pixel_shuffle", "pixel_unshuffle")}
 
 
-# Operators that are no op of a chain, and that PyTorch computes as those that are. Losses are such if they reduce
-# nothing.
+# Operators that imports read as what PyTorch computes for them; a backend leaves them to PyTorch's compiler. Losses are
+# such if they reduce nothing.
 WRITTEN_OUT = frozenset("addmm addcmul addcdiv mse_loss l1_loss margin_ranking_loss kl_div".split())
 # Losses by element that have a reader of their own.
 ELEMENT_LOSSES = frozenset("huber_loss smooth_l1_loss binary_cross_entropy_with_logits".split())

@@ -154,3 +154,14 @@ def test_a_gradient_of_its_own_is_kept(call: Callable[[Tensor], Tensor]) -> None
 def test_what_is_not_lowered(call: Callable[..., Any], inputs: tuple[Tensor, ...], reason: str) -> None:
     with pytest.raises(BackendCompilerFailed, match=f"NotLowered: {reason}"):
         lowered(call, *inputs)
+
+
+def test_what_only_imports_write_out() -> None:
+    """The library adds a bias in the product, and PyTorch's compiler has losses of elements as well."""
+
+    def call(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
+        z = torch.addmm(y, x, weight)
+        return F.mse_loss(torch.addcmul(z, x, y), y, reduction="none") + F.l1_loss(z, y, reduction="none")
+
+    found = {operator_of(node)[1] for node in lowered(call, X, WEIGHT, X).graph.nodes if node.op == "call_function"}
+    assert {"addmm", "addcmul", "mse_loss", "l1_loss"} <= found

@@ -89,7 +89,7 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool, images: i
         except Exception as error:
             raise _untraceable(error) from None
     _write_numbers(exported)
-    write_out(exported.graph)
+    write_out(exported.graph, aten.WRITTEN_OUT)
     leaves = {}
     specs = {each.arg.name: each for each in exported.graph_signature.input_specs}
     for node in exported.graph.find_nodes(op="placeholder"):
