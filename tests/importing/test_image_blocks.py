@@ -207,7 +207,7 @@ def test_a_parameter_of_channels_in_another_shape(used: str) -> None:
         ("self.n = nn.LayerNorm(8)", "self.n(y.transpose(1, 2))", "FG707", "layer_norm over positions"),
         ("self.d = nn.Conv1d(4, 4, 1)", "self.d(y.flatten(2)).view_as(y)", "FG707", "conv1d of a value that lies"),
         ("", "y.transpose(2, 3).flatten(1)", "FG703", "flatten"),
-        ("self.d = nn.Conv2d(4, 4, 3)", "self.d(y) + y[:, :, 1:-1, 1:-1]", "FG703", "narrow"),
+        ("self.d = nn.Conv2d(4, 4, 3)", "self.d(y) + y[:, :, 1:-1, 1:-1]", "FG703", "a part of a dimension"),
     ],
 )
 def test_refusals(made: str, lines: str, code: str, words: str) -> None:

@@ -78,7 +78,7 @@ class Results(Views):
         """A result without the dimension of its one channel. seen: with its shape in the trace."""
         if value.op == "cross_entropy" or _last_reductions(seen) or not self._drops_channels(seen.layout):
             return value
-        if self._spatial and (CHANNELS in value.layout or len(value.layout) != 2):
+        if self._spatial and (CHANNELS in value.layout or len(value.layout) != 2 or _is_dropped(value)):
             return value
         keys = {"keepdim": False, **({"dim": 1} if self._rank == 2 else {})}
         return self.values.make("mean", (value,), keys, layout=value.layout, place=value.place)
@@ -88,6 +88,13 @@ class Results(Views):
         if self._spatial:
             return layout[:1] == ("0",) and CHANNELS not in layout and layout[1:2] != (None,)
         return layout == self._layout[:-1]
+
+
+def _is_dropped(value: Value) -> bool:
+    """Whether a value that is seen as no view has no dimension for the channels already."""
+    if value.reduces_channels:
+        return not value.keys.get("keepdim")
+    return CHANNELS not in value.layout and any(map(_is_dropped, value.values))
 
 
 def _last_reductions(result: Value) -> set[int]:
