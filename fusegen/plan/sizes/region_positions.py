@@ -91,7 +91,9 @@ def _least(
 ) -> dict[str, int] | None:
     """The values of all symbols for the least positions of the first input of which some value has as many as wanted in
     a dimension; then each dimension has another size, as far as all values allow it."""
-    several = any(len(shape) == planned.spatial + 2 for shape in list(planned.spec.inputs.values())[1:])
+    sources = {next(iter(region.inputs)) for region in planned.regions}  # those of other inputs are what `other` is for
+    inputs = list(planned.spec.inputs.items())[1:]
+    several = any(len(shape) == planned.spatial + 2 for name, shape in inputs if name in sources)
     for size in range(1, _MOST):
         for other in range(1, 2 * size + 4 if several else 2):
             for widths in _widths(planned, symbols):

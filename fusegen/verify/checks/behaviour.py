@@ -86,21 +86,26 @@ def strides(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> 
 
 
 def frozen(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
-    """Each parameter frozen on its own, all but each, all of them, and inputs that want no gradient."""
+    """Each parameter frozen on its own, all but each, and all of them, with inputs that all want a gradient and with
+    inputs of which none does; and each input that wants one alone, with no parameter frozen and with all of them. So
+    every two tensors are there in all four ways."""
     names = [name for name, _ in original.named_parameters()]
     plans = {f"frozen {name}": {name} for name in names}
     plans |= {f"only {name}": set(names) - {name} for name in names}
-    plans["all frozen"] = set(names)
+    every = set(range(len(inputs)))
+    cases = [(label, cold, wanted) for label, cold in plans.items() for wanted in (every, set())]
+    alone = [{index} for index in every if len(inputs) > 1]
+    cases += [("all frozen", set(names), wanted) for wanted in (every, set(), *alone)]
+    cases += [("nothing frozen", set(), wanted) for wanted in alone]
     results = []
     try:
-        for label, cold in plans.items():
+        for label, cold, wanted in cases:
             for module in (fused, original):
                 for name, parameter in module.named_parameters():
                     parameter.requires_grad_(name not in cold)
-            for wanted in [set(range(len(inputs))), set(), *({i} for i in range(len(inputs)) if len(inputs) > 1)]:
-                given = [wanting(x.detach(), index in wanted) for index, x in enumerate(inputs)]
-                which = ", ".join(input_name(index) for index in sorted(wanted)) or "no input"
-                results += summed_up(f"{label}, gradient of {which}", compare_module(fused, original, given))
+            given = [wanting(x.detach(), index in wanted) for index, x in enumerate(inputs)]
+            which = ", ".join(input_name(index) for index in sorted(wanted)) or "no input"
+            results += summed_up(f"{label}, gradient of {which}", compare_module(fused, original, given))
     finally:
         for module in (fused, original):
             module.requires_grad_(True)
