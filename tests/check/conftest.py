@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,15 +12,21 @@ from pathlib import Path
 import pytest
 
 from fusegen.check.run import Report, check
-from fusegen.plan.load import planned_files
+from fusegen.plan import load
+from fusegen.plan.load import planned_files, planned_spec
+from fusegen.plan.modules.module import ModulePlan
 from fusegen.render.files.manifest import MANIFEST, digest, listed_sources, listed_specs, manifest_text, read_manifest
 from fusegen.render.files.spec_digests import spec_digests
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
+from fusegen.spec.document import Document
 from fusegen.spec.find import spec_files
+from fusegen.spec.model import SpecModel
+from tests.commands import run_here
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = ("gemm_add_relu", "gemm_scale_bn")
+PLANNED: dict[tuple[str, tuple[str, ...]], ModulePlan] = {}
 
 
 class Project:
@@ -67,11 +74,33 @@ class Project:
         return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, **options)
 
     def fusegen(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        return self.run(sys.executable, "-m", "fusegen", *arguments)
+        return run_here(*arguments, cwd=self.root)
+
+    def repair(self, command: str) -> subprocess.CompletedProcess[bytes]:
+        """What a check says to run: shell commands, of which fusegen's run here."""
+        for part in command.split(" && "):
+            program, *words = shlex.split(part)
+            done = self.fusegen(*words) if program == "fusegen" else self.run("sh", "-c", part)
+            if done.returncode:
+                break
+        return done
 
     def contents(self) -> dict[str, bytes]:
         files = (path for path in self.root.rglob("*") if path.is_file() and ".git" not in path.parts)
         return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture(autouse=True)
+def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every check plans the same two specs, and most of its time is that."""
+
+    def planned(spec: SpecModel, document: Document) -> ModulePlan:
+        key = document.file, document.lines
+        if key not in PLANNED:
+            PLANNED[key] = planned_spec(spec, document)
+        return PLANNED[key]
+
+    monkeypatch.setattr(load, "planned_spec", planned)
 
 
 @pytest.fixture(scope="session")

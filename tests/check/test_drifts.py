@@ -69,7 +69,7 @@ def test_the_command_repairs(name: str, project) -> None:
     assert command is not None
     if name == "nothing_there":  # it builds: here the sources alone
         command = command.replace("fusegen build", "fusegen build --no-compile")
-    done = project.run("sh", "-c", command)
+    done = project.repair(command)
     assert done.returncode == 0, (command, done.stderr)
     assert project.kinds() == {}
     assert not list(project.generated.glob("**/.*.tmp"))

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import ROOT, SPEC, run
+torch = pytest.importorskip("torch")
+
+from tests.cli.test_cli import ROOT, SPEC  # noqa: E402
+from tests.commands import run_here  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -32,10 +35,12 @@ def project(tmp_path: Path) -> Path:
 
 def doctor(project: Path, *arguments: str, **changes: str) -> tuple[int, dict[str, str], str]:
     """The exit code, the findings by their names, and what is behind these."""
-    environment = {"FUSEGEN_NVCC": str(project / "nvcc"), "CXX": str(project / "g++"), "CUDA_VISIBLE_DEVICES": ""}
-    done = run("doctor", *arguments, cwd=project, **{**environment, **changes})
-    assert done.stderr == ""
-    lines = done.stdout.splitlines()
+    environment = {"FUSEGEN_NVCC": str(project / "nvcc"), "CXX": str(project / "g++"), **changes}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)  # this process may have looked for GPUs already
+        done = run_here("doctor", *arguments, cwd=project, **environment)
+    assert done.stderr == b""
+    lines = done.stdout.decode().splitlines()
     end = next(index for index, line in enumerate(lines) if line.startswith("A build "))
     found = dict(line.split("  ", 1) for line in lines[:end])
     return done.returncode, {name.strip(): text.strip() for name, text in found.items()}, "\n".join(lines[end:])
@@ -54,10 +59,8 @@ def test_what_a_build_has(project: Path) -> None:
 
 
 def test_what_is_compiled(project: Path) -> None:
-    assert (
-        run("build", "--no-compile", "--quiet", SPEC, ROOT / "specs" / "gemm_add_relu.yaml", cwd=project).returncode
-        == 0
-    )
+    both = map(str, (SPEC, ROOT / "specs" / "gemm_add_relu.yaml"))
+    assert run_here("build", "--no-compile", "--quiet", *both, cwd=project).returncode == 0
     assert doctor(project)[1]["generated"] == "2 packages with kernels: 2 not compiled"
     package = project / "generated" / SPEC.stem
     (package / "_C.so").touch()
@@ -103,8 +106,6 @@ def test_without_specs(project: Path) -> None:
 
 
 def test_a_gpu_that_is_no_target(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     from fusegen.commands import doctor as command
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
