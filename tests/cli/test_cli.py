@@ -1,4 +1,4 @@
-"""The command line as a process: output, exit codes and messages."""
+"""The command line: output, exit codes and messages."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 
 from fusegen import __version__
 from fusegen.cli import app, main
+from tests.commands import run_here
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "specs" / "gemm_multiply_leakyrelu.yaml"
@@ -21,6 +22,13 @@ COMMANDS: Any = typer.main.get_command(app)
 
 
 def run(*arguments: str | Path, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
+    done = run_here(*map(str, arguments), cwd=cwd, **changes)
+    out, err = (written.decode() for written in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
+def start(*arguments: str | Path, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
+    """As run(), in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
     command = [sys.executable, "-m", "fusegen", *map(str, arguments)]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
@@ -139,7 +147,7 @@ def test_without_a_compiler(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["build"], ["plan"], ["plan", "--yaml", "x"], ["destroy", "x"]])
 def test_wrong_usage(arguments: list[str]) -> None:
-    done = run(*arguments)
+    done = start(*arguments)
     assert done.returncode == 2 and "Usage" in done.stderr
 
 
@@ -168,17 +176,17 @@ def test_no_help_is_cut(command: str, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_version() -> None:
-    done = run("--version")
+    done = start("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"fusegen {__version__}\n", "")
 
 
 def test_shell_completion() -> None:
     """As a shell asks for it, and the script that makes a shell ask."""
     words = {"COMP_WORDS": "fusegen bui", "COMP_CWORD": "1"}
-    done = run(_FUSEGEN_COMPLETE="complete_bash", **words)
+    done = start(_FUSEGEN_COMPLETE="complete_bash", **words)
     assert (done.returncode, done.stdout.split()) == (0, ["build"])
     # Not that of the shell which the tests run in, if there is one.
-    done = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    done = start("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert done.returncode == 0 and "_FUSEGEN_COMPLETE=complete_bash" in done.stdout
 
 
@@ -201,16 +209,16 @@ def test_neither_command_imports_torch(tmp_path: Path) -> None:
     """A torch that cannot be imported is no hindrance."""
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
     for command in (["plan", SPEC], ["build", "--no-compile", "--output", tmp_path / "out", SPEC]):
-        done = run(*command, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+        done = start(*command, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
         assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.nvcc
 def test_build_compiles_once(tmp_path: Path) -> None:
-    first = run("build", "--output", tmp_path, SPEC)
+    first = start("build", "--output", tmp_path, SPEC)
     assert first.returncode == 0, first.stderr
     assert (tmp_path / SPEC.stem / "_C.so").is_file() and "built in" in first.stderr
-    second = run("build", "--output", tmp_path, SPEC)
+    second = start("build", "--output", tmp_path, SPEC)
     there, closing, *following = second.stderr.splitlines()
     assert second.returncode == 0 and there.endswith("is up to date")
     assert closing == f"{tmp_path} has 1 package, compiled. Next:"

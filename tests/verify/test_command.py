@@ -1,4 +1,4 @@
-"""`fusegen verify` as a process: output, exit codes, refusals."""
+"""`fusegen verify`: output, exit codes, refusals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.commands import run_here
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -40,7 +42,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def project(tmp_path: Path) -> Path:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "demo.yaml").write_text(SPEC, encoding="utf-8")
-    assert run("build", "--no-compile", "specs/demo.yaml", cwd=tmp_path).returncode == 0
+    assert run_here("build", "--no-compile", "specs/demo.yaml", cwd=tmp_path).returncode == 0
     return tmp_path
 
 
@@ -63,5 +65,5 @@ def test_without_a_gpu_emulation_is_named(project: Path) -> None:
 
 def test_without_specs_it_is_a_usage_error(project: Path) -> None:
     for arguments in (("verify",), ("verify", "--emulate")):
-        done = run(*arguments, cwd=project)
-        assert done.returncode == 2 and "--all" in done.stderr
+        done = run_here(*arguments, cwd=project)
+        assert done.returncode == 2 and b"--all" in done.stderr
