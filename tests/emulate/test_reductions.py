@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 torch = pytest.importorskip("torch")
 
@@ -73,7 +75,15 @@ EXTREMES = {
 SIZES = ((33, 12), (5, 33), (4, 128), (3, 1025), (3, 6000), (2, 20001))
 
 
-@pytest.mark.parametrize("name", CHAINS)
+# What others do, too: the sum beside its operand with a factor between; amax and min in a chain, and amin in memory.
+COVERED = ("sum", "amin", "all_largest_of_x")
+
+
+def marked(chains: Iterable[str]) -> list[ParameterSet]:
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in COVERED else []) for name in chains]
+
+
+@pytest.mark.parametrize("name", marked(CHAINS))
 def test_every_schedule_against_double_precision(name: str, emulation_cache: Path, tmp_path: Path) -> None:
     other = CHAINS[name]
     plan = write(name, other.spec(name), tmp_path)
@@ -106,7 +116,7 @@ SPECIAL = (
 
 
 @pytest.mark.filterwarnings("ignore:std")  # of one channel
-@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("name", marked(EXTREMES))
 def test_ties_and_what_is_no_number(name: str, emulation_cache: Path, tmp_path: Path) -> None:
     """PyTorch's results and gradients. Where no quotient or root is taken, no value is rounded."""
     rounding = 0 if name in ("largest_of_x", "smallest_of_x") else 1e-6
