@@ -12,7 +12,7 @@ from torch import fx
 
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, memory_of, operator_of, shape_of, value_of
-from fusegen.capture.roles import DTYPES, Frame, Kind, frame_of, is_narrower, kind_of
+from fusegen.capture.roles import DTYPES, Frame, Kind, changes_nothing, frame_of, is_narrower, kind_of
 
 
 @dataclass(eq=False)
@@ -73,6 +73,7 @@ def _grown(
                 waiting.append(each)
     _keep_one_beginning(inside, seed, order, frame)
     _prune(inside, seed, frame)
+    _take_out_inputs(inside)
     region = Region(frame, sorted(inside, key=order.place))
     return region if all(shape_of(node) == frame.sizes for node in region.results) else None
 
@@ -118,7 +119,8 @@ def _source(node: fx.Node, frame: Frame) -> fx.Node | None:
 def _prune(inside: dict[fx.Node, None], seed: fx.Node, frame: Frame) -> None:
     """Takes out what spares nothing: a function at an end whose operand, or at the beginning whose result, is stored
     in any case. The rest's neighbour can have it as well. So it can a cast at an end that makes values wider; one that
-    makes them narrower stays, since it spares that they are read."""
+    makes them narrower stays, since it spares that they are read. What takes a number of each row stays as well: a
+    region has no such result."""
     changed = True
     while changed:
         changed = False
@@ -127,11 +129,26 @@ def _prune(inside: dict[fx.Node, None], seed: fx.Node, frame: Frame) -> None:
             stored = len(ours) < len(node.users)
             wide = [each for each in node.all_input_nodes if frame.lay(shape_of(each)) == "full"]
             within = [each for each in wide if each in inside]
-            is_end = not ours and all(any(user not in inside for user in each.users) for each in within)
+            of_rows = any(each in inside for each in node.all_input_nodes if each not in wide)
+            is_end = not ours and not of_rows and all(any(user not in inside for user in each.users) for each in within)
             if not ours and kind_of(node) == "cast":
                 is_end = not is_narrower(node)
             is_beginning = stored and ours and not within and len(wide) < 2
             if is_end or is_beginning:
+                del inside[node]
+                changed = True
+
+
+def _take_out_inputs(inside: dict[fx.Node, None]) -> None:
+    """Takes out what is an input but for its dtype where others take it as well: then that is the input."""
+    changed = True
+    while changed:
+        changed = False
+        for node in [each for each in inside if any(user not in inside for user in each.users)]:
+            at = node
+            while at in inside and changes_nothing(at):
+                at = at.args[0]  # type: ignore[assignment]
+            if at not in inside:
                 del inside[node]
                 changed = True
 

@@ -184,6 +184,17 @@ def _is_cast(node: fx.Node) -> bool:
     return kept and not is_copy and source.device == value.device and "memory_format" not in str(node.args)
 
 
+def drops(dropout: fx.Node) -> bool:
+    """Whether a dropout drops anything: in training, by a probability."""
+    return bool(argument(dropout, 2, "train", True)) and argument(dropout, 1, "p", 0.5) != 0
+
+
+def changes_nothing(node: fx.Node) -> bool:
+    """Whether a chain has an operator's value as that of its operand: kernels compute in float32."""
+    kind = kind_of(node)
+    return kind == "cast" or (kind == "dropout" and not drops(node))
+
+
 def is_narrower(cast: fx.Node) -> bool:
     """Whether a cast, or what may be none, makes fewer bits of a value."""
     made, given = value_of(cast), value_of(cast.args[0])

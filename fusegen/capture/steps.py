@@ -13,7 +13,7 @@ from torch import fx
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
 from fusegen.capture.partition import Region
-from fusegen.capture.roles import DTYPES, Frame, correction, is_constant, is_narrower, kind_of
+from fusegen.capture.roles import DTYPES, Frame, changes_nothing, correction, is_constant, is_narrower, kind_of
 from fusegen.plan.programs.modes import PARAMETERS
 from fusegen.spec.names import free_name
 
@@ -138,8 +138,6 @@ class _Writer:
         self._add_casts(region.results)
         steps = list(self._steps.values())
         made = list(dict.fromkeys(self._root(node) for node in region.results))
-        if any(node not in self._steps for node in made):
-            raise NotAChain("a result is one of the values that it takes")
         last = list(self._steps)[-1]
         outputs = ["result" if node is last else self._saved(node) for node in made]
         dims: dict[str, int] = {"batch": 32, "channels": int(self.frame.channels)}
@@ -235,7 +233,7 @@ class _Writer:
 
     def _add(self, node: fx.Node) -> None:
         kind = kind_of(node)
-        if kind == "cast":
+        if changes_nothing(node):
             self._same[node] = node.args[0]  # type: ignore[assignment]
         elif kind == "dropout":
             self._dropout(node)
@@ -307,14 +305,10 @@ class _Writer:
         return self.frame.lay(shape_of(node)) == "full"
 
     def _dropout(self, node: fx.Node) -> None:
-        probability, training = argument(node, 1, "p", 0.5), argument(node, 2, "train", True)
-        if not training or probability == 0:
-            self._same[node] = node.args[0]  # type: ignore[assignment]
-            return
         self._modes.add(True)
         name = self._new("drop")
         self._step(node, node.args[0], {"op": "dropout", "name": name, "p": self._argument(f"{name}_p", 0.1)})
-        self.chain.numbers[f"{name}_p"] = float(probability)
+        self.chain.numbers[f"{name}_p"] = float(argument(node, 1, "p", 0.5))
 
     def _norm(self, node: fx.Node, op: str) -> None:
         name = self._new("norm")

@@ -324,14 +324,27 @@ def test_steps(call: Callable[..., Any], chain: list[dict[str, Any]]) -> None:
     assert first["op"] == "layer_norm" and rest == chain
 
 
-def test_a_result_that_is_an_input_is_no_chain() -> None:
-    """A cast is nothing of a chain."""
+def test_what_changes_nothing_of_an_input_and_others_take_is_the_input() -> None:
+    """A cast, and a dropout that drops nothing, are nothing of a chain."""
 
-    def call(x: Tensor) -> tuple[Tensor, Tensor]:
-        y = (x @ x.T @ x).to(torch.float32)
-        return norm(y) * 2, y.to(torch.bfloat16) + norm(y.to(torch.bfloat16) + 1)
+    def cast(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = (x @ x.T @ x).to(torch.bfloat16)
+        return y @ y.T, norm(y + 1)
 
-    assert any("a result is one of the values" in str(why) for why in _reasons(regions(call, X)))
+    def dropped(x: Tensor) -> Tensor:
+        y = F.dropout(F.dropout(x, 0.0), 0.5, training=False)
+        return y @ norm(y).T
+
+    for call, wanted in ((cast, ["add", "layer_norm"]), (dropped, ["layer_norm"])):
+        (region,) = regions(call, X)
+        assert region.ops == wanted and len(chain_of(region).data["chain"]) == len(wanted)
+
+
+def test_a_norm_by_hand_ends_with_what_takes_a_number_of_each_row() -> None:
+    """One without a weight, whose input is stored in any case."""
+    (region,) = regions(lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6), X)
+    assert region.ops == ["pow", "mean", "add", "rsqrt", "mul"]
+    assert chain_of(region).data["chain"][-1] == {"op": "mul", "input": "x"}
 
 
 def test_norms_of_half_a_state_are_no_chain() -> None:
