@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -13,10 +13,9 @@ from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from fusegen.aten import table
 from fusegen.aten.composite import write_out
-from fusegen.aten.nodes import memory_of
 from fusegen.capture.casts import write_casts
+from fusegen.capture.in_place import functional_of, is_like, make_functional
 from fusegen.capture.losses import write_losses
 from fusegen.capture.parts import divided, parts
 from fusegen.capture.sources import keep_sources
@@ -139,7 +138,7 @@ def _lowered(module: fx.GraphModule) -> fx.GraphModule:
     with mode:
         values.run(*given)
         for each in values.seen:
-            _make_functional(each.module.graph, each.functional)
+            make_functional(each.module.graph, each.functional)
             write_out(each.module.graph)
             write_losses(each.module.graph)
             write_casts(each.module.graph)
@@ -189,7 +188,7 @@ class _Values(UnderModes):
         if n.target is CHECKPOINT:
             args, _ = self.fetch_args_kwargs_from_env(n)
             return self._within(*args)
-        other = _functional(n)
+        other = functional_of(n)
         like = None
         if other is not None:
             args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -197,7 +196,7 @@ class _Values(UnderModes):
         value = super().run_node(n)
         if isinstance(value, Tensor) and n.op == "call_function":
             n.meta["val"] = value.detach()
-        if other is not None and isinstance(like, Tensor) and _is_like(like, value):
+        if other is not None and isinstance(like, Tensor) and is_like(like, value):
             self.functional[n] = other
         return value
 
@@ -210,53 +209,3 @@ class _Values(UnderModes):
         results = inner.run(*given)
         self.seen += inner.seen
         return results
-
-
-def _is_like(left: Tensor, right: Tensor) -> bool:
-    return left.dtype == right.dtype and left.shape == right.shape and left.stride() == right.stride()
-
-
-def _functional(node: fx.Node) -> torch._ops.OpOverload | None:
-    """The operator that makes a new value where the node's changes its operand."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or not table.is_in_place(target):
-        return None
-    packet = getattr(torch.ops.aten, table.names(target)[1], None)
-    other = getattr(packet, target._overloadname, None)
-    if other is None or [each.name for each in other._schema.arguments] != [
-        each.name for each in target._schema.arguments
-    ]:
-        return None
-    return other
-
-
-def _make_functional(graph: fx.Graph, functional: Mapping[fx.Node, torch._ops.OpOverload]) -> None:
-    """`relu_` of a value becomes `relu`, if no other value shares its memory."""
-    order = {node: index for index, node in enumerate(graph.nodes)}
-    own = {node for group in _by_memory(graph) if _is_own(group) for node in group}
-    for node, other in functional.items():
-        source = node.args[0]
-        if node in own and isinstance(source, fx.Node):
-            node.target = other
-            for user in list(source.users):
-                if user is not node and order[user] > order[node]:
-                    user.replace_input_with(source, node)
-
-
-def _by_memory(graph: fx.Graph) -> list[list[fx.Node]]:
-    """The nodes whose values share memory, in order."""
-    groups: dict[int, list[fx.Node]] = {}
-    for node in graph.nodes:
-        memory = memory_of(node)
-        if memory is not None:
-            groups.setdefault(memory, []).append(node)
-    return list(groups.values())
-
-
-def _is_own(group: Sequence[fx.Node]) -> bool:
-    """Whether the first of values in one memory is new, and the others are changes of it in place."""
-    first, *others = group
-    is_new = isinstance(first.target, torch._ops.OpOverload) and not table.is_in_place(first.target)
-    return is_new and all(
-        isinstance(each.target, torch._ops.OpOverload) and table.is_in_place(each.target) for each in others
-    )

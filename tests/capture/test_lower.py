@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from fusegen.aten.nodes import operator_of, value_of  # noqa: E402
 from fusegen.capture.lower import NotLowered, lower  # noqa: E402
-from tests.capture.graphs import lowered  # noqa: E402
+from tests.capture.graphs import lowered, of_lowered  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -62,6 +62,27 @@ def test_a_change_that_a_view_shows(view: Callable[[Tensor], Tensor]) -> None:
         return seen * 1
 
     assert in_place(call, X) == ["add"]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x.flatten(), lambda x: x.chunk(2)[1], lambda x: x[1:]],
+    ids=["flatten", "chunk", "slice"],
+)
+def test_a_view_of_what_was_changed(view: Callable[[Tensor], Tensor]) -> None:
+    """As the end of a convolutional network has it: the view may be changed as well, and shows in the value."""
+
+    def call(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        before = (view(y) * 3).sum()
+        y.add_(x)
+        seen = view(y)
+        seen.add_(1)
+        return seen * 1, y * before
+
+    assert in_place(call, X) == ["add"]
+    for mine, wanted in zip(of_lowered(call, X), call(X), strict=True):
+        torch.testing.assert_close(mine, wanted)
 
 
 def test_a_change_keeps_the_dtype() -> None:
