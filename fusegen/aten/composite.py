@@ -62,13 +62,14 @@ def _parts(node: fx.Node) -> fx.Graph | None:
     own = {target: decomposition_table[target]} if is_own else {}
     try:
         with values[0].fake_mode:
-            return _without_ones(make_fx(call, decomposition_table=own)(*values).graph)
+            parts = make_fx(call, decomposition_table=own)(*values).graph
     except Exception:  # PyTorch's, of many kinds: the operator stays, and is refused by its name
         return None
+    return _without_ones(parts)
 
 
 def _without_ones(graph: fx.Graph) -> fx.Graph:
-    """Without factors of one, as those that addmm has."""
+    """Without factors of one, as those that addmm has, and without what is detached for a gradient alone."""
     for node in graph.nodes:
         if node.op == "call_function" and aten.names(node.target)[1] == "mul" and node.args[1] == 1:
             node.replace_all_uses_with(node.args[0])

@@ -11,6 +11,7 @@ from torch import fx
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, changed_memory, elements_of, memory_of, operator_of, shape_of, value_of
 from fusegen.capture.casts import LAYOUTS, follow
+from fusegen.capture.loss_forms import write_forms
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import DTYPES, Frame
 from fusegen.capture.steps import Chain
@@ -25,7 +26,9 @@ _NONE, _MEAN = 0, 1  # at::Reduction
 
 def write_losses(graph: fx.Graph) -> None:
     """Makes the mean or the sum of a cross entropy one of the losses of rows, and a cast of the logits to float32 the
-    operator in front of these: layouts between them then are of 16 bits."""
+    operator in front of these: layouts between them then are of 16 bits. Other forms of the loss become one first, as
+    write_forms() has them."""
+    write_forms(graph)
     changed = changed_memory(graph)
     for node in graph.find_nodes(op="call_function", target=_loss):
         if is_loss(node):

@@ -49,12 +49,60 @@ def test_what_is_taken(reduction: str, options: dict[str, Any], keys: dict[str, 
         lambda x, t: F.cross_entropy(x.view(2, 9, 3), t.view(2, 3).clamp(min=0)),
         lambda x, t: F.cross_entropy(x[0], t[0]),
         lambda x, t: F.cross_entropy(x.double(), t),
-        lambda x, t: F.nll_loss(F.log_softmax(x, -1), t),
+        lambda x, t: F.nll_loss(x, t.clamp(min=0)),
+        lambda x, t: F.nll_loss(F.log_softmax(x, 0), t.clamp(min=0)),
+        lambda x, t: F.nll_loss(y := F.log_softmax(x, -1), t.clamp(min=0)) + y.mean(),
     ],
-    ids=["probabilities", "images", "one row", "float64", "nll_loss"],
+    ids=["probabilities", "images", "one row", "float64", "nll_loss", "over rows", "two losses"],
 )
 def test_what_stays(call: Callable[..., Any]) -> None:
     assert not chains(call, X, TARGET)
+
+
+WEIGHTS = torch.arange(1.0, 10.0)
+FORMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "nll": lambda x, t: F.nll_loss(F.log_softmax(x.flatten(0, -2), -1), t.flatten()),
+    "nll in float32": lambda x, t: F.nll_loss(
+        F.log_softmax(x.flatten(0, -2), dim=1, dtype=torch.float32), t.flatten(), reduction="sum"
+    ),
+    "transposed": lambda x, t: F.cross_entropy(x.transpose(1, 2), t, label_smoothing=0.25),
+    "moved": lambda x, t: F.cross_entropy(x.movedim(-1, 1) * 1, t, reduction="none"),
+    "nll transposed": lambda x, t: F.nll_loss(torch.log_softmax(x, 2).transpose(1, 2) * 1, t),
+    "nll of transposed": lambda x, t: F.nll_loss(F.log_softmax(x.transpose(1, 2), 1), t, WEIGHTS),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("form", FORMS)
+def test_other_forms(form: str, dynamic: bool) -> None:
+    x, target = torch.randn(2, 3, 9).requires_grad_(), torch.tensor([[3, 8, -100], [0, 2, 5]])
+    for each in (x, target) if dynamic else ():
+        torch._dynamo.mark_dynamic(each, (0, 1))
+    graph = lowered(FORMS[form], x, target).graph
+    assert len(list(losses(graph))) == (form != "nll transposed")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_other_forms_are_the_same_losses(form: str) -> None:
+    x, target = torch.randn(2, 3, 9).requires_grad_(), torch.tensor([[3, 8, -100], [0, 2, 5]])
+    found = []
+    for call in (FORMS[form], lambda *given: of_lowered(FORMS[form], *given)):
+        loss = call(x, target)
+        (grad,) = torch.autograd.grad(loss.sum(), x)
+        found.append((loss.detach(), grad))
+    for wanted, mine in zip(*found, strict=True):
+        torch.testing.assert_close(mine, wanted)
+
+
+def test_a_log_softmax_without_gradients_stays() -> None:
+    """Its gradient would flow."""
+
+    def call(x: Tensor, t: Tensor) -> Tensor:
+        with torch.no_grad():
+            y = F.log_softmax(x, -1)
+        return F.nll_loss(y, t) + x.sum()
+
+    assert not chains(call, X, TARGET.clamp(min=0))
 
 
 def test_a_cast_moves_behind_layouts() -> None:
