@@ -27,6 +27,8 @@ _NUMBERS: dict[str, dict[str, int]] = {
 }
 _DEFAULT_EPS = 1e-5
 _COMMUTATIVE = ("add", "mul", "minimum", "maximum")
+# What an operand that is one for each channel is called, by the op.
+_OF_CHANNELS = {"mul": "scale", "add": "shift"}
 # The dimensions of positions, by their number.
 _POSITIONS = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
@@ -113,7 +115,7 @@ class _Writer:
         self._taken = {"result", "batch", "channels", "length", "height", "width", "depth", "num_groups"}
         self._leaves: dict[fx.Node, _Leaf] = {}
         self._shapes: dict[str, list[int | str]] = {}
-        self._steps: dict[fx.Node, dict[str, Any]] = {}
+        self._steps: dict[fx.Node, list[dict[str, Any]]] = {}  # the last one makes the node's value
         self._same: dict[fx.Node, fx.Node] = {}  # what changes nothing in a chain -> what it is of
         self._running: fx.Node | None = None
         self._arguments: dict[str, dict[str, Any]] = {"channels": {"type": "dim"}}
@@ -136,7 +138,7 @@ class _Writer:
 
     def _finish(self, region: Region) -> None:
         self._add_casts(region.results)
-        steps = list(self._steps.values())
+        steps = [step for each in self._steps.values() for step in each]
         made = list(dict.fromkeys(self._root(node) for node in region.results))
         last = list(self._steps)[-1]
         outputs = ["result" if node is last else self._saved(node) for node in made]
@@ -208,7 +210,7 @@ class _Writer:
         return self._leaves[node]
 
     def _saved(self, node: fx.Node) -> str:
-        step = self._steps[node]
+        step = self._steps[node][-1]
         if "save" not in step:
             step["save"] = self._new("value")
         return step["save"]
@@ -218,13 +220,17 @@ class _Writer:
         node = self._root(node)
         if node in self._steps:
             return {"value": self._saved(node)}
-        wanted = {"mul": "scale", "add": "shift"}.get(op, "other") if self._is_channel(node) else "other"
+        wanted = _OF_CHANNELS.get(op, "other") if self._is_channel(node) else "other"
         leaf = self._leaf(node, wanted)
         if leaf.key == "input":
             return {"input": leaf.name}
-        known = any(step.get("parameter") == leaf.name for step in self._steps.values())
+        return self._parameter(leaf.name)
+
+    def _parameter(self, name: str) -> dict[str, Any]:
+        """The key of an operand that is one for each channel, with its shape where it comes first."""
+        known = any(step.get("parameter") == name for each in self._steps.values() for step in each)
         sizes = ["channels", *(1 for _ in self.frame.sizes[2:])] if self.frame.form == "images" else ["channels"]
-        return {"parameter": leaf.name} if known else {"parameter": leaf.name, "shape": sizes, "init": "ones"}
+        return {"parameter": name} if known else {"parameter": name, "shape": sizes, "init": "ones"}
 
     def _is_channel(self, node: fx.Node) -> bool:
         return self.frame.lay(shape_of(node)) == "channel"
@@ -256,7 +262,7 @@ class _Writer:
                 begin["from"] = self._saved(source)
         elif self._steps or self._leaf(source, "other").name != self._first:
             begin["from"] = self._source(source)
-        self._steps[node] = {**begin, **data}
+        self._steps[node] = [{**begin, **data}]
         self._running = node
 
     def _source(self, node: fx.Node) -> str:
@@ -329,8 +335,10 @@ class _Writer:
             # The graph counts the batches by an operator of its own.
             self.chain.tensors[f"{name}_num_batches_tracked"] = None
         weight, bias = tensors["weight"], tensors.get("bias")
+        alone = None
         if (weight is None) != (bias is None) and (weight is None or op not in ("layer_norm", "rms_norm")):
-            raise NotAChain(f"{op} has one of weight and bias alone")
+            alone = "weight" if bias is None else "bias"
+            weight = bias = None
         if (weight is None) != (op == "instance_norm"):
             keys["affine"] = weight is not None
         elif bias is None and op == "layer_norm":
@@ -338,8 +346,18 @@ class _Writer:
         for key, tensor in tensors.items():
             if tensor is not None and shape_of(tensor) != (self.frame.channels,):
                 raise NotAChain(f"the {key} of {op} has the sizes {list(shape_of(tensor))}")
-            self.chain.tensors[f"{name}_{key}"] = tensor
+            if key != alone:
+                self.chain.tensors[f"{name}_{key}"] = tensor
         self._step(node, node.args[0], keys)
+        if alone is not None:  # a norm has both or none of them
+            self._steps[node].append(self._of_channels(tensors[alone], "mul" if alone == "weight" else "add"))
+
+    def _of_channels(self, tensor: fx.Node, op: str) -> dict[str, Any]:
+        """A step with a tensor [channels], whatever the dimension of these in the values."""
+        if tensor not in self._leaves:
+            self._leaves[tensor] = _Leaf("parameter", self._new(_OF_CHANNELS[op]))
+            self.chain.tensors[self._leaves[tensor].name] = tensor
+        return {"op": op, **self._parameter(self._leaves[tensor].name)}
 
     def _reduction(self, node: fx.Node, op: str) -> None:
         keys: dict[str, Any] = {"keepdim": True}

@@ -347,9 +347,35 @@ def test_a_norm_by_hand_ends_with_what_takes_a_number_of_each_row() -> None:
     assert chain_of(region).data["chain"][-1] == {"op": "mul", "input": "x"}
 
 
-def test_norms_of_half_a_state_are_no_chain() -> None:
-    (why,) = _reasons(regions(lambda x: F.layer_norm(x, (8,), None, BIAS) + 1, X))
-    assert str(why) == "layer_norm has one of weight and bias alone"
+@pytest.mark.parametrize(
+    ("call", "chain"),
+    [
+        (lambda x: F.layer_norm(x, (8,), None, BIAS) + 1, ["layer_norm", "add shift [channels]", "add"]),
+        (lambda x: F.batch_norm(x, None, None, WEIGHT, training=True), ["batch_norm", "mul scale [channels]"]),
+        (
+            lambda x: F.relu(F.batch_norm(x.view(1, 8, 4), BIAS, WEIGHT, WEIGHT * 2, training=True)),
+            ["batch_norm", "mul scale [channels, 1]", "relu"],
+        ),
+        (
+            lambda x: F.group_norm(x.view(1, 8, 2, 2), 2, None, BIAS) * BIAS.view(8, 1, 1),
+            ["group_norm", "add shift [channels, 1, 1]", "mul scale [channels, 1, 1]"],
+        ),
+        (
+            lambda x: F.instance_norm(x.view(1, 8, 4), weight=WEIGHT) + 1,
+            ["instance_norm", "mul scale [channels, 1]", "add"],
+        ),
+    ],
+    ids=["layer_norm", "batch_norm", "of images", "group_norm", "instance_norm"],
+)
+def test_a_norm_with_one_of_weight_and_bias(call: Callable[..., Any], chain: list[str], tmp_path: Path) -> None:
+    """As in convolutions whose weights are standardized."""
+    (region,) = regions(call, X)
+    found = []
+    for each in chain_of(region).data["chain"]:
+        shape = [str(each["shape"]).replace("'", "")] if "shape" in each else []
+        found.append(" ".join([each["op"], *([each["parameter"]] if shape else []), *shape]))
+    assert found == chain
+    assert len(specs(tmp_path, call, X)) == 1
 
 
 def test_float64_has_no_kernels() -> None:
