@@ -21,12 +21,12 @@ _MODE, _SEED, _PRECISION, _SAMPLES = "_dtype_mode", "seed", "_precision", "_samp
 @dataclass(frozen=True)
 class Argument:
     """An argument of an op. tensor: the index of a tensor among the arguments of the call; without it, `value` is
-    passed in every call. channels, samples: whether the op takes the tensor as [channels], or as [batch, channels].
+    passed in every call. shape: what the op takes the tensor as; None: as it is. samples: whether as [batch, channels].
     batch_of: the index of a tensor whose first size is passed."""
 
     tensor: int | None = None
     value: Any = None
-    channels: bool = False
+    shape: tuple[int, ...] | None = None
     samples: bool = False
     batch_of: int | None = None
 
@@ -112,7 +112,7 @@ class Call(nn.Module):
         tensor = tensors[argument.tensor]
         if argument.samples:
             return tensor.flatten(1)
-        return tensor.reshape(-1) if argument.channels else tensor
+        return tensor if argument.shape is None else tensor.reshape(argument.shape)
 
 
 def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tuple[Call, list[fx.Node]]:
@@ -136,11 +136,12 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
         numbers.setdefault(_PRECISION, _support_of(operator, "precisions").FP32_SPLIT)
     places = {name: nodes.index(node) for name, node in chain.tensors.items() if node is not None}
     sizes = {f"_{name}_rows": places[name] for name in chain.samples}
+    shapes = _shapes(chain)
     arguments = list[Argument]()
     for each in operator.forward._schema.arguments:
         if each.name in places:
             is_sample = each.name in chain.samples
-            arguments.append(Argument(places[each.name], channels=each.name in chain.channels, samples=is_sample))
+            arguments.append(Argument(places[each.name], shape=shapes.get(each.name), samples=is_sample))
         elif each.name in sizes or each.name == _SAMPLES:
             arguments.append(Argument(batch_of=sizes.get(each.name, arguments[0].tensor)))
         elif each.name in numbers:
@@ -154,6 +155,15 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
     is_image = region.frame.form == "images"
     inputs = {index: places[name] for index, name in enumerate(chain.data["inputs"]) if name in places}
     return Call(operator, arguments, results, is_image, name, loss, inputs), nodes
+
+
+def _shapes(chain: Chain) -> dict[str, tuple[int, ...]]:
+    """The shapes that the op has for tensors of channels alone, and of one number, and for their gradients: [channels],
+    with a size of one for each dimension of positions where that meets images, and []. The graph may have other ones,
+    such as [1, channels, 1, 1] and [1]."""
+    steps = {step["parameter"]: step["shape"] for step in chain.data["chain"] if "shape" in step}
+    found: dict[str, tuple[int, ...]] = {name: (-1, *(1 for _ in steps.get(name, ())[1:])) for name in chain.channels}
+    return found | {name: () for name, shape in chain.data["inputs"].items() if not shape}
 
 
 def _operator(module: ModuleType, training: bool) -> Any:

@@ -65,6 +65,26 @@ class PreNorm(nn.Module):
         return x + self.down(self.norm(x))
 
 
+class Standardized(nn.Module):
+    """A convolution whose weights have a batch norm with a gain alone, as NFNets have it, and one with a shift alone
+    behind it, with scales of a residual branch."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.scale, self.alpha = nn.Parameter(torch.rand(1, channels, 1, 1) + 0.5), nn.Parameter(torch.rand(1) + 0.5)
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+        self.gain, self.shift = nn.Parameter(torch.rand(channels) + 0.5), nn.Parameter(torch.rand(channels))
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("var", torch.ones(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.conv.weight.reshape(1, len(self.gain), -1)
+        weight = F.batch_norm(rows, None, None, weight=self.gain, training=True, momentum=0.0)
+        y = torch.cos(F.conv2d(x, weight.reshape_as(self.conv.weight), self.conv.bias, padding=1))
+        y = F.batch_norm(y, self.mean, self.var, bias=self.shift, training=self.training)
+        return x + self.alpha * (self.scale * y)
+
+
 class Tabular(nn.Module):
     """Layers of one kind, in an nn.Sequential."""
 

@@ -13,7 +13,16 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 from fusegen.backend import Backend  # noqa: E402
-from tests.capture.models import Broken, Diffusion, Frozen, PostNorm, PreNorm, Residual, Tabular  # noqa: E402
+from tests.capture.models import (  # noqa: E402
+    Broken,
+    Diffusion,
+    Frozen,
+    PostNorm,
+    PreNorm,
+    Residual,
+    Standardized,
+    Tabular,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
@@ -24,6 +33,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "diffusion": (lambda: Diffusion(6), (3, 6, 7, 5), 3),
     "post": (lambda: PostNorm(13), (3, 7, 13), 1),
     "pre": (lambda: PreNorm(13), (5, 3, 13), 2),
+    "standardized": (lambda: Standardized(6), (3, 6, 7, 5), 2),
     "tabular": (lambda: Tabular(11), (17, 11), 3),
     "broken": (lambda: Broken(13), (2, 5, 13), 2),
     "frozen": (lambda: Frozen(13), (2, 5, 13), 1),
