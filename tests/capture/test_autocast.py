@@ -73,3 +73,22 @@ def test_in_bfloat16(backend: Make, name: str) -> None:
     fused, own = copy.deepcopy(eager), backend()
     check(eager, torch.compile(fused, backend=own), fused, eager, shape, torch.bfloat16)
     assert own.report.taken and not own.report.left, str(own.report)
+
+
+def test_operands_of_both_widths(backend: Make) -> None:
+    """As autocast leaves them: a residual and a number in float32, and a branch in 16 bits."""
+    torch.manual_seed(0)
+    x, h, alpha = torch.randn(5, 13), torch.randn(5, 13).bfloat16(), torch.rand(1)
+    weight, grad, own = torch.rand(13), torch.randn(5, 13), backend()
+
+    def call(x: Tensor, h: Tensor, alpha: Tensor, weight: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x + alpha * h, (13,), weight)
+
+    found = []
+    for each in (call, torch.compile(call, backend=own)):
+        given = [tensor.clone().requires_grad_() for tensor in (x, h, alpha, weight)]
+        y = each(*given)
+        found.append((y.detach(), *torch.autograd.grad(y, given, grad)))
+    for mine, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(mine, wanted)
+    assert own.report.taken and not own.report.left, str(own.report)

@@ -100,6 +100,17 @@ def test_a_spec_may_list_its_modes(tmp_path) -> None:
     assert [mode.index for mode in plan.modes] == list(range(4))
 
 
+def test_a_mode_may_have_inputs_of_both_widths(tmp_path) -> None:
+    """Which are too many for a spec that lists none."""
+    given = {"inputs": ", rest: [batch, width], most: [batch, width]", "dtypes": "float32, bfloat16"}
+    chain = (*NORM, "op: add, input: most")
+    listed = "{x: bfloat16, rest: float32, most: bfloat16, parameters: float32}"
+    plan = planned(tmp_path, *chain, modes=listed, **given)
+    assert outputs(plan) == {"autocast bfloat16, rest in float32, most in bfloat16": "float32", "float64": "float64"}
+    with pytest.raises(SpecError, match="no call has tensors of these dtypes"):
+        planned(tmp_path, *chain, modes=listed.replace("parameters: float32", "parameters: bfloat16"), **given)
+
+
 @pytest.mark.parametrize(
     ("listed", "message"),
     [

@@ -27,7 +27,8 @@ def modes(spec: SpecModel, chain: Chain, known: Mapping[str, str] = MappingProxy
     mode is float64, which only verification builds compile.
 
     known: the inputs that have one dtype in every call under autocast: float32, or NARROW for its own. Where the spec
-    lists modes there are these alone, and the last.
+    lists modes there are these alone, and the last: an entry that says the dtype of every input may have further ones
+    in both.
     """
     found = [_mode(spec, chain, dtype, dtype, dtype, False) for dtype in spec.dtypes]
     for mode in _autocast_modes(spec, chain, known) if "float32" in spec.dtypes else ():
@@ -37,6 +38,7 @@ def modes(spec: SpecModel, chain: Chain, known: Mapping[str, str] = MappingProxy
         else:
             found[same] = replace(found[same], autocast=True)
     if spec.modes is not None:
+        found += [made for each in spec.modes if (made := _listed(spec, chain, known, each, found)) is not None]
         found = [mode for mode in found if any(_is(mode, chain, each) for each in spec.modes)]
     found.append(_mode(spec, chain, VERIFICATION_DTYPE, VERIFICATION_DTYPE, VERIFICATION_DTYPE, False))
     return [replace(mode, index=index) for index, mode in enumerate(found)]
@@ -74,7 +76,8 @@ def refused_modes(
     """The entries of the spec's `modes` that no call of the chain can have."""
     if spec.modes is None:
         return []
-    possible = modes(spec.model_copy(update={"modes": None}), chain, known)[:-1]
+    others = spec.model_copy(update={"modes": None})
+    possible = [*modes(others, chain, known)[:-1], *modes(spec, chain, known)[:-1]]
     names = [chain.inputs[0].name, *chain.further, *([PARAMETERS] if PARAMETERS not in spec.inputs else [])]
     found = []
     for index, each in enumerate(spec.modes):
@@ -89,6 +92,23 @@ def refused_modes(
             hint = f"there are: {'; '.join(rows)}"
             found.append(document.diagnostic("FG211", message, ("modes", index), hint=hint))
     return found
+
+
+def _listed(
+    spec: SpecModel, chain: Chain, known: Mapping[str, str], entry: Mapping[str, str], found: Iterable[Mode]
+) -> Mode | None:
+    """The mode of an entry that says the dtype of every input, with some further ones in float32 and some in 16 bits;
+    None where `found` has it, or where no call has such tensors."""
+    names = (chain.source.name, *chain.further)
+    fixed = {name: entry[name] for name in names if name in entry}
+    narrow = set(fixed.values()) - {"float32"}
+    if len(fixed) < len(names) or len(narrow) != 1 or not {"float32", *narrow} <= set(spec.dtypes):
+        return None
+    rest = {name: dtype for name, dtype in entry.items() if name not in chain.further}
+    like = next((mode for mode in found if mode.autocast and _is(mode, chain, rest)), None)
+    if like is None or any(_is(mode, chain, entry) for mode in found) or any(name in known for name in names):
+        return None
+    return _mode(spec, chain, like.roles["activation"], like.roles["parameter"], "float32", True, fixed)
 
 
 def _is(mode: Mode, chain: Chain, entry: Mapping[str, str]) -> bool:
