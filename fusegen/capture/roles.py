@@ -64,8 +64,10 @@ class Frame:
             return "channel"
         if len(sizes) != rank:
             return None
+        if self.form == "rows" and sizes == (*self.sizes[:-1], 1):
+            return "row"
         if self.form == "rows":
-            return "row" if sizes == (*self.sizes[:-1], 1) else None
+            return "sample" if rank == 3 and sizes == (self.sizes[0], 1, self.sizes[2]) else None
         return "sample" if sizes == (*self.sizes[:2], *(1,) * (rank - 2)) else None
 
 

@@ -42,10 +42,10 @@ class Chain:
     """The parts of a spec, and what its ops take in the graph.
 
     tensors: of the arguments' names the nodes; None where the op takes none.
-    channels: the names of those that have channels alone. samples: of those that have one position. numbers: of the
-    arguments' names. results: the nodes whose values others take, and of each its place among the op's results.
-    training: whether an operator runs as in training. operands: the names of those of a product, which have the dtype
-    of the first input.
+    channels: the names of those that have channels alone. samples: of those that have one position, or one token for
+    all of a sample. numbers: of the arguments' names. results: the nodes whose values others take, and of each its
+    place among the op's results. training: whether an operator runs as in training. operands: the names of those of a
+    product, which have the dtype of the first input.
     """
 
     data: dict[str, Any]
@@ -112,7 +112,7 @@ class _Writer:
     def __init__(self, region: Region) -> None:
         self.frame = region.frame
         self._inside = set(region.nodes)
-        self._taken = {"result", "batch", "channels", "length", "height", "width", "depth", "num_groups"}
+        self._taken = {"result", "batch", "tokens", "channels", "length", "height", "width", "depth", "num_groups"}
         self._leaves: dict[fx.Node, _Leaf] = {}
         self._shapes: dict[str, list[int | str]] = {}
         self._steps: dict[fx.Node, list[dict[str, Any]]] = {}  # the last one makes the node's value
@@ -145,6 +145,10 @@ class _Writer:
         dims: dict[str, int] = {"batch": 32, "channels": int(self.frame.channels)}
         if self.frame.form == "images":
             dims |= dict.fromkeys(_POSITIONS[len(self.frame.sizes) - 2], 14)
+        elif self.chain.samples:
+            dims = {"batch": 32, "tokens": 256, "channels": dims["channels"]}
+            rows = {name: shape for name, shape in self._shapes.items() if shape and name not in self.chain.samples}
+            self._shapes |= {name: [batch, "tokens", *rest] for name, (batch, *rest) in rows.items()}
         self.chain.data = {
             "dims": dims,
             "arguments": self._arguments,
@@ -376,7 +380,7 @@ class _Writer:
 def _shape(frame: Frame, lay: str) -> list[int | str]:
     if lay == "number":
         return []
-    if frame.form == "rows":
+    if frame.form == "rows":  # a value of each sample meets all its tokens
         return ["batch", 1 if lay == "row" else "channels"]
     positions = _POSITIONS[len(frame.sizes) - 2]
     return ["batch", "channels", *(positions if lay == "full" else (1 for _ in positions))]

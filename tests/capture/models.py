@@ -85,6 +85,21 @@ class Standardized(nn.Module):
         return x + self.alpha * (self.scale * y)
 
 
+class Modulated(nn.Module):
+    """As diffusion transformers have it: norms with a scale and a shift of each sample, and a gate."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(width, elementwise_affine=False), nn.Linear(width, width)
+        self.of_sample = nn.Linear(width, 5 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale, shift, gate, further, other = self.of_sample(x.mean(1)).chunk(5, 1)
+        y = self.up(self.norm(x) * (1 + scale.unsqueeze(1)) + shift.unsqueeze(1))
+        x = x + gate.unsqueeze(1) * y
+        return self.up(self.norm(x) * (1 + further[:, None]) + other[:, None]) + x
+
+
 class Tabular(nn.Module):
     """Layers of one kind, in an nn.Sequential."""
 

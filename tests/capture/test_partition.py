@@ -436,3 +436,20 @@ def test_a_spec_says_which_sizes_are_made_up(tmp_path: Path) -> None:
     assert "\n# batch is made up, channels is from one place in the model.\n" in said[rows]
     assert "# A size would be fixed by a number in the place of its name in inputs" in said[rows]
     assert all(line.startswith("# ") and len(line) <= 120 for line in said[name].splitlines())
+
+
+def test_a_scale_of_each_sample(tmp_path: Path) -> None:
+    """As diffusion transformers have it. Of images in four dimensions there is none beside rows."""
+
+    def call(x: Tensor, scale: Tensor, y: Tensor) -> Tensor:
+        return norm(x + scale[:, None] * y) * (1 + scale)[:, None]
+
+    x, y, scale = torch.randn(2, 5, 8), torch.randn(2, 5, 8), torch.randn(2, 8)
+    (region,) = regions(call, x, scale, y)
+    assert region.ops == ["mul", "add", "layer_norm", "mul"]
+    data = chain_of(region).data
+    full, of_sample = ["batch", "tokens", "channels"], ["batch", "channels"]
+    assert list(data["inputs"].values()) == [full, of_sample, full, of_sample]
+    assert chain_of(region).sizes == {"batch": 2, "tokens": 5, "channels": 8}
+    assert len(specs(tmp_path, call, x, scale, y)) == 1
+    assert ops(lambda x, s: norm(x) * s[:, None, None], torch.randn(2, 3, 5, 8), scale) == [["layer_norm"]]
