@@ -11,7 +11,7 @@ from fusegen.importing.drafts.widths import Width, Widths
 from fusegen.importing.reading.shapes import first_layout, leaf_layout
 from fusegen.importing.reading.values import CHANNELS, MADE, SIZES, UNKNOWN, Layout
 from fusegen.importing.steps.chain import MODELS, StepDraft
-from fusegen.importing.traces.arguments import Arguments
+from fusegen.importing.traces.arguments import Arguments, own_tensor
 from fusegen.importing.traces.source_locations import refusal
 from fusegen.importing.traces.trace import Trace, forward_of
 from fusegen.ir.multiples import times
@@ -191,7 +191,7 @@ class Sizes:
 def _has_dimensions(draft: StepDraft, module: nn.Module) -> bool:
     """Whether a step has a parameter that broadcasts to rows of several dimensions as it is."""
     name = draft.data.get("parameter")
-    return name is not None and draft.data["op"] != "matmul" and module.get_parameter(name).dim() > 2
+    return name is not None and draft.data["op"] != "matmul" and own_tensor(module, name).dim() > 2
 
 
 def _is_partial(labels: Layout, rank: int) -> bool:
