@@ -18,13 +18,14 @@ computes it: what can be gained is in the step.
 
 
 def rows_section(lines: Sequence[Line], markdown: Markdown) -> str:
-    """A table; nothing without lines."""
+    """A table of each chain; nothing without lines."""
     if not lines:
         return ""
     runs = dict.fromkeys(line["run"] for line in lines)
     means = " and ".join(f"{_mean([_gain(line) for line in lines if line['run'] == run]):.2f} ({run})" for run in runs)
     head = _HEAD.format(gpu=lines[0]["gpu"], torch=lines[0]["torch"].partition("+")[0], means=means)
-    return f"{head}\n{markdown([_row(line) for line in lines])}"
+    chains = dict.fromkeys(line["chain"] for line in lines)
+    return "\n".join([head, *(markdown([_row(line) for line in lines if line["chain"] == chain]) for chain in chains)])
 
 
 def _row(line: Line) -> Line:
