@@ -39,7 +39,7 @@ struct ExactDivisor {
 
   static ExactDivisor of(int64_t number) {
     ExactDivisor found;
-    while (number % 2 == 0) number /= 2, ++found.shift;
+    while (number > 1 && number % 2 == 0) number /= 2, ++found.shift;
     for (int bits = 1; bits < 32; bits *= 2) {  // Newton's: twice as many bits are right
       found.inverse *= 2 - unsigned(number) * found.inverse;
     }

@@ -126,13 +126,13 @@ def images(*shape, dtype=torch.float32):
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("options", LARGEST.values(), ids=LARGEST)
 def test_the_largest(modules, options, train) -> None:
-    for out in (8, 5):
+    for out in (8, 12, 5):
         assert not wrong(modules("largest", out, **options), [images(2, 3, 9, 8)], train=train)
 
 
 @pytest.mark.parametrize("options", MEANS.values(), ids=MEANS)
 def test_means(modules, options) -> None:
-    for out in (8, 5):
+    for out in (8, 12, 5):
         assert not wrong(modules("means", out, **options), [images(2, 3, 9, 8)])
 
 
