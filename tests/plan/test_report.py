@@ -132,7 +132,7 @@ def test_the_chain_is_there_in_order(tmp_path: Path) -> None:
         {"op": "rms_norm", "name": "rms", "eps": None, "affine": True},
         {"op": "clamp", "min": 0.5},
         {"op": "silu", "save": "s"},
-        {"op": "add", "value": "s", "swap": False, "detach": False},
+        {"op": "add", "value": "s", "learnt": True, "swap": False, "detach": False},
     ]
     lines = report(plan).splitlines()
     assert lines[2:8] == [

@@ -85,7 +85,8 @@ class _Chain:
         name = getattr(step, "parameter", None)
         if name is not None:
             owner = self.parameters.setdefault(name, step)
-            update |= {key: getattr(owner, key, None) for key in ("shape", "init", "learnt") if hasattr(step, key)}
+            keys = [key for key in ("shape", "init", "learnt") if hasattr(step, key) and hasattr(owner, key)]
+            update |= {key: getattr(owner, key) for key in keys}
         return tuple(operands), step.model_copy(update=update)
 
 
