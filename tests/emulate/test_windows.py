@@ -157,6 +157,11 @@ def test_what_stands_in_front(modules, name, shapes) -> None:
     assert not wrong(fused, [images(*shape) for shape in shapes])
 
 
+def test_windows_that_overlap_in_three_dimensions(modules) -> None:
+    options = {"kernel_size": (3, 2, 3), "stride": (2, 1, 1), "padding": (1, 0, 1), "dilation": (1, 3, 1)}
+    assert not wrong(modules("groups", **options), [images(2, 3, 5, 6, 4)])
+
+
 def test_dropped_elements_are_those_of_the_gradient(modules) -> None:
     fused = modules("rows", kernel_size=1)  # each position is a window
     x, gate = images(2, 3, 9, 8), torch.ones(2, 1, 9, 8, requires_grad=True)
