@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.aten.nodes import value_of
+from fusegen.capture.chain import Chain, NotAChain
 from fusegen.capture.partition import Region
-from fusegen.capture.steps import Chain, NotAChain
 
 _MODE, _SEED, _PRECISION, _SAMPLES = "_dtype_mode", "seed", "_precision", "_samples"
 

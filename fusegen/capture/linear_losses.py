@@ -11,10 +11,10 @@ from torch import fx
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, operator_of, shape_of, value_of
 from fusegen.capture.casts import follow
+from fusegen.capture.chain import Chain
 from fusegen.capture.losses import is_loss, is_widened, loss_inputs, loss_step
 from fusegen.capture.partition import Region, sections_of
 from fusegen.capture.roles import DTYPES, Frame
-from fusegen.capture.steps import Chain
 
 Chunk = Literal["auto"] | int | None
 

@@ -11,10 +11,10 @@ from torch import fx
 from fusegen.aten import table
 from fusegen.aten.nodes import argument, changed_memory, elements_of, memory_of, operator_of, shape_of, value_of
 from fusegen.capture.casts import LAYOUTS, follow
+from fusegen.capture.chain import Chain
 from fusegen.capture.loss_forms import write_forms
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import DTYPES, Frame
-from fusegen.capture.steps import Chain
 
 TOO_SMALL = "the loss is of so few values that a launch takes longer than reading them"
 _LEAST_BYTES = 4 << 20  # that a GPU of 3 TB/s reads in the time of a launch

@@ -22,9 +22,9 @@ from fusegen.bench.clock import CudaClock
 from fusegen.bench.rounds import device_times
 from fusegen.build.progress import shown
 from fusegen.capture.call import Call
+from fusegen.capture.chain import name_of
 from fusegen.capture.packages import Packages
 from fusegen.capture.partition import Region
-from fusegen.capture.steps import name_of
 from fusegen.files import parse_json, write, writing
 from fusegen.progress import tell
 

@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from fusegen.aten.nodes import argument, elements_of, operator_of, shape_of, value_of
+from fusegen.capture.chain import Chain
 from fusegen.capture.partition import Region
 from fusegen.capture.roles import Frame
-from fusegen.capture.steps import Chain
 from fusegen.explain.times import is_worth_splitting
 from fusegen.plan.launches.devices import fastest
 

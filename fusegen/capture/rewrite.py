@@ -12,6 +12,7 @@ from torch import fx
 
 from fusegen.aten.nodes import operator_of, value_of
 from fusegen.capture.call import Call, call_of
+from fusegen.capture.chain import Chain, NotAChain, name_of
 from fusegen.capture.kept import kept
 from fusegen.capture.linear_losses import Chunk, linear_loss_chain, linear_losses, write_linear_losses
 from fusegen.capture.losses import TOO_SMALL, is_large, loss_chain, losses
@@ -22,7 +23,7 @@ from fusegen.capture.partition import Region, partition
 from fusegen.capture.products import NOT_WORTH, Precision, is_worth, product_chain, products, write_products
 from fusegen.capture.report import Left, Report, Taken
 from fusegen.capture.specs import Specs
-from fusegen.capture.steps import Chain, NotAChain, chain_of, name_of
+from fusegen.capture.steps import chain_of
 from fusegen.capture.unsupported import unsupported
 from fusegen.capture.worth import NO_GRADIENT, Around, Choose, is_overruled, obstacle
 from fusegen.importing.traces.source_locations import of_trace

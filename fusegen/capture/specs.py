@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fusegen.capture.steps import Chain, NotAChain
+from fusegen.capture.chain import Chain, NotAChain
 from fusegen.errors import SpecError
 from fusegen.files import write, writing
 from fusegen.ops.catalogue import STEPS

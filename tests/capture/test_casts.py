@@ -14,8 +14,9 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from fusegen.aten.nodes import operator_of, value_of  # noqa: E402
+from fusegen.capture.chain import Chain  # noqa: E402
 from fusegen.capture.partition import partition  # noqa: E402
-from fusegen.capture.steps import Chain, chain_of  # noqa: E402
+from fusegen.capture.steps import chain_of  # noqa: E402
 from tests.capture.graphs import lowered, of_lowered  # noqa: E402
 from tests.capture.test_autocast import check, within  # noqa: E402
 from tests.capture.test_backend import Make  # noqa: E402

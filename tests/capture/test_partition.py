@@ -13,9 +13,10 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from fusegen.capture.chain import NotAChain  # noqa: E402
 from fusegen.capture.partition import Region, partition  # noqa: E402
 from fusegen.capture.specs import Specs, read_spec  # noqa: E402
-from fusegen.capture.steps import NotAChain, chain_of  # noqa: E402
+from fusegen.capture.steps import chain_of  # noqa: E402
 from fusegen.plan.load import planned_files  # noqa: E402
 from tests.capture.graphs import lowered  # noqa: E402
 from tests.capture.models import PreNorm, Residual, Tabular  # noqa: E402
