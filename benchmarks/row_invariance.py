@@ -14,7 +14,7 @@ import argparse
 import importlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 from chains import append, fusegen_build  # noqa: E402
 from chains_subject import times  # noqa: E402
+from row_calls import Place, calls_of, place_of  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from fusegen.bench.clock import CudaClock  # noqa: E402
@@ -62,14 +63,9 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "tf32": torch.float32}
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(Place):
     """A row of the CSV. plain, invariant: without and with the promise."""
 
-    gpu: str
-    torch: str
-    chain: str
-    precision: str
-    size: str
     run: str
     plain_ms: float
     invariant_ms: float
@@ -127,21 +123,10 @@ def measure(chain: str, precision: str, size: tuple[int, ...]) -> Iterator[Line]
     with torch.no_grad():
         grad = torch.randn_like(modules[0](x))
 
-    def forward(of: nn.Module) -> Callable[[], None]:
-        def call() -> None:
-            with torch.no_grad():
-                of(x)
-
-        return call
-
-    def step(of: nn.Module) -> Callable[[], None]:
-        wanted = [x, *of.parameters()]
-        return lambda: torch.autograd.grad(of(x), wanted, grad) and None
-
-    place = (torch.cuda.get_device_name(), torch.__version__, chain, precision, "x".join(map(str, size)))
-    for run in (forward, step):
-        taken = times(clock, {name: run(one) for name, one in zip(("plain", "invariant"), modules, strict=True)})
-        yield Line(*place, run.__name__, taken["plain"].median, taken["invariant"].median, *varies)
+    place, plain, invariant = place_of(chain, precision, size), *(calls_of(each, x, grad) for each in modules)
+    for run in plain:
+        taken = times(clock, {"plain": plain[run], "invariant": invariant[run]})
+        yield Line(*place, run, taken["plain"].median, taken["invariant"].median, *varies)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import argparse
 import importlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 from chains import append, fusegen_build  # noqa: E402
 from chains_subject import times  # noqa: E402
+from row_calls import Place, calls_of, place_of  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from fusegen.bench.clock import CudaClock  # noqa: E402
@@ -43,14 +44,9 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(Place):
     """A row of the CSV; None: the peer does not run."""
 
-    gpu: str
-    torch: str
-    chain: str
-    precision: str
-    size: str
     run: str
     fusegen_ms: float
     eager_ms: float
@@ -107,31 +103,20 @@ def measure(chain: str, precision: str, size: tuple[int, int]) -> Iterator[Line]
     grad = torch.randn_like(x)
     subjects = modules(chain, size[1], DTYPES[precision])
 
-    def forward(of: nn.Module) -> Callable[[], None]:
-        def call() -> None:
-            with torch.no_grad():
-                of(x)
-
-        return call
-
-    def step(of: nn.Module) -> Callable[[], None]:
-        wanted: Sequence[Tensor] = [x, *of.parameters()]
-        return lambda: torch.autograd.grad(of(x), wanted, grad) and None
-
-    place = (torch.cuda.get_device_name(), torch.__version__, chain, precision, "x".join(map(str, size)))
-    for run in (forward, step):
+    place, every = place_of(chain, precision, size), {name: calls_of(each, x, grad) for name, each in subjects.items()}
+    for run in every["fusegen"]:
         calls = {}
-        for name, subject in subjects.items():
-            call = run(subject)
+        for name, of_subject in every.items():
+            call = of_subject[run]
             try:
                 call()
             except Exception as problem:
-                print(f"{name} {place} {run.__name__}: {problem!r:.200}", flush=True)
+                print(f"{name} {place} {run}: {problem!r:.200}", flush=True)
                 continue
             calls[name] = call
         taken = {name: spread.median for name, spread in times(CudaClock(), calls).items()}
         peers = (taken["fusegen"], taken["eager"], taken.get("compile"), taken.get("liger"))
-        yield Line(*place, run.__name__, *peers)
+        yield Line(*place, run, *peers)
 
 
 def main() -> None:

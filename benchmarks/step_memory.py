@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 from chains import append, fusegen_build  # noqa: E402
+from row_calls import Place, place_of  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from fusegen.bench.clock import CudaClock  # noqa: E402
@@ -52,14 +53,9 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp32_split": torch.flo
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(Place):
     """A row of the CSV."""
 
-    gpu: str
-    torch: str
-    chain: str
-    precision: str
-    size: str
     fused_mib: float
     retained_mib: float
     compiled_mib: float
@@ -123,8 +119,7 @@ def measure(chain: str, precision: str, size: tuple[int, int, int]) -> Iterator[
         peak_mib(clock, lambda: step(compiled, inputs)),
         peak_mib(clock, lambda: step(eager, inputs)),
     ]
-    shown = "x".join(map(str, size))
-    yield Line(torch.cuda.get_device_name(), torch.__version__, chain, precision, shown, *found)
+    yield Line(*place_of(chain, precision, size), *found)
 
 
 def main() -> None:
