@@ -21,13 +21,12 @@ _MODE, _SEED, _PRECISION, _SAMPLES = "_dtype_mode", "seed", "_precision", "_samp
 @dataclass(frozen=True)
 class Argument:
     """An argument of an op. tensor: the index of a tensor among the arguments of the call; without it, `value` is
-    passed in every call. shape: what the op takes the tensor as; None: as it is. samples: whether as [batch, channels].
-    batch_of: the index of a tensor whose first size is passed."""
+    passed in every call. shape: what the op takes the tensor as; None: as it is. batch_of: the index of a tensor whose
+    first size is passed."""
 
     tensor: int | None = None
     value: Any = None
     shape: tuple[int, ...] | None = None
-    samples: bool = False
     batch_of: int | None = None
 
 
@@ -110,8 +109,6 @@ class Call(nn.Module):
         if argument.tensor is None:
             return argument.value
         tensor = tensors[argument.tensor]
-        if argument.samples:
-            return tensor.flatten(1)
         return tensor if argument.shape is None else tensor.reshape(argument.shape)
 
 
@@ -140,8 +137,7 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
     arguments = list[Argument]()
     for each in operator.forward._schema.arguments:
         if each.name in places:
-            is_sample = each.name in chain.samples
-            arguments.append(Argument(places[each.name], shape=shapes.get(each.name), samples=is_sample))
+            arguments.append(Argument(places[each.name], shape=shapes.get(each.name)))
         elif each.name in sizes or each.name == _SAMPLES:
             arguments.append(Argument(batch_of=sizes.get(each.name, arguments[0].tensor)))
         elif each.name in numbers:
@@ -158,11 +154,12 @@ def call_of(region: Region, chain: Chain, module: ModuleType, name: str) -> tupl
 
 
 def _shapes(chain: Chain) -> dict[str, tuple[int, ...]]:
-    """The shapes that the op has for tensors of channels alone, and of one number, and for their gradients: [channels],
-    with a size of one for each dimension of positions where that meets images, and []. The graph may have other ones,
-    such as [1, channels, 1, 1] and [1]."""
+    """The shapes that the op has for tensors of channels alone, of samples, and of one number, and for their gradients:
+    [channels], with a size of one for each dimension of positions where that meets images, [batch, channels], and [].
+    The graph may have other ones, such as [1, channels, 1, 1], [batch, 1, channels] and [1]."""
     steps = {step["parameter"]: step["shape"] for step in chain.data["chain"] if "shape" in step}
     found: dict[str, tuple[int, ...]] = {name: (-1, *(1 for _ in steps.get(name, ())[1:])) for name in chain.channels}
+    found |= {name: (-1, chain.data["dims"]["channels"]) for name in chain.samples}
     return found | {name: () for name, shape in chain.data["inputs"].items() if not shape}
 
 

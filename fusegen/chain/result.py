@@ -16,15 +16,13 @@ class Loss:
     """What is made of the losses of rows, which are the graph's result. reduction: "none", "mean" or "sum", of those
     whose target is not ignored. target: the input that has the number of a channel for each row. chunk: how many rows
     of the product in front are in memory at a time, or "auto"; None: all. weight: the input that has a weight of each
-    channel, or the module's buffer, if there is one: a mean is divided by the weights of the targets. held: whether it
-    is a buffer."""
+    channel, or the module's buffer, if there is one: a mean is divided by the weights of the targets."""
 
     reduction: str
     target: str
     ignored: int
     chunk: int | Literal["auto"] | None = None
     weight: str | None = None
-    held: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +71,10 @@ def whole_of(planned: ModulePlan, reports: Sequence[model.Report], device: Devic
     are at the spec's own sizes, at which what PyTorch calls is known, too."""
     data = module_summary(planned)
     found = [report.variants[0].totals for report in reports]
-    called = _called(planned, device, reports[0].dtype) if typical else {}
+    symbols = module_typical(planned).symbols if typical else None
+    called = _called(planned, device, reports[0].dtype, symbols) if symbols is not None else {}
     has_kernels = {region["name"] for region in data["regions"] if region["package"] is not None}
-    library = _library(planned, device, reports[0].dtype) if typical else {}
+    library = _library(planned, device, reports[0].dtype, symbols) if symbols is not None else {}
     known = {*has_kernels, *called, *library}
     left_out = [region["name"] for region in data["regions"] if region["name"] not in known]
     makers = ["the products"] if library or any(report.contraction is not None for report in reports) else []
@@ -103,8 +104,9 @@ def _figures(total: model.Total) -> str:
     return f"{fused} instead of {eager} in eager PyTorch"
 
 
-def _called(planned: ModulePlan, device: Device, dtype: str) -> dict[str, tuple[model.Moves, model.Moves]]:
-    symbols = module_typical(planned).symbols
+def _called(
+    planned: ModulePlan, device: Device, dtype: str, symbols: Mapping[str, int]
+) -> dict[str, tuple[model.Moves, model.Moves]]:
     return {
         region.name: (_moves(device, forward), _moves(device, backward))
         for region in planned.regions
@@ -113,9 +115,11 @@ def _called(planned: ModulePlan, device: Device, dtype: str) -> dict[str, tuple[
     }
 
 
-def _library(planned: ModulePlan, device: Device, dtype: str) -> dict[str, tuple[float, float]]:
+def _library(
+    planned: ModulePlan, device: Device, dtype: str, symbols: Mapping[str, int]
+) -> dict[str, tuple[float, float]]:
     """Of each product that is a region alone, its microseconds forward and backward, where these are known."""
-    symbols, found = module_typical(planned).symbols, {}
+    found = {}
     for region in planned.regions:
         if region.plan is None and isinstance(region.steps[0], Linear | Matmul):
             given, made = (

@@ -90,8 +90,7 @@ class CrossEntropy(Step):
         weight = None if self.weight is None else chain.class_weights(self.weight)
         if self.buffer is not None:
             weight = chain.buffer_of_weights(self.buffer, self.init)
-        held = self.buffer is not None
-        loss = Loss(self.reduction, self.target, self.ignore_index, self.chunk, self.weight or self.buffer, held)
+        loss = Loss(self.reduction, self.target, self.ignore_index, self.chunk, self.weight or self.buffer)
         target = chain.target(self.target, loss)
         over = chain.graph.view - CHANNEL
         ignored, smoothing = float(self.ignore_index), self.label_smoothing

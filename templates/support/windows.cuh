@@ -115,7 +115,7 @@ struct WindowGrid {
   }
 };
 
-// The product of numbers below 2^31, in one instruction.
+// The product of numbers below 2^31, whose bits are more.
 __device__ __forceinline__ int64_t wide(int one, int other) { return int64_t(one) * other; }
 
 // The taps of a window that are positions of the image, one after the other in the order of memory.

@@ -9,7 +9,7 @@ from torch import nn
 from fusegen.importing.reading.shapes import is_exchanged
 from fusegen.importing.reading.values import CHANNELS
 from fusegen.importing.steps.chain import ARITHMETIC, MODELS, StepDraft
-from fusegen.importing.traces.arguments import Arguments
+from fusegen.importing.traces.arguments import Arguments, own_tensors
 
 _PRODUCT = ("parameter", "bias")
 
@@ -30,7 +30,7 @@ def facts_of_rows(drafts: list[StepDraft], tensors: dict[str, Any], arguments: A
 
 def facts_of_trailing(drafts: list[StepDraft], module: nn.Module, behind: int) -> list[str]:
     """The sizes of norms and parameters that are the dimension with so many behind it, itself included."""
-    tensors, found = {**dict(module.named_parameters()), **dict(module.named_buffers())}, []
+    tensors, found = own_tensors(module), []
     for draft in drafts:
         name, shape = draft.data.get("name"), draft.data.get("normalized_shape", ())
         held = [f"{name}.{key}" for key in ("weight", "bias") if f"{name}.{key}" in tensors]

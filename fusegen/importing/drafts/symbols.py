@@ -11,7 +11,7 @@ from fusegen.importing.drafts.widths import Width, Widths
 from fusegen.importing.reading.shapes import first_layout, leaf_layout
 from fusegen.importing.reading.values import CHANNELS, MADE, SIZES, UNKNOWN, Layout
 from fusegen.importing.steps.chain import MODELS, StepDraft
-from fusegen.importing.traces.arguments import Arguments, own_tensor
+from fusegen.importing.traces.arguments import Arguments, own_tensor, own_tensors
 from fusegen.importing.traces.source_locations import refusal
 from fusegen.importing.traces.trace import Trace, forward_of
 from fusegen.ir.multiples import times
@@ -64,7 +64,7 @@ class Sizes:
         elif self.spread:
             self.leading = self._several(trace, drafts, first)
         else:
-            tensors = {**dict(trace.module.named_parameters()), **dict(trace.module.named_buffers())}
+            tensors = own_tensors(trace.module)
             of_rows = facts_of_rows(drafts, tensors, arguments)
             self.leading = [self._rows(first[:-1], arguments.shapes[0], of_rows, arguments)]
         self.rows = self.leading[0]

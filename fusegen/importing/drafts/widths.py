@@ -15,7 +15,7 @@ from fusegen.aten.table import CONVOLUTIONS
 from fusegen.importing.drafts.facts import facts_of_part
 from fusegen.importing.reading.values import CHANNELS, MADE, Value, walk
 from fusegen.importing.steps.chain import ARITHMETIC, MODELS, StepDraft
-from fusegen.importing.traces.arguments import Arguments
+from fusegen.importing.traces.arguments import Arguments, own_tensors
 from fusegen.importing.traces.source_locations import refusal
 
 
@@ -50,7 +50,7 @@ class Widths:
         self, module: nn.Module, drafts: Sequence[StepDraft], arguments: Arguments, inputs: dict[str, int]
     ) -> None:
         self.arguments = arguments
-        self.tensors: dict[str, Any] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        self.tensors: dict[str, Any] = dict(own_tensors(module))
         self._parts = dict(module.named_modules())
         self._of: dict[int, Width] = {}
         self.inner: dict[str, Width] = {}  # of inputs that are multiplied by: their last dimension but one

@@ -258,6 +258,11 @@ def own_tensor(module: nn.Module, path: str) -> Tensor:
     return found.detach()
 
 
+def own_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers by their paths."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
 def is_name(name: str) -> bool:
     """Whether an argument of a spec may be called that."""
     return passes(check_argument, name)

@@ -66,7 +66,7 @@ def make_loss_inputs(plan: ModulePlan, module: nn.Module, x: Tensor) -> dict[str
     found = dict.fromkeys(loss_chain(plan).targets, make_targets(plan, module, x))
     loss = loss_chain(plan).result.loss
     assert loss is not None
-    if loss.weight is not None and not loss.held:
+    if loss.weight is not None and loss.weight in plan.spec.inputs:
         found[loss.weight] = _class_weights(_shape_in_front(plan, module, x.detach())[1], x)
     return found
 
@@ -110,7 +110,7 @@ def rows_of_mean(plan: ModulePlan, module: nn.Module) -> Callable[[Tensor], floa
         if known.weight is None:
             return len(targets)
         path = plan.spec.state_dict.get(known.weight, known.weight)
-        weights = module.state_dict()[path] if known.held else made[known.weight]
+        weights = made[known.weight] if known.weight in made else module.state_dict()[path]
         return float(weights[targets].sum())
 
     return counted

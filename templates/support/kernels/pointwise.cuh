@@ -24,11 +24,13 @@ namespace fusegen {
 
 constexpr int kPointwiseThreads = 256;
 
-// Blocks of a multiprocessor at least, for which registers are left.
+// Blocks of a multiprocessor at least, for which registers are left: gradients that come back
+// through windows want warps more than registers, as measured.
+constexpr int kPointwiseBlocksOfWindows = 3;
 template <class P, int kPass>
 constexpr int pointwise_blocks() {
-  const bool sums_samples = kBySamples<P, kPass> && Terms<P, kPass>::kFields > 0;
-  return sums_samples || reads_pooled<P>() ? kPointwiseBlocksOfSamples : 1;
+  if (reads_pooled<P>()) return kPointwiseBlocksOfWindows;
+  return kBySamples<P, kPass> && Terms<P, kPass>::kFields > 0 ? kPointwiseBlocksOfSamples : 1;
 }
 
 // Tiles that a thread loads before it uses the first. Each row of gradients that come back through
